@@ -1,0 +1,112 @@
+# Every target sets up what it needs. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   ?= .venv
+# pytest-xdist workers; make test WORKERS=0 runs in one process
+WORKERS ?= auto
+# pytest arguments: make test ARGS="-k ridge -x"
+ARGS ?=
+
+PY  := $(VENV)/bin/python
+PIP := $(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+# Pinned here and kept out of constraints.txt: which build it is (CPU, CUDA) depends on the machine.
+TORCH := torch==2.13.0
+
+ifeq ($(strip $(DOMAINWISE_DATA)),)
+  SHARED_DATA := $(shell cd ../shared/data 2>/dev/null && pwd)
+  ifneq ($(SHARED_DATA),)
+    export DOMAINWISE_DATA := $(SHARED_DATA)
+  endif
+endif
+
+# One BLAS thread per test worker: the workers already fill the cores, and sums do not depend on the thread count.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-torch test-dask test-browser lint format types bench constraints clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.core ## compare SVM, KPCA, COIR, DICA and DCM on synthetic domains
+	@$(PY) examples/demo.py
+
+test: $(VENV)/.test ## run the tests and the docstring examples
+	@$(PYTEST) $(ARGS)
+
+# $(call suite,marker,stamp): run the tests with that marker; where no file carries it, say so and succeed.
+# The extra is installed by the recursive make, so that an absent suite installs nothing.
+define suite
+	@if grep -rqw --include='*.py' 'mark\.$(1)' tests; then \
+	  $(MAKE) --no-print-directory $(VENV)/.$(2) && $(PYTEST) -m $(1) $(ARGS); \
+	else \
+	  echo "no test is marked '$(1)': nothing to run"; \
+	fi
+endef
+
+test-torch: ## run the tests marked torch (installs torch)
+	$(call suite,torch,torch)
+
+test-dask: ## run the tests marked dask (installs the dask extra)
+	$(call suite,dask,dask)
+
+test-browser: ## run the tests marked browser (needs Chromium)
+	$(call suite,browser,test)
+
+lint: $(VENV)/.test ## check style and formatting
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+format: $(VENV)/.test ## mend style and formatting where that is mechanical
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+types: $(VENV)/.test ## check the types
+	@$(PY) -m mypy
+
+bench: $(VENV)/.test ## measure speed and memory of the exact core (minutes)
+	@$(PY) benchmarks/exact_core.py
+
+constraints: $(PY) ## choose new versions for constraints.txt
+	@$(PY) -m pip install -qq --disable-pip-version-check uv
+	@echo "# Versions the tests run with. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
+	@$(PY) -m uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+	  --fork-strategy fewest --no-header --no-annotate \
+	  --extra cli --extra report --extra dask --extra data --extra test >> constraints.tmp
+	@mv constraints.tmp constraints.txt
+
+clean: ## remove caches and build output
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis constraints.tmp
+	@find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the virtual environment too
+	@rm -rf $(VENV)
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "domainwise needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
+	  echo "Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV) || { rm -f $(PY); exit 1; }
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(PY)
+	@echo "installing domainwise"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(PY)
+	@echo "installing domainwise and its test tools"
+	@$(PIP) -e ".[test]"
+	@touch $@
+
+$(VENV)/.dask: $(VENV)/.test
+	@echo "installing the dask extra"
+	@$(PIP) -e ".[test,dask]"
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.test
+	@echo "installing $(TORCH)"
+	@$(PIP) "$(TORCH)"
+	@touch $@
