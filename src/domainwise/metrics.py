@@ -1,0 +1,394 @@
+"""Scores for unseen domains, and measures of what a representation knows about domains.
+
+``g_mean_score`` and ``worst_domain_score`` judge predictions; ``hsic``, ``mmd`` and
+``invariance_report`` judge features. The kernel measures visit the N x N kernel matrices in square
+tiles and use their symmetry, so memory stays O(N + tile), whatever N is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import type_of_target
+
+from domainwise._metric_kernels import (
+    TILE_ROWS,
+    alignment,
+    centred_inner_products,
+    delta_tile,
+    encode,
+    kernel_tile,
+    labels,
+    same_length,
+    tiles,
+)
+
+__all__ = [
+    "InvarianceReport",
+    "g_mean_score",
+    "hsic",
+    "invariance_report",
+    "mmd",
+    "worst_domain_score",
+]
+
+
+def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    r"""Geometric mean of the recalls of the classes.
+
+    For a binary target this is :math:`\sqrt{\mathrm{TPR} \cdot \mathrm{TNR}}`; for C classes it
+    is the C-th root of the product of the C recalls. Only classes that occur in ``y_true`` count,
+    so a target with one class gives the recall of that class, and a class that is only ever
+    predicted lowers the score through the recalls it takes away. One class that is never
+    recognised makes the score 0.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        Class labels, of any type that can be compared for equality and sorted.
+    y_pred : array-like of shape (n_samples,)
+        Predicted class labels.
+
+    Returns
+    -------
+    float
+        Between 0 and 1, larger is better.
+
+    Examples
+    --------
+    >>> from domainwise.metrics import g_mean_score
+    >>> g_mean_score([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1])  # sqrt(0.75 * 1)
+    0.866...
+    """
+    truth = labels(y_true, "y_true")
+    predicted = labels(y_pred, "y_pred")
+    same_length(predicted, "y_pred", truth, "y_true")
+    for name, values in (("y_true", truth), ("y_pred", predicted)):
+        kind = type_of_target(values, input_name=name)
+        if kind not in ("binary", "multiclass"):
+            raise ValueError(f"{name} must hold class labels, got a target of kind {kind!r}")
+    recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
+    return float(np.prod(recalls) ** (1.0 / len(recalls)))
+
+
+def worst_domain_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sample_domain: ArrayLike,
+    metric: Callable[[Any, Any], float],
+    *,
+    greater_is_better: bool = True,
+) -> float:
+    """Score of the domain on which the predictions are worst.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        True targets.
+    y_pred : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Predictions, or decision values where ``metric`` takes those.
+    sample_domain : array-like of shape (n_samples,)
+        Domain of each row.
+    metric : callable
+        ``metric(y_true, y_pred)`` returning a number, such as
+        :func:`sklearn.metrics.accuracy_score` or :func:`g_mean_score`.
+    greater_is_better : bool, default=True
+        False for a loss such as :func:`sklearn.metrics.root_mean_squared_error`: the worst domain
+        is then the one with the largest value.
+
+    Returns
+    -------
+    float
+        The smallest score over domains (the largest loss). With one domain, the plain metric.
+
+    Raises
+    ------
+    ValueError
+        If the metric cannot be computed for a domain, or is not finite there (AUC where only one
+        class occurs, say). The message names the domain; leaving it out silently would hide
+        exactly the domains this score is about.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import accuracy_score, mean_absolute_error
+    >>> from domainwise.metrics import worst_domain_score
+    >>> worst_domain_score([0, 1, 0, 1], [0, 1, 0, 0], ["a", "a", "b", "b"], accuracy_score)
+    0.5
+    >>> worst_domain_score(
+    ...     [1.0, 2.0], [1.0, 5.0], ["a", "b"], mean_absolute_error, greater_is_better=False
+    ... )
+    3.0
+    """
+    if not callable(metric):
+        raise TypeError(
+            "metric must be a callable metric(y_true, y_pred), such as"
+            f" sklearn.metrics.accuracy_score; got {metric!r}"
+        )
+    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
+    if len(np.atleast_1d(truth)) == 0:
+        raise ValueError("y_true is empty: at least one row is needed")
+    same_length(predicted, "y_pred", truth, "y_true")
+    codes, domains = encode(sample_domain, "sample_domain")
+    same_length(codes, "sample_domain", truth, "y_true")
+    scores = [
+        _domain_score(metric, truth[codes == code], predicted[codes == code], domain)
+        for code, domain in enumerate(domains)
+    ]
+    return min(scores) if greater_is_better else max(scores)
+
+
+def hsic(
+    A: ArrayLike,
+    B: ArrayLike,
+    *,
+    kernel_a: str = "auto",
+    kernel_b: str = "auto",
+    gamma_a: float | str = "median",
+    gamma_b: float | str = "median",
+    normalize: bool = False,
+    block_size: int = TILE_ROWS,
+) -> float:
+    r"""Hilbert-Schmidt independence criterion of two sets of variables (biased estimate).
+
+    .. math:: \mathrm{HSIC}(A, B) = \frac{1}{N^2} \operatorname{tr}(H K_A H \, H K_B H)
+
+    with :math:`H = I - 11^\top / N`. It is 0 when one side is constant and, with characteristic
+    kernels such as RBF and delta, tends to 0 as N grows exactly when A and B are independent.
+
+    Parameters
+    ----------
+    A, B : array-like of shape (n_samples, n_features) or (n_samples,)
+        The two sets of variables, row by row: features, labels, domains.
+    kernel_a, kernel_b : {"auto", "rbf", "linear", "delta"}, default="auto"
+        "auto" is RBF for a 2-D numeric array and for a 1-D continuous one, and delta (1 where
+        labels are equal) for every other 1-D array.
+    gamma_a, gamma_b : float or "median", default="median"
+        RBF parameter; the median rule is :math:`1 / (2\,\mathrm{median}(d)^2)` over the non-zero
+        distances between rows (of 2,000 evenly spaced rows when there are more).
+    normalize : bool, default=False
+        Divide by :math:`\sqrt{\mathrm{HSIC}(A, A)\,\mathrm{HSIC}(B, B)}` (centred kernel
+        alignment): between 0 and 1, comparable across scales and kernels. Where one side is
+        constant the result is 0.
+    block_size : int, default=1024
+        Rows of a tile. Memory is O(N + block_size^2); the value does not change the result beyond
+        rounding.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf (2005), Measuring statistical dependence with
+    Hilbert-Schmidt norms, ALT.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.metrics import hsic
+    >>> A = np.array([[0.0], [0.1], [3.0], [3.1]])
+    >>> round(hsic(A, ["u", "u", "v", "v"], normalize=True), 2)
+    1.0
+    >>> round(hsic(A, ["u", "v", "u", "v"], normalize=True), 2)
+    0.0
+    """
+    tile_a, n_a = kernel_tile(A, "A", kernel_a, gamma_a)
+    tile_b, n_b = kernel_tile(B, "B", kernel_b, gamma_b)
+    if n_a != n_b:
+        raise ValueError(f"B has {n_b} rows but A has {n_a} rows")
+    inner = centred_inner_products([tile_a, tile_b], n_a, block_size)
+    value = alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
+    return float(value)
+
+
+def mmd(
+    Z: ArrayLike,
+    sample_domain: ArrayLike,
+    *,
+    gamma: float | str = "median",
+    block_size: int = TILE_ROWS,
+) -> NDArray[np.float64]:
+    r"""Maximum mean discrepancy between each pair of domains, with an RBF kernel.
+
+    Entry (i, j) is the distance in the kernel's space of the mean embeddings of domains i and j,
+
+    .. math:: \| \hat\mu_i - \hat\mu_j \| = \sqrt{
+        \overline{k}_{ii} + \overline{k}_{jj} - 2\,\overline{k}_{ij}}
+
+    where :math:`\overline{k}_{ij}` is the mean of the kernel over all pairs of a row of i and a row
+    of j (the biased, or V-statistic, estimate: never negative, and larger for small domains). One
+    gamma serves all pairs, so the entries can be compared.
+
+    Parameters
+    ----------
+    Z : array-like of shape (n_samples, n_features)
+        Features, for example the output of ``transform``.
+    sample_domain : array-like of shape (n_samples,)
+        Domain of each row.
+    gamma : float or "median", default="median"
+        RBF parameter, see :func:`hsic`.
+    block_size : int, default=1024
+        Rows of a tile, see :func:`hsic`.
+
+    Returns
+    -------
+    ndarray of shape (n_domains, n_domains)
+        Symmetric, with a zero diagonal; rows in the sorted order of the domains, that is, of
+        ``numpy.unique(sample_domain)``. With one domain: ``[[0.]]``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.metrics import mmd
+    >>> Z = np.array([[0.0], [1.0], [0.0], [1.0], [5.0], [6.0]])
+    >>> mmd(Z, ["a", "a", "b", "b", "c", "c"], gamma=0.5).round(3)
+    array([[0.   , 0.   , 1.267],
+           [0.   , 0.   , 1.267],
+           [1.267, 1.267, 0.   ]])
+    """
+    codes, domains = encode(sample_domain, "sample_domain")
+    tile, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
+    if len(codes) != n_samples:
+        raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
+    # Each row weighs 1/n_g, so that the summed tiles are means over pairs of domains.
+    weights = np.zeros((n_samples, len(domains)))
+    weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
+    means = np.zeros((len(domains), len(domains)))
+    for rows, columns in tiles(n_samples, block_size):
+        part = weights[rows].T @ (tile(rows, columns) @ weights[columns])
+        means += part if rows == columns else part + part.T
+    own = np.diag(means)
+    squared = own[:, None] + own[None, :] - (means + means.T)
+    np.fill_diagonal(squared, 0.0)
+    distance: NDArray[np.float64] = np.sqrt(np.maximum(squared, 0.0))
+    return distance
+
+
+@dataclass(frozen=True)
+class InvarianceReport:
+    """What a representation knows about domains and about the target.
+
+    Attributes
+    ----------
+    domain_dependence : float
+        Normalised HSIC (0 to 1) of the features with the domains: smaller is more invariant. 0 when
+        there is one domain.
+    target_dependence : float or None
+        Normalised HSIC of the features with the target: larger keeps more. None without a target.
+    mmd : ndarray of shape (n_domains, n_domains)
+        Distances between domains, see :func:`mmd`.
+    mean_mmd, max_mmd : float
+        Mean and largest distance over pairs of different domains; 0 when there is one domain.
+    domain_mmd : ndarray of shape (n_domains,)
+        For each domain the mean distance to the others: the odd one out has the largest.
+    domains : ndarray of shape (n_domains,)
+        The domains, in the order of the rows of ``mmd``.
+    """
+
+    domain_dependence: float
+    target_dependence: float | None
+    mmd: NDArray[np.float64]
+    mean_mmd: float
+    max_mmd: float
+    domain_mmd: NDArray[np.float64]
+    domains: NDArray[Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings, ready for JSON."""
+        return {
+            "domain_dependence": self.domain_dependence,
+            "target_dependence": self.target_dependence,
+            "mean_mmd": self.mean_mmd,
+            "max_mmd": self.max_mmd,
+            "domains": self.domains.tolist(),
+            "domain_mmd": self.domain_mmd.tolist(),
+            "mmd": self.mmd.tolist(),
+        }
+
+
+def invariance_report(
+    Z: ArrayLike,
+    y: ArrayLike | None,
+    sample_domain: ArrayLike,
+    *,
+    gamma: float | str = "median",
+    target_gamma: float | str = "median",
+    block_size: int = TILE_ROWS,
+) -> InvarianceReport:
+    """Measure how much features tell about the domain, and how much about the target.
+
+    Good features for unseen domains have a small ``domain_dependence``, small distances between
+    domains and a large ``target_dependence``. With the median rule the measures do not change when
+    Z is multiplied by a number, so representations of different scale can be compared.
+
+    Parameters
+    ----------
+    Z : array-like of shape (n_samples, n_features)
+        Features, for example the output of ``transform``.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
+        Target; classes get the delta kernel, continuous targets RBF.
+    sample_domain : array-like of shape (n_samples,)
+        Domain of each row. One domain is allowed: every domain measure is then 0.
+    gamma, target_gamma : float or "median", default="median"
+        RBF parameters of the features and of a continuous target, see :func:`hsic`.
+    block_size : int, default=1024
+        Rows of a tile, see :func:`hsic`.
+
+    Returns
+    -------
+    InvarianceReport
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.metrics import invariance_report
+    >>> Z = np.array([[0.0], [0.1], [3.0], [3.1]])
+    >>> report = invariance_report(Z, [0, 0, 1, 1], ["a", "b", "a", "b"])
+    >>> round(report.target_dependence, 2), round(report.domain_dependence, 2)
+    (1.0, 0.0)
+    """
+    codes, domains = encode(sample_domain, "sample_domain")
+    tile_z, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
+    if len(codes) != n_samples:
+        raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
+    tile_functions = [tile_z, delta_tile(codes)]
+    if y is not None:
+        tile_y, n_targets = kernel_tile(y, "y", "auto", target_gamma)
+        if n_targets != n_samples:
+            raise ValueError(f"y has {n_targets} entries but Z has {n_samples} rows")
+        tile_functions.append(tile_y)
+    inner = centred_inner_products(tile_functions, n_samples, block_size)
+    distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
+    others = max(len(domains) - 1, 1)
+    domain_mmd = distances.sum(axis=1) / others
+    return InvarianceReport(
+        domain_dependence=alignment(inner, 0, 1),
+        target_dependence=None if y is None else alignment(inner, 0, 2),
+        mmd=distances,
+        mean_mmd=float(domain_mmd.mean()),
+        max_mmd=float(distances.max()),
+        domain_mmd=domain_mmd,
+        domains=domains,
+    )
+
+
+def _domain_score(
+    metric: Callable[[Any, Any], float], y_true: NDArray[Any], y_pred: NDArray[Any], domain: Any
+) -> float:
+    label = domain.item() if hasattr(domain, "item") else domain
+    try:
+        score = float(metric(y_true, y_pred))
+    except ValueError as error:
+        raise ValueError(
+            f"metric cannot be computed for domain {label!r} ({len(y_true)} rows): {error}"
+        ) from error
+    if not np.isfinite(score):
+        raise ValueError(
+            f"metric is {score} for domain {label!r} ({len(y_true)} rows); leave that domain out"
+            " or use a metric that is defined there"
+        )
+    return score
