@@ -1,0 +1,31 @@
+"""Data with domains: the paper's synthetic set, and loaders of real files.
+
+Data files are looked up in the folder ``$DOMAINWISE_DATA``, then in ``domainwise`` inside the
+user's cache (``$XDG_CACHE_HOME``, else ``~/.cache``), and their SHA-256 is checked. None of them is
+part of this package; an absent file's error says where the original is.
+"""
+
+from domainwise.datasets._files import (
+    load_cytof,
+    load_facies,
+    load_gvhd,
+    load_hipc,
+    load_landmine,
+    load_oilwells,
+    load_parkinsons,
+)
+from domainwise.datasets._lookup import DatasetInfo, list_datasets
+from domainwise.datasets._synthetic import make_synthetic
+
+__all__ = [
+    "DatasetInfo",
+    "list_datasets",
+    "load_cytof",
+    "load_facies",
+    "load_gvhd",
+    "load_hipc",
+    "load_landmine",
+    "load_oilwells",
+    "load_parkinsons",
+    "make_synthetic",
+]

@@ -1,0 +1,263 @@
+"""Loaders of the real data sets: lookup, checksums, contents."""
+
+import builtins
+import dataclasses
+import hashlib
+import io
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from domainwise import datasets
+from domainwise.datasets import _lookup, _registry
+
+NAMES = [entry.name for entry in _registry.DATA_FILES]
+
+
+@pytest.fixture
+def no_data(tmp_path, monkeypatch):
+    """Neither place has a file."""
+    monkeypatch.delenv("DOMAINWISE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def data(data_dir, monkeypatch):
+    """The real files, through the environment variable."""
+    absent = [e.file for e in _registry.DATA_FILES if not (data_dir / e.file).is_file()]
+    if absent:
+        pytest.skip(f"data files absent: {', '.join(absent)}")
+    monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
+    return data_dir
+
+
+@pytest.fixture
+def tiny(no_data, monkeypatch):
+    """A stand-in for the LandMine file, small and with its own checksum."""
+    rows = ["domain," + ",".join(f"f{j}" for j in range(1, 10)) + ",label"]
+    rows += [f"{i % 2 + 1}," + ",".join(["0.1"] * 9) + f",{i % 2}" for i in range(4)]
+    table = no_data / "made" / "landmine.csv.gz"
+    table.parent.mkdir()
+    pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    entry = dataclasses.replace(_registry.LANDMINE, sha256=digest)
+    monkeypatch.setattr(_registry, "LANDMINE", entry)
+    return table
+
+
+def load(name, **options):
+    return getattr(datasets, f"load_{name}")(**options)
+
+
+# Where files are found ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
+    entry = next(e for e in _registry.DATA_FILES if e.name == name)
+    with pytest.raises(FileNotFoundError) as caught:
+        load(name)
+    message = str(caught.value)
+    assert entry.file in message
+    assert str(no_data / "named") in message
+    assert str(no_data / "cache" / "domainwise") in message
+    assert "GitHub repository" in message
+
+
+def test_an_unset_variable_is_said_to_be_unset(no_data):
+    with pytest.raises(FileNotFoundError, match=r"\$DOMAINWISE_DATA \(not set\)"):
+        datasets.load_landmine()
+
+
+def test_the_cache_is_used_when_the_named_folder_lacks_the_file(tiny, no_data, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "empty"))
+    cache = no_data / "cache" / "domainwise"
+    cache.mkdir(parents=True)
+    shutil.copy(tiny, cache)
+    assert datasets.load_landmine().data.shape == (4, 9)
+
+
+def test_the_named_folder_comes_before_the_cache(tiny, no_data, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
+    cache = no_data / "cache" / "domainwise"
+    cache.mkdir(parents=True)
+    (cache / tiny.name).write_bytes(b"wrong")
+    assert datasets.load_landmine().target.tolist() == [0, 1, 0, 1]
+
+
+def test_the_cache_is_in_the_home_folder_without_xdg(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in (None, "", "relative/path"):
+        if value is None:
+            monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        else:
+            monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert _lookup.cache_dir() == tmp_path / ".cache" / "domainwise"
+
+
+def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
+    datasets.load_landmine()
+    tiny.write_bytes(tiny.read_bytes() + b"\0")
+    with pytest.raises(ValueError, match="not the expected file") as caught:
+        datasets.load_landmine()
+    assert _registry.LANDMINE.sha256 in str(caught.value)
+    assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
+
+
+def test_the_checksum_is_computed_once_for_an_unchanged_file(tiny, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
+    calls = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *args: calls.append(args) or digest(*args))
+    datasets.load_landmine()
+    datasets.load_landmine()
+    assert len(calls) == 1
+
+
+def test_without_pandas_the_error_names_the_extra(tiny, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
+    real_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError("no pandas")
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r'pip install "domainwise\[data\]"'):
+        datasets.load_landmine()
+
+
+# Listing ------------------------------------------------------------------------------------------
+
+
+def test_listing_needs_no_files(no_data):
+    listed = datasets.list_datasets()
+    assert [info.name for info in listed] == NAMES
+    assert not any(info.present for info in listed)
+
+
+def test_listing_tells_present_from_absent_files(tiny, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
+    present = {info.name: info.path for info in datasets.list_datasets() if info.present}
+    assert present == {"landmine": tiny}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_listing_describes_what_the_loader_returns(name, data):
+    info = next(info for info in datasets.list_datasets() if info.name == name)
+    bunch = load(name)
+    assert info.present
+    assert bunch.data.shape == (info.rows, info.features)
+    assert len(np.unique(bunch.sample_domain)) == info.domains
+    if info.classes is not None:
+        assert len(np.unique(bunch.target)) == info.classes
+
+
+# Contents -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "hipc"])
+def test_arrays_and_frames_agree(name, data):
+    bunch, frames = load(name), load(name, as_frame=True)
+    assert bunch.data.dtype == np.float64
+    assert len(bunch.data) == len(bunch.target) == len(bunch.sample_domain)
+    assert list(frames.data.columns) == bunch.feature_names
+    np.testing.assert_array_equal(frames.data.to_numpy(), bunch.data)
+    np.testing.assert_array_equal(frames.target.to_numpy(), bunch.target)
+    np.testing.assert_array_equal(frames.sample_domain.to_numpy(), bunch.sample_domain)
+    for heading in ("Source:", "Licence:", "Difference from the paper:"):
+        assert heading in bunch.DESCR
+
+
+def test_parkinsons_has_the_published_ranges_and_targets(data):
+    both = datasets.load_parkinsons("both")
+    assert both.feature_names[0] == "Jitter(%)"
+    assert both.feature_names[-1] == "PPE"
+    np.testing.assert_allclose(both.target.min(axis=0), [5.0377, 7.0], atol=0.01)
+    np.testing.assert_allclose(both.target.max(axis=0), [39.511, 54.992], atol=0.01)
+    np.testing.assert_array_equal(datasets.load_parkinsons().target, both.target[:, 0])
+    np.testing.assert_array_equal(datasets.load_parkinsons("total_UPDRS").target, both.target[:, 1])
+
+
+def test_landmine_keeps_full_precision_and_904_mines(data):
+    landmine = datasets.load_landmine()
+    assert landmine.target.sum() == 904
+    assert landmine.data[0, 0] == 1.368307903528228
+
+
+def test_gvhd_t_cells_are_gates_one_and_three(data):
+    cells, gates = datasets.load_gvhd(), datasets.load_gvhd("label")
+    np.testing.assert_array_equal(cells.target == 1, np.isin(gates.target, [1, 3]))
+    assert len(datasets.load_gvhd(ungated=False).data) == np.sum(gates.target != 0) == 198596
+
+
+def test_oilwells_default_has_no_gaps_and_all_seven_wells(data):
+    wells = datasets.load_oilwells()
+    assert not np.isnan(wells.data).any()
+    assert wells.feature_names == [
+        f"{s}_{q}" for s in ("P-TPT", "T-TPT") for q in ("mean", "std", "slope", "range")
+    ]
+    kept = datasets.load_oilwells(missing="keep")
+    assert kept.data.shape == (2306, 8)
+    assert np.isnan(kept.data).any(axis=1).sum() == 10
+    assert kept.target.mean() == pytest.approx(0.651, abs=1e-3)
+
+
+def test_oilwells_takes_other_events_and_sensors(data):
+    everything = datasets.load_oilwells(
+        event_classes=(2, 3, 4, 6), sensors=["P-PDG"], missing="keep"
+    )
+    assert everything.data.shape == (50544, 4)
+    with pytest.raises(ValueError, match="leaves 2306 rows and 0 features"):
+        datasets.load_oilwells(sensors=["QGL"], missing="drop_columns")
+
+
+def test_facies_treats_the_missing_log_as_asked(data):
+    kept = datasets.load_facies()
+    pe = kept.feature_names.index("PE")
+    empty = np.isnan(kept.data[:, pe])
+    assert set(kept.sample_domain[empty]) == {"ALEXANDER D", "KIMZEY A"}
+    assert not np.isnan(np.delete(kept.data, pe, axis=1)).any()
+    assert datasets.load_facies(missing="drop_columns").data.shape == (4069, 6)
+    rows = datasets.load_facies(missing="drop_rows")
+    assert rows.data.shape == (3164, 7)
+    assert len(set(rows.sample_domain)) == 7
+    recruit = datasets.load_facies(recruit=True)
+    assert len(recruit.data) == 4149
+    assert set(recruit.target[recruit.sample_domain == "Recruit F9"]) == {9}
+
+
+def test_hipc_domains_can_be_samples_centres_or_patients(data):
+    by_center = datasets.load_hipc("population", domain="center", as_frame=True)
+    assert by_center.sample_domain.nunique() == 5
+    assert by_center.target.nunique() == 10
+    assert (by_center.data.dtypes == np.float64).all()
+    assert set(datasets.load_hipc(domain="patient").sample_domain) == {"1228", "1349", "1369"}
+
+
+def test_cytof_counts_can_be_transformed(data):
+    raw, transformed = datasets.load_cytof(), datasets.load_cytof(cofactor=5)
+    np.testing.assert_allclose(np.sinh(transformed.data) * 5, raw.data, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("parkinsons", {"target": "age"}, "target must be one of 'motor_UPDRS'.*got 'age'"),
+        ("gvhd", {"target": "gate"}, "target must be one of 't_cell', 'label'; got 'gate'"),
+        ("hipc", {"domain": "plate"}, "domain must be one of .* got 'plate'"),
+        ("facies", {"missing": "mean"}, "missing must be one of .* got 'mean'"),
+        ("oilwells", {"event_classes": [1]}, "event_classes must hold .* got \\[1\\]"),
+        ("oilwells", {"sensors": []}, "sensors must hold at least one"),
+        ("cytof", {"cofactor": -5}, "cofactor must be None or a positive number, got -5"),
+    ],
+)
+def test_bad_options_are_named_before_any_file_is_touched(name, options, message, no_data):
+    with pytest.raises(ValueError, match=message):
+        load(name, **options)
