@@ -1,0 +1,106 @@
+"""Descriptions of arguments that several estimators share, written once.
+
+A docstring names a group in braces on a line of its own, such as ``{kernel}``, and
+:func:`with_shared_docs` puts the text there with the right indentation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+T = TypeVar("T", bound=type)
+
+SHARED = {
+    "n_components": """\
+n_components : int, default=None
+    Number of components. None keeps what the data can tell: for classes the informative
+    directions (at most one fewer than classes), for a continuous target those with an eigenvalue
+    above a hundredth of the first, without a target ten. More than the informative ones are
+    filled up with principal directions that neither target nor domain explains, with a warning.""",
+    "kernel": """\
+kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable, default="rbf"
+    A callable takes two arrays of rows and returns the matrix of kernel values.
+gamma : float, "median" or "scale", default="median"
+    Scale of ``rbf``, ``laplacian`` and ``poly``. ``"median"`` is ``1 / (2 median^2)`` of the
+    distances between rows (``laplacian``: 1 / median of the L1 distances; otherwise
+    1 / n_features); ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
+degree : float, default=3
+    Degree of ``poly``.
+coef0 : float, default=1
+    Constant of ``poly``.
+kernel_params : dict, default=None
+    Keyword arguments for a callable kernel.""",
+    "target": """\
+target_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
+    Kernel of y. ``"auto"`` is ``"delta"`` for classes and ``"rbf"`` for continuous targets.
+target_gamma : float, "median" or "scale", default="median"
+    Scale of an RBF kernel of y.""",
+    "domain": """\
+domain_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
+    Kernel of ``sample_domain``. ``"auto"`` is ``"delta"`` for labels and ``"rbf"`` for continuous
+    descriptors (a 2-D array, or floats that are not whole numbers).
+domain_gamma : float, "median" or "scale", default="median"
+    Scale of an RBF kernel of the descriptors.""",
+    "epsilon": """\
+epsilon : float, default=1e-3
+    Regularisation of the label kernels, in ``K (K + N epsilon I)^-1``.""",
+    "ridge": """\
+ridge : float, default=1e-3
+    Regularisation of the projection, in ``(K + N ridge I)^-1``; after ``gamma`` the argument that
+    matters most. ``numpy.inf`` needs no linear solve; 0 is the paper's form, which overfits and
+    needs the whole Gram matrix.""",
+    "domain_weight": """\
+domain_weight : float, default=1.0
+    Price of telling domains apart. 0 ignores domains (COIR), 1 is the paper's problem.
+conditional : bool, default=False
+    Compare domains inside each class, so that a domain with another mix of classes is not
+    punished for it. Needs classes as y.""",
+    "solver": """\
+solver : {"auto", "exact", "dense"}, default="auto"
+    ``"exact"`` streams the Gram matrix, which is never stored beyond a few thousand rows;
+    ``"dense"`` stores it and uses LAPACK throughout; ``"auto"`` is exact, but dense for
+    ``ridge=0``.
+tol : float, default=1e-6
+    Relative residual at which iterative solvers stop.
+max_iter : int, default=200
+    Iterations of these solvers at most.
+random_state : int, RandomState instance or None, default=None
+    Seed of the solvers' starting points. None is a fixed seed: refitting repeats every bit.
+verbose : int, default=0
+    Print the progress of iterative solvers.""",
+    "fitted": """\
+eigenvalues_ : ndarray of shape (n_components,)
+    Eigenvalues of the method's problem, in descending order.
+n_informative_ : int
+    How many of the problem's directions tell targets apart.
+embedding_ : ndarray of shape (n_samples, n_components)
+    The projected training rows.
+dual_coef_ : ndarray of shape (n_samples, n_components)
+    Coefficients of the training rows in each component.
+gamma_ : float
+    The kernel's scale.
+domains_ : ndarray or None
+    Domain labels seen in fit; None for continuous descriptors.
+classes_ : ndarray
+    Class labels, if y holds classes.
+solver_info_ : dict
+    Which operator and solver were used, iterations, and the residual that was reached.
+n_features_in_ : int
+    Number of features seen in fit.
+feature_names_in_ : ndarray
+    Their names, if X has string column names.""",
+}
+
+
+def with_shared_docs(cls: T) -> T:
+    """Fill the shared texts into a class's docstring."""
+    doc = cls.__doc__ or ""
+
+    def insert(match: re.Match[str]) -> str:
+        indent, name = match.groups()
+        lines = SHARED[name].splitlines()
+        return "\n".join(indent + line if line else line for line in lines)
+
+    cls.__doc__ = re.sub(r"(?m)^( *)\{(\w+)\}$", insert, doc)
+    return cls

@@ -1,0 +1,132 @@
+"""The contract between methods and Gram operators (DESIGN 3).
+
+A *thin* is a matrix with one row per sample and few columns, in whatever form its operator keeps
+samples: an array of N rows, a tensor on a device, or coordinates where the rows are not kept at
+all. Methods hold thins, add them and scale them, and do everything else through the verbs below,
+so that each method is written once. Small matrices are float64 NumPy arrays everywhere.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Thin = Any
+#: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
+#: the test vectors with which ``test' A`` and ``test' B`` are symmetric. KKX is None at depth 1.
+Images = Callable[[Thin, Thin, Thin], tuple[Thin, Thin, Thin]]
+
+
+@dataclass
+class Solution:
+    """A thin and how it was found."""
+
+    thin: Thin
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RitzPairs:
+    """Eigenvalues in descending order with their vectors X and images KX."""
+
+    values: Array
+    X: Thin
+    KX: Thin
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+class Gram(ABC):
+    """A centred Gram matrix K of N samples, known by what it does to thins."""
+
+    n_samples: int
+    #: Relative size below which an eigenvalue of a small problem is rounding.
+    tolerance: float = 1e-10
+
+    @abstractmethod
+    def lift(self, coordinates: Array) -> Thin:
+        """Turn label-space coordinates (s, r) into a thin."""
+
+    @abstractmethod
+    def inner(self, U: Thin, V: Thin) -> Array:
+        """Return ``U'V`` in float64."""
+
+    @abstractmethod
+    def combine(self, V: Thin, A: Array) -> Thin:
+        """Return ``V A`` for a small matrix A."""
+
+    @abstractmethod
+    def hstack(self, thins: list[Thin]) -> Thin:
+        """Put thins side by side."""
+
+    @abstractmethod
+    def product(self, V: Thin) -> Thin:
+        """Return ``K V``."""
+
+    @abstractmethod
+    def solve(self, V: Thin, shift: float) -> Solution:
+        """Return ``(K + shift I)^-1 V`` for centred V; shift 0 means the pseudo-inverse."""
+
+    @abstractmethod
+    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+        """Return the k leading eigenpairs of a problem made of products with K.
+
+        Parameters
+        ----------
+        images : callable
+            See :data:`Images`.
+        k : int
+        depth : int
+            2 if ``images`` needs K K X as well.
+        start : thin, optional
+            Directions that the search space is to contain.
+        """
+
+    @abstractmethod
+    def anchors(self, dual: Thin, values: Thin) -> Array:
+        """Values of the components at fixed rows, by which signs are settled without labels."""
+
+    def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
+        """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K``.
+
+        Parameters
+        ----------
+        k : int
+        deflate : tuple (Q, KQ, G^+), optional
+            Directions to leave out.
+        """
+        if deflate is None:
+            return self.ritz(lambda X, KX, _: (X, KX, X), k)
+        Q, KQ, G_pinv = deflate
+
+        def images(X: Thin, KX: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
+            return X, KX - self.combine(KQ, G_pinv @ self.inner(Q, KX)), X
+
+        return self.ritz(images, k)
+
+
+def project_pencil(
+    gram: Gram, images: Images, X: Thin, KX: Thin, KKX: Thin
+) -> tuple[Array, Array, Thin, Thin]:
+    """Rayleigh-Ritz in the span of X: eigenvalues, coefficients, and both sides' images of X."""
+    test, AX, BX = images(X, KX, KKX)
+    values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX))
+    return values, C, AX, BX
+
+
+def definite_pairs(A: Array, B: Array) -> tuple[Array, Array]:
+    """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
+
+    Eigenvalues come in descending order.
+    """
+    A, B = (A + A.T) / 2, (B + B.T) / 2
+    d, U = np.linalg.eigh(B)
+    keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+    whiten = U[:, keep] / np.sqrt(d[keep])
+    values, C = np.linalg.eigh(whiten.T @ A @ whiten)
+    return values[::-1], (whiten @ C)[:, ::-1]

@@ -1,0 +1,111 @@
+"""The Gram matrix in memory: quickest for a few thousand rows, and LAPACK throughout on request."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from domainwise.gram.arrays import ArrayGram
+from domainwise.gram.base import Images, RitzPairs, Solution, Thin, project_pencil
+from domainwise.gram.solve import cholesky_solve, spectral_solve
+from domainwise.labels import RowLabels
+
+Array = NDArray[Any]
+
+#: Up to here a full eigendecomposition is quicker than products.
+LAPACK_ROWS = 800
+
+
+class DenseGram(ArrayGram):
+    """A centred Gram matrix that is stored.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (N, N)
+        The uncentred kernel matrix in float64, up to a constant.
+    labels : RowLabels
+    dtype : dtype
+        Precision of the data, which decides what counts as rounding.
+    lapack : bool
+        Use full eigendecompositions whatever N is.
+    **options
+        See :class:`~domainwise.gram.arrays.ArrayGram`.
+    """
+
+    def __init__(
+        self, matrix: Array, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
+    ) -> None:
+        super().__init__(labels, dtype, **options)
+        self.lapack = lapack or len(matrix) <= LAPACK_ROWS
+        self._row_means = matrix.mean(axis=1)
+        self.K = matrix - self._row_means
+        self.K -= self._row_means[:, None]
+        self.K += self._row_means.mean()
+
+    def uncentred_product(self, V: Array) -> Array:
+        """Return ``K V``; the matrix held is centred already."""
+        return np.asarray(self.K @ V)
+
+    def solve(self, V: Array, shift: float) -> Solution:
+        """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
+        info: dict[str, Any] = {"linear_solver": "cholesky"}
+        X = cholesky_solve(self.K, V, shift) if shift > 0 else None
+        if X is None:
+            X, rank = spectral_solve(self.K, V, shift)
+            info = {"linear_solver": "eigh", "rank": rank}
+            if shift == 0 and rank < self.n_samples - 1:
+                warnings.warn(
+                    f"ridge=0: the kernel matrix has numerical rank {rank} of "
+                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, "
+                    "as it would not with a positive ridge",
+                    UserWarning,
+                    stacklevel=2,
+                )
+        residual = V - self.K @ X - shift * X
+        scale = np.linalg.norm(V, axis=0)
+        relative = np.linalg.norm(residual, axis=0) / np.where(scale > 0, scale, 1)
+        info["residual"] = float(relative.max(initial=0.0))
+        return Solution(X, info)
+
+    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+        """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
+        if not self.lapack:
+            return super().ritz(images, k, depth=depth, start=start)
+        n = self.n_samples
+        X = np.eye(n) - 1.0 / n
+        KKX = self.K @ self.K if depth == 2 else None
+        values, C, _, _ = project_pencil(self, images, X, self.K, KKX)
+        lead = C[:, :k]
+        info = {"eigen_solver": "lapack", "converged": True}
+        return RitzPairs(values[:k], X @ lead, self.K @ lead, info)
+
+
+def check_dense_memory(n_samples: int, what: str) -> None:
+    """Refuse a dense computation that does not fit memory, and say how much it needs."""
+    needed = 4 * 8 * n_samples**2
+    free = available_memory()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{what} forms {n_samples} x {n_samples} matrices and needs about "
+            f"{needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; "
+            'use solver="exact" with a positive ridge, which needs no such matrix'
+        )
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory free to use, or None where the system does not tell."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None

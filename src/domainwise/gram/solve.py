@@ -1,0 +1,148 @@
+"""Shifted systems ``(K + shift I) X = V`` for all right-hand sides at once (DESIGN 2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+Array = NDArray[Any]
+
+
+@dataclass
+class PCGResult:
+    """Solution of :func:`conjugate_gradients` with its true relative residual."""
+
+    X: Any
+    n_iterations: int
+    residual: float
+    converged: bool
+
+
+def conjugate_gradients(
+    product: Callable[[Any], Any],
+    V: Any,
+    shift: float,
+    precondition: Callable[[Any], Any],
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Callable[[int, float], None] | None = None,
+) -> PCGResult:
+    """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
+
+    Written with operators that NumPy arrays and torch tensors have in common. The recursion's
+    residual drifts from the true one, so the true one is computed at the end, and the iteration
+    goes on from there while it is above ``tol`` and still falls.
+
+    Parameters
+    ----------
+    product : callable
+        ``product(P)`` returns K P.
+    V : array of shape (N, m)
+    shift : float
+    precondition : callable
+        Symmetric positive definite approximation of the inverse.
+    tol : float
+        Relative residual to reach in every column.
+    max_iter : int
+        Products at most, the checks included.
+    monitor : callable, optional
+        Called with the iteration and the largest relative residual.
+    """
+    target = (V * V).sum(0) ** 0.5
+    scale = target + (target == 0)
+    X = V * 0
+    R = V
+    done, true = 0, float("inf")
+    while True:
+        Z = precondition(R)
+        P, rz = Z, (R * Z).sum(0)
+        best = float(((R * R).sum(0) ** 0.5 / scale).max())
+        while done < max_iter and best > 0.5 * tol:
+            KP = product(P) + shift * P
+            done += 1
+            curvature = (P * KP).sum(0)
+            step = rz / (curvature + (curvature == 0))
+            X = X + step * P
+            R_old, R = R, R - step * KP
+            residual = float(((R * R).sum(0) ** 0.5 / scale).max())
+            if monitor is not None:
+                monitor(done, residual)
+            if residual >= best and residual <= tol:
+                break
+            best = min(best, residual)
+            Z = precondition(R)
+            # Polak-Ribiere: stays a descent when the preconditioner is rounded to float32.
+            rz_new = (R * Z).sum(0)
+            turn = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
+            P, rz = Z + turn * P, rz_new
+        R = V - product(X) - shift * X
+        last, true = true, float(((R * R).sum(0) ** 0.5 / scale).max())
+        if true <= tol or true > 0.5 * last or done + 1 >= max_iter:
+            return PCGResult(X, done, true, true <= tol)
+        done += 1
+
+
+class NystromPreconditioner:
+    """Inverse of ``U D U' + shift I`` for the leading part of K seen from a few landmarks.
+
+    Parameters
+    ----------
+    features : ndarray of shape (N, M)
+        Centred Nystrom features, ``features features' ~ K``.
+    """
+
+    def __init__(self, features: Array) -> None:
+        second = np.asarray(features.T @ features, dtype=np.float64)
+        d, W = np.linalg.eigh(second)
+        keep = d > len(d) * np.finfo(features.dtype).eps * max(float(d[-1]), 0.0)
+        self.values = d[keep]
+        self.vectors = features @ (W[:, keep] / np.sqrt(d[keep])).astype(features.dtype)
+
+    def at(self, shift: float) -> Callable[[Array], Array]:
+        """Return the preconditioner for one shift."""
+        if not self.values.size:
+            return lambda R: R
+        weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
+        U = self.vectors
+
+        def apply(R: Array) -> Array:
+            inner = U.T @ R.astype(U.dtype, copy=False)
+            return np.asarray(R + U @ (weights * inner).astype(U.dtype, copy=False))
+
+        return apply
+
+
+def cholesky_solve(K: Array, V: Array, shift: float) -> Array | None:
+    """Solve ``(K + shift I) X = V`` for a centred K and centred V, or return None if it breaks.
+
+    The constant vector, which K maps to zero, is lifted out of the way first: V has no part in it.
+    """
+    n = len(K)
+    A = K + max(float(np.trace(K)), shift) / n
+    A[np.diag_indices(n)] += shift
+    try:
+        factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    X = cho_solve(factor, V, check_finite=False)
+    return np.asarray(X - X.mean(axis=0))
+
+
+def spectral_solve(K: Array, V: Array, shift: float) -> tuple[Array, int]:
+    """Solve with a semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
+
+    Eigenvalues at or below N eps of the largest count as zero and, at shift 0, are left out.
+    Returns the solution and the rank that was kept.
+    """
+    d, U = np.linalg.eigh(K)
+    keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+    d = np.where(keep, d, 0.0)
+    inverse = np.divide(1.0, d + shift, out=np.zeros_like(d), where=(d + shift) > 0)
+    X = U @ (inverse[:, None] * (U.T @ V))
+    return np.asarray(X - X.mean(axis=0)), int(keep.sum())

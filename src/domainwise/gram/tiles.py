@@ -1,0 +1,134 @@
+"""Products with a kernel matrix that is never stored: tile by tile, in threads.
+
+A tile is small enough to stay in the cache between its evaluation and its use. Which thread takes
+which tile is fixed and the threads' sums are added in order, so the bits of a result depend on the
+number of threads alone; that number is the BLAS thread count in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from threadpoolctl import ThreadpoolController
+
+from domainwise.kernels import Kernel, Prepared
+
+Array = NDArray[Any]
+
+#: A tile larger than this gains nothing: it no longer fits the cache.
+MAX_TILE_BYTES = 4 * 2**20
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def n_threads() -> int:
+    """Return the number of threads BLAS may use here."""
+    counts = [lib["num_threads"] for lib in _controller().info() if lib.get("user_api") == "blas"]
+    return max(counts, default=1)
+
+
+@contextmanager
+def single_blas_thread(active: bool = True) -> Iterator[None]:
+    """Keep BLAS to one thread while tiles run in threads of their own."""
+    if not active:
+        yield
+        return
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+def tile_side(itemsize: int) -> int:
+    """Rows (and columns) of a square tile within scikit-learn's ``working_memory``."""
+    budget = min(float(get_config()["working_memory"]) * 2**20, MAX_TILE_BYTES)
+    return max(1, int(np.sqrt(budget / itemsize)))
+
+
+def panels(n: int, side: int) -> list[slice]:
+    """Cut n rows into slices of at most ``side`` rows."""
+    return [slice(i, min(i + side, n)) for i in range(0, n, side)]
+
+
+def _in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
+    """Run ``work(thread, n_threads)`` for each thread and return the results in order."""
+    threads = max(1, min(n_threads(), n_tasks))
+    if threads == 1:
+        return [work(0, 1)]
+    with single_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda t: work(t, threads), range(threads)))
+
+
+def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
+    """Return ``K V`` in float64 for the uncentred kernel of one set of rows.
+
+    Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
+    """
+    n, dtype = len(rows.left), rows.left.dtype
+    V = np.ascontiguousarray(V, dtype=dtype)
+    side = tile_side(dtype.itemsize)
+    cuts = panels(n, side)
+    tiles = [(i, j) for i in range(len(cuts)) for j in range(i, len(cuts))]
+
+    def work(thread: int, threads: int) -> Array:
+        total = np.zeros((n, V.shape[1]))
+        buffer = np.empty(side * side, dtype=dtype)
+        for i, j in tiles[thread::threads]:
+            a, b = cuts[i], cuts[j]
+            shape = (a.stop - a.start, b.stop - b.start)
+            out = buffer[: shape[0] * shape[1]].reshape(shape)
+            tile = kernel.block(rows.left[a], rows.right[b], out)
+            total[a] += tile @ V[b]
+            if i != j:
+                total[b] += tile.T @ V[a]
+        return total
+
+    return np.sum(_in_threads(len(tiles), work), axis=0)
+
+
+def cross_product(kernel: Kernel, new: Prepared, rows: Prepared, V: Array) -> Array:
+    """Return ``k(new, rows) V`` in float64 for the uncentred kernel."""
+    dtype = new.left.dtype
+    V = np.ascontiguousarray(V, dtype=dtype)
+    side = tile_side(dtype.itemsize)
+    cuts = panels(len(new.left), side)
+    total = np.zeros((len(new.left), V.shape[1]))
+
+    def work(thread: int, threads: int) -> None:
+        buffer = np.empty(side * side, dtype=dtype)
+        for a in cuts[thread::threads]:
+            for b in panels(len(rows.right), side):
+                shape = (a.stop - a.start, b.stop - b.start)
+                out = buffer[: shape[0] * shape[1]].reshape(shape)
+                total[a] += kernel.block(new.left[a], rows.right[b], out) @ V[b]
+
+    _in_threads(len(cuts), work)
+    return total
+
+
+def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
+    """Return the whole uncentred kernel matrix of one set of rows in float64, exactly symmetric."""
+    n, dtype = len(rows.left), rows.left.dtype
+    K = np.empty((n, n))
+    cuts = panels(n, tile_side(dtype.itemsize))
+    tiles = [(i, j) for i in range(len(cuts)) for j in range(i, len(cuts))]
+
+    def work(thread: int, threads: int) -> None:
+        for i, j in tiles[thread::threads]:
+            a, b = cuts[i], cuts[j]
+            tile = kernel.block(rows.left[a], rows.right[b])
+            if i == j:
+                tile = (tile + tile.T) / 2
+            K[a, b] = tile
+            K[b, a] = tile.T
+
+    _in_threads(len(tiles), work)
+    return K

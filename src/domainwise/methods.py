@@ -1,0 +1,404 @@
+"""The methods, each a function over a Gram operator (DESIGN 2.2 to 2.5).
+
+A method returns :class:`Components`: dual coefficients, the projected training rows, and the
+eigenvalues of its problem. Scale and sign are settled by :func:`standardise`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eig, eigh
+
+from domainwise.gram.base import Gram, RitzPairs, Thin
+from domainwise.labels import LabelSpace, joint_basis, label_factor
+
+Array = NDArray[Any]
+
+#: Components of a continuous target are kept down to this share of the first (DESIGN 2.4).
+CONTINUOUS_CUT = 1e-2
+#: Components of an unsupervised method when their number is not given.
+UNSUPERVISED_COMPONENTS = 10
+
+
+@dataclass
+class Components:
+    """What a method found.
+
+    Attributes
+    ----------
+    dual : thin
+        Coefficients; a row x projects to ``k(x)'dual``, centred.
+    values : thin
+        Projected training rows, ``K dual``.
+    eigenvalues : ndarray
+    n_informative : int
+        How many of the problem's eigenvalues tell targets apart.
+    info : dict
+    """
+
+    dual: Thin
+    values: Thin
+    eigenvalues: Array
+    n_informative: int
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def dcm(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    continuous: bool = False,
+    epsilon: float = 1e-3,
+    ridge: float = 1e-3,
+    domain_weight: float = 1.0,
+) -> Components:
+    """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
+
+    Parameters
+    ----------
+    gram : Gram
+    labels : LabelSpace
+        Without a target the problem is the unsupervised one.
+    n_components : int or None
+    continuous : bool
+        The target is continuous: None components then means those down to ``CONTINUOUS_CUT``.
+    epsilon, ridge, domain_weight : float
+    """
+    n = gram.n_samples
+    F_d = _domain_factor(labels, n, epsilon, domain_weight)
+    if labels.target is None:
+        return _unsupervised_dcm(gram, F_d, n_components, epsilon, ridge, domain_weight)
+    F_y = label_factor(labels.target, n, epsilon)
+    basis = joint_basis(F_y, F_d)
+    Q = gram.lift(basis)
+    KQ = gram.product(Q)
+    G = gram.inner(Q, KQ)
+    scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
+    m, extra = _component_count(scores.mu, scores.n_informative, n_components, continuous)
+    a = scores.a[:, :m]
+    found = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
+    found.eigenvalues = 1.0 + scores.mu[:m]
+    found.n_informative = scores.n_informative
+    found.info["label_rank"] = basis.shape[1]
+    return _with_extras(gram, found, Q, KQ, G, extra)
+
+
+@dataclass
+class Scores:
+    """Solution of the small DCM problem: mu = gamma - 1 in descending order, scores v = Q a."""
+
+    mu: Array
+    a: Array
+    n_informative: int
+
+
+def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) -> Scores:
+    """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (DESIGN 2.2).
+
+    Parameters
+    ----------
+    G : ndarray of shape (r, r)
+        ``Q'KQ``.
+    Y, D : ndarray
+        ``Q'F_y`` and ``Q'F_d``.
+    weight : float
+    tolerance : float
+        Relative size of mu that is rounding.
+    """
+    d, U = np.linalg.eigh((G + G.T) / 2)
+    root = np.sqrt(np.maximum(d, 0.0))
+    L = U * root
+    LY, LD = L.T @ Y, L.T @ D
+    target, domain = LY @ LY.T, weight * (LD @ LD.T)
+    mu, Z = eigh(target - domain, np.eye(len(G)) + domain)
+    mu, Z = mu[::-1], Z[:, ::-1]
+    # Rounding of the two sides, where they cancel, must not pass for information.
+    noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
+    cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
+    n_informative = int((mu > cut).sum())
+    if n_informative:
+        lead, size = Z[:, :n_informative], mu[:n_informative]
+        a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
+        return Scores(mu[:n_informative], a, n_informative)
+    # Nothing is told apart beyond the domains. Among the directions that lose least, the one that
+    # says most about the target; z = L'a, so a = L'^+ z.
+    best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
+    z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
+    inverse = np.divide(1.0, root, out=np.zeros_like(root), where=d > tolerance * max(d[-1], 0.0))
+    return Scores(mu[:1], U @ (inverse[:, None] * z), 0)
+
+
+def _unsupervised_dcm(
+    gram: Gram, F_d: Array, n_components: int | None, epsilon: float, ridge: float, weight: float
+) -> Components:
+    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem."""
+    n = gram.n_samples
+    c = 1.0 / (1.0 + n * epsilon)
+    F = gram.lift(F_d)
+
+    def images(V: Thin, KV: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
+        return KV, V + c * KV, V + weight * gram.combine(F, gram.inner(F, KV))
+
+    k = _unsupervised_count(n, n_components)
+    pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
+    _warn_unconverged(pairs)
+    found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
+    found.eigenvalues = pairs.values
+    found.n_informative = _count_above(pairs.values - 1.0, gram.tolerance)
+    found.info.update(pairs.info)
+    return found
+
+
+def dica(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    continuous: bool = False,
+    epsilon: float = 1e-3,
+    lam: float = 1e-3,
+) -> Components:
+    """Domain-invariant component analysis of Muandet et al. (2013), through its small problem.
+
+    With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero pairs are those
+    of ``F'K^2 R^-1 F``, and Woodbury leaves only ``(K + lam I)^-1 [F, Z]`` to solve.
+    """
+    n = gram.n_samples
+    Z_label = dica_domain_factor(labels)
+    if labels.target is None:
+        return _unsupervised_dica(gram, Z_label, n_components, lam)
+    F_label = label_factor(labels.target, n, epsilon)
+    r = F_label.shape[1]
+    both = gram.lift(np.hstack([F_label, Z_label]))
+    K_both = gram.product(both)
+    solution = gram.solve(both, lam)
+    pick_F, pick_Z = np.split(np.eye(both.shape[1]), [r], axis=1)
+    F, Z = gram.combine(both, pick_F), gram.combine(both, pick_Z)
+    KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
+    Y_F, Y_Z = gram.combine(solution.thin, pick_F), gram.combine(solution.thin, pick_Z)
+    W = Z - lam * Y_Z  # (K + lam I)^-1 K Z
+    KW = KZ - lam * W
+    KY_F = F - lam * Y_F
+    core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
+    S = np.linalg.solve(core, gram.inner(Z, KY_F))
+    X = Y_F - gram.combine(W, S)  # R^-1 F
+    KX = KY_F - gram.combine(KW, S)
+    values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
+    m, extra = _component_count(values, len(values), n_components, continuous)
+    found = Components(
+        gram.combine(X, C[:, :m]),
+        gram.combine(KX, C[:, :m]),
+        values[:m],
+        len(values),
+        dict(solution.info),
+    )
+    if not extra:
+        return found
+    basis = joint_basis(F_label, _orthogonal_columns(Z_label))
+    Q = gram.lift(basis)
+    KQ = gram.product(Q)
+    return _with_extras(gram, found, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
+
+
+def _unsupervised_dica(
+    gram: Gram, Z_label: Array, n_components: int | None, lam: float
+) -> Components:
+    """Solve ``K^2 b = gamma (K L K + K + lam I) b``."""
+    k = _unsupervised_count(gram.n_samples, n_components)
+    Z = gram.lift(Z_label) if Z_label.shape[1] else None
+    KZ = None if Z is None else gram.product(Z)
+
+    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+        right = KX + lam * X
+        if Z is not None:
+            right = right + gram.combine(KZ, gram.inner(Z, KX))
+        return X, KKX, right
+
+    pairs = gram.ritz(images, k, depth=2, start=Z)
+    _warn_unconverged(pairs)
+    return Components(
+        pairs.X, pairs.KX, pairs.values, _count_above(pairs.values, gram.tolerance), pairs.info
+    )
+
+
+def kpca(gram: Gram, *, n_components: int | None = None) -> Components:
+    """Kernel principal components, with the eigenvalues of the centred kernel matrix."""
+    pairs = gram.leading(_unsupervised_count(gram.n_samples, n_components))
+    _warn_unconverged(pairs)
+    return Components(
+        pairs.X, pairs.KX, pairs.values, _count_above(pairs.values, gram.tolerance), pairs.info
+    )
+
+
+def dica_domain_factor(labels: LabelSpace) -> Array:
+    """Z of DICA in label space: domain means about their unweighted mean, over the root of T."""
+    means = labels.domain_means
+    if means is None:
+        return np.zeros((labels.size, 0))
+    return np.asarray((means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1]))
+
+
+def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
+    """Real positive eigenpairs of a non-symmetric matrix in descending order (DESIGN 2.5)."""
+    values, C = eig(M)
+    size = float(np.abs(values).max(initial=0.0))
+    big = np.abs(values) > tolerance * size
+    good = big & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
+    if (big & ~good).any():
+        warnings.warn(
+            f"{int((big & ~good).sum())} of DICA's eigenvalues are complex or negative (a badly "
+            "scaled kernel) and were left out",
+            UserWarning,
+            stacklevel=2,
+        )
+    if not good.any():
+        raise ValueError(
+            "DICA has no real positive eigenvalue for this kernel: the features do not tell the "
+            "targets apart, or lam is too small for the kernel's scale"
+        )
+    order = np.flatnonzero(good)[np.argsort(-values[good].real, kind="stable")]
+    return values[order].real, C[:, order].real
+
+
+def standardise(gram: Gram, found: Components, labels: LabelSpace) -> Components:
+    """Give components unit variance and their sign, and drop those without variance (2.11)."""
+    variance = np.diagonal(gram.inner(found.values, found.values)) / gram.n_samples
+    # Coefficients of size |dual| cannot hold a value below rounding of k(x)'dual.
+    size = np.sqrt(np.maximum(variance, 0.0))
+    alive = size > gram.tolerance * 1e-2 * size.max(initial=0.0)
+    if not alive.any():
+        raise ValueError(
+            "the projection is constant: the rows of X do not differ as far as this kernel tells "
+            "(check gamma and the scale of the features)"
+        )
+    if not alive.all():
+        warnings.warn(
+            f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "
+            "has too low a rank) and were dropped",
+            UserWarning,
+            stacklevel=2,
+        )
+    scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
+    dual, values = gram.combine(found.dual, scale), gram.combine(found.values, scale)
+    signs = _signs(gram, dual, values, labels)
+    flip = np.diag(signs)
+    return Components(
+        gram.combine(dual, flip),
+        gram.combine(values, flip),
+        found.eigenvalues[alive],
+        found.n_informative,
+        found.info,
+    )
+
+
+def _signs(gram: Gram, dual: Thin, values: Thin, labels: LabelSpace) -> Array:
+    anchors = gram.anchors(dual, values)
+    signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
+    if labels.sign is not None:
+        direction = labels.sign[:, None]
+        norm = float(np.linalg.norm(direction)) * np.sqrt(gram.n_samples)
+        if norm > 0:
+            correlation = gram.inner(gram.lift(direction), values)[0] / norm
+            signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
+    return np.where(signs == 0, 1.0, signs)
+
+
+def _domain_factor(labels: LabelSpace, n: int, epsilon: float, weight: float) -> Array:
+    if labels.domain is None or weight == 0:
+        return np.zeros((labels.size, 0))
+    return label_factor(labels.domain, n, epsilon)
+
+
+def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thin]) -> Components:
+    """From scores v to coefficients: ``(K + shift I)^-1 v``, or v itself at an infinite ridge."""
+    if np.isinf(shift):
+        return Components(scores, image(), np.empty(0), 0)
+    solution = gram.solve(scores, shift)
+    values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
+    return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
+
+
+def _with_extras(
+    gram: Gram,
+    found: Components,
+    Q: Thin,
+    KQ: Thin,
+    G: Array,
+    extra: int,
+    eigenvalue: float = 1.0,
+) -> Components:
+    """Add the leading principal directions that neither label nor domain explains (2.4)."""
+    if not extra:
+        return found
+    warnings.warn(
+        f"only {found.values.shape[1]} components tell the target apart; the other {extra} are "
+        "principal directions that neither target nor domain explains",
+        UserWarning,
+        stacklevel=2,
+    )
+    d, U = np.linalg.eigh((G + G.T) / 2)
+    keep = d > gram.tolerance * max(float(d[-1]), 0.0)
+    G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
+    pairs = gram.leading(extra, (Q, KQ, G_pinv))
+    _warn_unconverged(pairs)
+    # b = (I - Q G^+ Q'K) e has K b = (K - K Q G^+ Q'K) e, the deflated kernel at e.
+    weights = G_pinv @ gram.inner(Q, pairs.KX)
+    dual = pairs.X - gram.combine(Q, weights)
+    values = pairs.KX - gram.combine(KQ, weights)
+    return Components(
+        gram.hstack([found.dual, dual]),
+        gram.hstack([found.values, values]),
+        np.concatenate([found.eigenvalues, np.full(len(pairs.values), eigenvalue)]),
+        found.n_informative,
+        found.info,
+    )
+
+
+def _component_count(
+    values: Array, n_informative: int, n_components: int | None, continuous: bool
+) -> tuple[int, int]:
+    """How many components to take from the problem and how many extras to add (2.4)."""
+    if not n_informative:
+        warnings.warn(
+            "the target cannot be told from the domain: no direction separates targets without "
+            "separating domains at least as well",
+            UserWarning,
+            stacklevel=3,
+        )
+    if n_components is None:
+        cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
+        return max(1, int((values > cut).sum())), 0
+    m = min(n_components, max(n_informative, 1))
+    return m, n_components - m
+
+
+def _unsupervised_count(n_samples: int, n_components: int | None) -> int:
+    return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
+
+
+def _count_above(values: Array, tolerance: float) -> int:
+    return int((values > tolerance * float(np.abs(values).max(initial=0.0))).sum())
+
+
+def _orthogonal_columns(F: Array) -> Array:
+    """Columns spanning those of F, orthogonal and none of them null."""
+    return label_factor(F, 1, 0.0)
+
+
+def _warn_unconverged(pairs: RitzPairs) -> None:
+    if not pairs.info.get("converged", True):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
+            f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
