@@ -312,13 +312,19 @@ def continuous_feature(
                 for i in range(0, len(values), 64)
             ]
         )
-    return Feature(dense=pivoted_cholesky(column, diagonal, tolerance, name))
+    factor, _ = pivoted_cholesky(column, diagonal, tolerance, name)
+    return Feature(dense=factor)
 
 
 def pivoted_cholesky(
-    column: Callable[[int], Array], diagonal: Array, tolerance: float, name: str = "the kernel"
-) -> Array:
-    """Thin L (N, q) with ``K = L L'`` up to a residual trace of ``tolerance``.
+    column: Callable[[int], Array],
+    diagonal: Array,
+    tolerance: float,
+    name: str = "the kernel",
+    *,
+    rounding: float = 0.0,
+) -> tuple[Array, Array]:
+    """Thin L (N, q) with ``K = L L'`` up to a residual trace of ``tolerance``, and its q pivots.
 
     Parameters
     ----------
@@ -330,17 +336,20 @@ def pivoted_cholesky(
         Residual trace at which to stop; rounding of the diagonal is the floor.
     name : str
         What the matrix is called in errors.
+    rounding : float
+        Size at which a residual diagonal entry is rounding whatever the tolerance.
     """
     n = len(diagonal)
     residual = np.array(diagonal, dtype=np.float64)
     scale = float(residual.max(initial=0.0))
     if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
         raise ValueError(f"{name} has a negative or non-finite diagonal: it is no kernel")
-    floor = n * np.finfo(float).eps * scale
+    floor = max(n * np.finfo(float).eps * scale, rounding)
     limit = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")
-    rank = 0
-    while residual.sum() > max(tolerance, floor * n) and residual.max() > floor:
+    pivots: list[int] = []
+    while residual.sum() > tolerance and residual.max() > floor:
+        rank = len(pivots)
         if rank == min(n, limit):
             if rank == n:
                 break
@@ -363,8 +372,8 @@ def pivoted_cholesky(
             raise ValueError(f"{name} is not a positive semi-definite kernel")
         np.maximum(residual, 0.0, out=residual)
         residual[pivot] = 0.0
-        rank += 1
-    return np.ascontiguousarray(factor[:, :rank])
+        pivots.append(pivot)
+    return np.ascontiguousarray(factor[:, : len(pivots)]), np.array(pivots, dtype=np.intp)
 
 
 def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
@@ -402,4 +411,4 @@ def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
         raise ValueError("K must be symmetric")
     trace = float(np.trace(K))
-    return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")
+    return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")[0]
