@@ -22,6 +22,9 @@ Array = NDArray[Any]
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: Rows used by the median rule: all of them up to here, evenly spaced ones beyond.
 MEDIAN_ROWS = 2000
+#: An exponent of the RBF kernel may be off by this much before distances are taken from
+#: differences instead of products, which are quicker.
+EXPONENT_ERROR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Kernel:
         Of the polynomial kernel ``(gamma x'y + coef0)^degree``.
     origin : ndarray of shape (n_features,) or None
         Point subtracted from all rows where the (centred) kernel does not change by it.
+    by_differences : bool
+        Take RBF distances from differences: rows lie so far out, in units of the kernel's width,
+        that rounding of their products would swamp short distances.
     function, params
         A user's kernel ``function(X, Y, **params)`` and its arguments.
     """
@@ -47,6 +53,7 @@ class Kernel:
     degree: float = 3
     coef0: float = 1.0
     origin: Array | None = None
+    by_differences: bool = False
     function: Callable[..., Array] | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,17 +67,24 @@ class Kernel:
         return 0.0
 
     def centred_on(self, X: Array) -> Kernel:
-        """Return this kernel with the mean of X as its origin, where that is allowed."""
-        if self.name not in ("rbf", "laplacian", "linear"):
+        """Return this kernel with the mean of X as its origin, where that gains digits."""
+        if self.name not in ("rbf", "linear"):
             return self
         origin = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        return replace(self, origin=origin)
+        if self.name != "rbf":
+            return replace(self, origin=origin)
+        with np.errstate(over="ignore"):
+            rows = X - origin
+            reach = self.gamma * float(np.einsum("ij,ij->i", rows, rows).max())
+        if reach * float(np.finfo(X.dtype).eps) <= EXPONENT_ERROR:
+            return replace(self, origin=origin, by_differences=False)
+        return replace(self, origin=None, by_differences=True)
 
     def prepare(self, X: Array) -> Prepared:
         """Bring rows into the form that :meth:`block` multiplies."""
         if self.origin is not None:
             X = X - self.origin
-        if self.name == "rbf":
+        if self.name == "rbf" and not self.by_differences:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: two more columns turn
             # the whole exponent into one matrix product.
             U = X * X.dtype.type(np.sqrt(2.0 * self.gamma))
@@ -88,12 +102,14 @@ class Kernel:
         """Evaluate ``k - constant`` between the left form of some rows and the right of others."""
         if self.name == "callable":
             return self._call(left, right)
-        if self.name == "laplacian":
-            K = cdist(left, right, "cityblock").astype(left.dtype, copy=False)
-            K *= K.dtype.type(-self.gamma)
-            return np.expm1(K, out=K)
+        if self.name == "laplacian" or self.by_differences:
+            K = cdist(left, right, "cityblock" if self.name == "laplacian" else "sqeuclidean")
+            K *= -self.gamma
+            return np.expm1(K, out=K).astype(left.dtype, copy=False)
         K = np.matmul(left, right.T, out=out)
         if self.name == "rbf":
+            # Rounding must not make a row closer to another than to itself.
+            np.minimum(K, 0, out=K)
             np.expm1(K, out=K)
         elif self.name == "poly":
             K = self._polynomial(K)
