@@ -16,10 +16,9 @@ from domainwise._validation import (
     POSITIVE,
     SOLVER_CONSTRAINTS,
     TARGET_CONSTRAINTS,
-    Labels,
 )
 from domainwise.gram import Gram
-from domainwise.labels import RowLabels
+from domainwise.labels import LabelSpace
 from domainwise.methods import Components
 
 
@@ -129,12 +128,12 @@ class DCM(KernelProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _solve(self, gram: Gram, labels: RowLabels, target: Labels | None) -> Components:
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return methods.dcm(
             gram,
-            labels.space,
+            labels,
             n_components=self.n_components,
-            continuous=target is not None and target.values is not None,
+            continuous=continuous,
             epsilon=self.epsilon,
             ridge=self.ridge,
             domain_weight=self.domain_weight,
@@ -227,12 +226,12 @@ class COIR(KernelProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _solve(self, gram: Gram, labels: RowLabels, target: Labels | None) -> Components:
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return methods.dcm(
             gram,
-            labels.space,
+            labels,
             n_components=self.n_components,
-            continuous=target is not None and target.values is not None,
+            continuous=continuous,
             epsilon=self.epsilon,
             ridge=self.ridge,
             domain_weight=0.0,
@@ -325,12 +324,12 @@ class DICA(KernelProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _solve(self, gram: Gram, labels: RowLabels, target: Labels | None) -> Components:
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return methods.dica(
             gram,
-            labels.space,
+            labels,
             n_components=self.n_components,
-            continuous=target is not None and target.values is not None,
+            continuous=continuous,
             epsilon=self.epsilon,
             lam=self.lam,
         )
@@ -399,5 +398,5 @@ class KPCA(KernelProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _solve(self, gram: Gram, labels: RowLabels, target: Labels | None) -> Components:
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return methods.kpca(gram, n_components=self.n_components)

@@ -1,0 +1,155 @@
+"""What exact and Nystrom estimators share: checking labels, resolving the kernel, projecting."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from domainwise._validation import Labels, check_sample_domain, check_target
+from domainwise.gram import Gram
+from domainwise.gram.tiles import cross_product
+from domainwise.kernels import Kernel, make_kernel
+from domainwise.labels import LabelSpace
+from domainwise.methods import Components
+
+Array = NDArray[Any]
+
+
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A kernel projection ``x -> k(x, rows)' dual_coef_ - offset``.
+
+    A subclass defines its arguments, how it is fitted, and ``_solve``, which calls its method on
+    a Gram operator.
+    """
+
+    # sample_domain reaches fit through pipelines and searches without set_fit_request.
+    __metadata_request__fit = {"sample_domain": True}
+
+    n_components: int | None
+    kernel: Any
+    random_state: Any
+    classes_: Array
+
+    #: Whether the method has a use for targets and for domains.
+    _uses_target = True
+    _uses_domain = True
+    _needs_target = False
+
+    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+        """Learn the projection from source domains.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Classes or continuous targets.
+        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
+            The domain of each row: labels, or continuous descriptors. None means one domain.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        self._fit(X, y, sample_domain)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Project rows, those of unseen domains included.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            For ``kernel="precomputed"``, kernel values between new rows and training rows.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_rows, n_components)
+            In the precision of X.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        if self._kernel.name == "precomputed":
+            Z = X @ self.dual_coef_
+        else:
+            support = self._support
+            dtype = np.promote_types(X.dtype, support.dtype)
+            new = self._kernel.prepare(X.astype(dtype, copy=False))
+            Z = cross_product(self._kernel, new, self._kernel.prepare(support), self.dual_coef_)
+        return np.asarray(Z - self._offset, dtype=X.dtype)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        raise AssertionError("a subclass fits here")
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        raise AssertionError("a subclass calls its method here")
+
+    @property
+    def _support(self) -> Array:
+        """Rows whose kernel functions span the projection."""
+        raise AssertionError("a subclass names its rows here")
+
+    def _check_labels(self, y: Any, sample_domain: Any, n: int) -> tuple[Labels | None, Labels]:
+        if y is None and self._needs_target:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        target = None
+        if y is not None and self._uses_target:
+            target = check_target(y, n, getattr(self, "target_kernel", "auto"))
+        domain = check_sample_domain(sample_domain, n, getattr(self, "domain_kernel", "auto"))
+        if getattr(self, "conditional", False) and (target is None or target.codes is None):
+            given = "y is missing" if target is None else "y is continuous"
+            raise ValueError(f"conditional=True measures domains inside classes, but {given}")
+        return target, domain
+
+    def _resolve_kernel(self, X: Array) -> Kernel:
+        p: Any = self
+        return make_kernel(
+            p.kernel,
+            X,
+            gamma=p.gamma,
+            degree=p.degree,
+            coef0=p.coef0,
+            kernel_params=p.kernel_params,
+        )
+
+    def _record(
+        self, kernel: Kernel, gram: Gram, found: Components, classes: Any, domains: Any
+    ) -> None:
+        """Store what every fitted projection tells about itself."""
+        self._kernel = kernel
+        self.eigenvalues_ = found.eigenvalues
+        self.n_informative_ = found.n_informative
+        self.gamma_ = kernel.gamma
+        self.domains_ = domains
+        self.solver_info_ = {"operator": type(gram).__name__, **found.info}
+        if hasattr(self, "classes_"):
+            del self.classes_
+        if classes is not None:
+            self.classes_ = classes
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.dual_coef_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.target_tags.required = self._needs_target
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def fixed_seed(random_state: Any) -> int:
+    """Seed of a random_state; None stands for a fixed one, so that refitting repeats the bits."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return int(random_state)
