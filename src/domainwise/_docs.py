@@ -69,6 +69,45 @@ random_state : int, RandomState instance or None, default=None
     Seed of the solvers' starting points. None is a fixed seed: refitting repeats every bit.
 verbose : int, default=0
     Print the progress of iterative solvers.""",
+    "landmarks": """\
+n_landmarks : int, float or "auto", default="auto"
+    Number of landmarks: rows, a fraction of the rows, or ``5 sqrt(N)`` between 100 and 2000.
+    More landmarks come closer to the exact method, at a cost of ``N n_landmarks^2``.
+landmarks : {"uniform", "stratified", "kmeans++", "leverage"} or array of shape (M, n_features), \
+default="uniform"
+    How landmarks are chosen among the rows (of the first batch): uniformly, as many from each
+    domain, spread by k-means++, or by ridge leverage scores (the last two on a subsample of 5000
+    rows). An array holds the landmarks themselves.""",
+    "target_landmarks": """\
+target_landmarks : array of shape (q,) or (q, n_outputs), tuple (low, high) or None, default=None
+    For a continuous y, the points whose kernel functions span the target kernel: given points, a
+    grid over a range, or None to take them from (the first batch of) y.""",
+    "seed": """\
+random_state : int, RandomState instance or None, default=None
+    Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.""",
+    "fast_fitted": """\
+eigenvalues_ : ndarray of shape (n_components,)
+    Eigenvalues of the method's problem, in descending order.
+n_informative_ : int
+    How many of the problem's directions tell targets apart.
+landmarks_ : ndarray of shape (M, n_features)
+    The landmarks in use, those that depend on others left out.
+dual_coef_ : ndarray of shape (M, n_components)
+    Coefficients of the landmarks in each component.
+n_samples_seen_ : int
+    Rows seen so far.
+gamma_ : float
+    The kernel's scale.
+domains_ : ndarray or None
+    Domain labels seen so far; None for continuous descriptors.
+classes_ : ndarray
+    Class labels seen so far, if y holds classes.
+solver_info_ : dict
+    Which solver was used, and how many landmarks were asked for and are of use.
+n_features_in_ : int
+    Number of features seen in fit.
+feature_names_in_ : ndarray
+    Their names, if X has string column names.""",
     "fitted": """\
 eigenvalues_ : ndarray of shape (n_components,)
     Eigenvalues of the method's problem, in descending order.

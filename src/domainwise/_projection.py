@@ -94,14 +94,17 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Rows whose kernel functions span the projection."""
         raise AssertionError("a subclass names its rows here")
 
-    def _check_labels(self, y: Any, sample_domain: Any, n: int) -> tuple[Labels | None, Labels]:
+    def _check_labels(
+        self, y: Any, sample_domain: Any, n: int, *, least_classes: int = 2
+    ) -> tuple[Labels | None, Labels]:
         if y is None and self._needs_target:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         target = None
         if y is not None and self._uses_target:
-            target = check_target(y, n, getattr(self, "target_kernel", "auto"))
+            kernel = getattr(self, "target_kernel", "auto")
+            target = check_target(y, n, kernel, least_classes=least_classes)
         domain = check_sample_domain(sample_domain, n, getattr(self, "domain_kernel", "auto"))
         if getattr(self, "conditional", False) and (target is None or target.codes is None):
             given = "y is missing" if target is None else "y is continuous"

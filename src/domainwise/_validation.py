@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from domainwise.kernels import KERNEL_NAMES
+from domainwise.landmarks import LANDMARK_RULES
 
 Array = NDArray[Any]
 
@@ -48,6 +49,11 @@ SOLVER_CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
+LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
+    "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
+    "random_state": ["random_state"],
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,9 @@ class Labels:
         return 0 if self.names is None else len(self.names)
 
 
-def check_target(y: Any, n_samples: int, kernel: str | Callable[..., Array]) -> Labels:
+def check_target(
+    y: Any, n_samples: int, kernel: str | Callable[..., Array], *, least_classes: int = 2
+) -> Labels:
     """Check y and decide whether it is classes or continuous values.
 
     ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
@@ -95,7 +103,7 @@ def check_target(y: Any, n_samples: int, kernel: str | Callable[..., Array]) -> 
                 f'target_kernel="delta" needs one column of labels, got shape {y.shape}'
             )
         names, codes = np.unique(_sortable(y, "y"), return_inverse=True)
-        if len(names) < 2:
+        if len(names) < least_classes:
             raise ValueError(
                 f"y has one class only ({names[0]!r}); the classifier needs at least 2 classes "
                 "to find directions that tell them apart"

@@ -58,7 +58,7 @@ def panels(n: int, side: int) -> list[slice]:
     return [slice(i, min(i + side, n)) for i in range(0, n, side)]
 
 
-def _in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
+def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order."""
     threads = max(1, min(n_threads(), n_tasks))
     if threads == 1:
@@ -91,7 +91,7 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
                 total[b] += tile.T @ V[a]
         return total
 
-    return np.sum(_in_threads(len(tiles), work), axis=0)
+    return np.sum(in_threads(len(tiles), work), axis=0)
 
 
 def cross_product(kernel: Kernel, new: Prepared, rows: Prepared, V: Array) -> Array:
@@ -110,7 +110,7 @@ def cross_product(kernel: Kernel, new: Prepared, rows: Prepared, V: Array) -> Ar
                 out = buffer[: shape[0] * shape[1]].reshape(shape)
                 total[a] += kernel.block(new.left[a], rows.right[b], out) @ V[b]
 
-    _in_threads(len(cuts), work)
+    in_threads(len(cuts), work)
     return total
 
 
@@ -130,5 +130,5 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
             K[a, b] = tile
             K[b, a] = tile.T
 
-    _in_threads(len(tiles), work)
+    in_threads(len(tiles), work)
     return K

@@ -1,0 +1,238 @@
+"""Base of the Nystrom estimators: one pass over the rows, which are not kept."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from domainwise._projection import Projection, fixed_seed
+from domainwise._validation import Labels
+from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.gram.streamlabels import LabelMap, finalize
+from domainwise.gram.tiles import in_threads
+from domainwise.kernels import Kernel
+from domainwise.labels import CHOLESKY_TOLERANCE
+from domainwise.landmarks import choose_landmarks, landmark_count
+from domainwise.methods import standardise
+
+Array = NDArray[Any]
+
+#: Rows summed at a time: their features take a few megabytes.
+BATCH_ROWS = 2048
+
+
+class FastProjection(Projection):
+    """A projection in the span of landmarks, fitted from sums over rows."""
+
+    n_landmarks: Any
+    landmarks: Any
+    target_landmarks: Any
+    _sums: NystromSums
+
+    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
+        """Fit, then project the same rows in a second pass.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+        """
+        return self.fit(X, y, sample_domain).transform(X)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+        """Add a batch of rows to what has been seen.
+
+        Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
+        unless they are given. Classes and domains may appear in any batch. The result equals
+        :meth:`fit` on all rows with the same landmarks.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            Ready to transform once two classes have been seen (if y holds classes).
+        """
+        self._validate_params()
+        first = not hasattr(self, "_sums")
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=first)
+        target, domain = self._check_labels(y, sample_domain, len(X), least_classes=1)
+        if first:
+            self._begin(X, target, domain)
+        self._check_kinds(target, domain)
+        sums = self._sum_rows(X, target, domain)
+        self._sums = sums if first else self._sums.merge(sums)
+        self._finish()
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        target, domain = self._check_labels(y, sample_domain, len(X))
+        self._begin(X, target, domain)
+        self._sums = self._sum_rows(X, target, domain)
+        self._finish()
+
+    def _begin(self, X: Array, target: Labels | None, domain: Labels) -> None:
+        """Fix the landmarks and everything else that must not depend on later rows."""
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f'{type(self).__name__} chooses landmarks among rows: kernel="precomputed" has none'
+            )
+        if not self._uses_domain:
+            domain = Labels(codes=np.zeros(len(X), dtype=np.intp), names=np.array([0]))
+        if getattr(self, "conditional", False) and domain.values is not None:
+            raise ValueError(
+                f"conditional=True with continuous domain descriptors needs all rows at once: "
+                f"use {type(self).__name__.removeprefix('Fast')}"
+            )
+        kernel = self._resolve_kernel(X)
+        self._map = NystromMap.from_landmarks(kernel, self._choose(X, domain, kernel))
+        rank = self._map.n_features
+        if self.n_components is not None and self.n_components > rank:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {rank} independent landmarks"
+            )
+        self._target_map = self._label_map(target, "target", self.target_landmarks)
+        self._domain_map = self._label_map(domain, "domain", None)
+        self._kinds = (_kind(target), _kind(domain))
+
+    def _choose(self, X: Array, domain: Labels, kernel: Kernel) -> Array:
+        if not isinstance(self.landmarks, str):
+            given = np.asarray(self.landmarks)
+            if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
+                raise ValueError(
+                    f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
+                )
+            given = given.astype(X.dtype)
+            if not np.isfinite(given).all():
+                raise ValueError("landmarks contain NaN or infinite values")
+            return given
+        m = landmark_count(self.n_landmarks, len(X))
+        rng = np.random.default_rng(fixed_seed(self.random_state))
+        return np.array(X[choose_landmarks(self.landmarks, X, m, domain.codes, kernel, rng)])
+
+    def _label_map(self, labels: Labels | None, role: str, points: Any) -> LabelMap | None:
+        if labels is None or labels.values is None:
+            return None
+        kernel = getattr(self, f"{role}_kernel", "auto")
+        return LabelMap.choose(
+            labels.values,
+            "rbf" if kernel == "auto" else kernel,
+            getattr(self, f"{role}_gamma", "median"),
+            CHOLESKY_TOLERANCE * getattr(self, "epsilon", 0.0),
+            name=f"the {role} kernel",
+            points=points,
+        )
+
+    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
+        """Refuse a batch whose labels are of another kind than those before."""
+        used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
+        for name, before, labels in zip(
+            ("y", "sample_domain"), self._kinds, (target, used), strict=True
+        ):
+            if _kind(labels) != before:
+                raise ValueError(
+                    f"this batch has {_kind(labels)} as {name}, earlier ones had {before}"
+                )
+
+    def _sum_rows(self, X: Array, target: Labels | None, domain: Labels) -> NystromSums:
+        """Sum over the rows of X, batch by batch, in threads whose sums are merged in order."""
+        codes, keys = _group_codes(target, domain if self._uses_domain else None, len(X))
+        starts = range(0, len(X), BATCH_ROWS)
+
+        def work(thread: int, threads: int) -> NystromSums:
+            total: NystromSums | None = None
+            for start in starts[thread::threads]:
+                rows = slice(start, start + BATCH_ROWS)
+                part = NystromSums.partial(
+                    self._map.features(np.asarray(X[rows])),
+                    codes[rows],
+                    keys,
+                    self._dense_labels(target, domain, rows),
+                )
+                total = part if total is None else total.merge(part)
+            assert total is not None
+            return total
+
+        parts = in_threads(len(starts), work)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.merge(part)
+        return total
+
+    def _dense_labels(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
+        columns = []
+        if self._target_map is not None:
+            assert target is not None
+            values = target.values[rows]  # type: ignore[index]
+            columns += [self._target_map.features(values), values[:, :1]]
+        if self._domain_map is not None:
+            columns.append(self._domain_map.features(domain.values[rows]))  # type: ignore[index]
+        return np.hstack(columns) if columns else None
+
+    def _finish(self) -> None:
+        """Solve from the sums; nothing is stored while one class only has been seen."""
+        n_target = 0 if self._target_map is None else self._target_map.n_features
+        gram, classes, domains = finalize(
+            self._sums,
+            self._map,
+            n_target=n_target,
+            n_values=int(bool(n_target)),
+            n_domain=0 if self._domain_map is None else self._domain_map.n_features,
+            conditional=getattr(self, "conditional", False),
+        )
+        if len(classes) == 1:
+            return
+        found = self._solve(gram, gram.labels, bool(n_target))
+        found = standardise(gram, found, gram.labels)
+        weights = gram.weights(found.dual)
+        self.dual_coef_ = self._map.dual(weights)
+        constant = self._map.kernel.constant
+        self._offset = self._sums.mean[: gram.size] @ weights - constant * self.dual_coef_.sum(0)
+        self.landmarks_ = self._map.landmarks
+        names = np.array(domains) if domains else None
+        self._record(self._map.kernel, gram, found, np.array(classes) if classes else None, names)
+        self.n_samples_seen_ = self._sums.n_samples
+        self.solver_info_ |= {
+            "n_landmarks_asked": self._map.n_asked,
+            "n_landmarks_used": self._map.n_features,
+        }
+
+    @property
+    def _support(self) -> Array:
+        return self.landmarks_
+
+
+def _kind(labels: Labels | None) -> str:
+    if labels is None:
+        return "nothing"
+    if labels.values is not None:
+        return f"continuous values ({labels.values.shape[1]} columns)"
+    assert labels.names is not None
+    return "strings" if labels.names.dtype.kind in "UO" else "labels"
+
+
+def _group_codes(
+    target: Labels | None, domain: Labels | None, n: int
+) -> tuple[Array, list[tuple[Any, Any]]]:
+    """Group of each row as an index, and the (class, domain) that each index stands for."""
+    parts = []
+    for labels in (target, domain):
+        if labels is None or labels.codes is None:
+            parts.append((np.zeros(n, dtype=np.intp), [None]))
+        else:
+            assert labels.names is not None
+            parts.append((labels.codes, labels.names.tolist()))
+    (class_codes, classes), (domain_codes, domains) = parts
+    keys = [(c, d) for c in classes for d in domains]
+    return class_codes * len(domains) + domain_codes, keys

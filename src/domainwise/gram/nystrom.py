@@ -1,0 +1,261 @@
+"""Thin Nystrom features, and the sums over rows from which everything else follows (DESIGN 2.9).
+
+``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
+are seen once and forgotten: :class:`NystromSums` keeps their number, the mean and centred second
+moment of Phi, and sums per (class, domain) group, in a form that can be merged in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.sparse import csr_array
+
+from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
+from domainwise.kernels import Kernel
+from domainwise.labels import LabelSpace, pivoted_cholesky
+
+Array = NDArray[Any]
+
+#: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
+PANELS = 4
+
+
+@dataclass(frozen=True)
+class NystromMap:
+    """The map from rows to Nystrom features.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    landmarks : ndarray of shape (M', p)
+        Landmarks that are independent to working precision; the others add nothing.
+    triangle : ndarray of shape (M', M')
+        Lower Cholesky factor of the landmarks' kernel matrix.
+    n_asked : int
+        How many landmarks were given.
+    """
+
+    kernel: Kernel
+    landmarks: Array
+    triangle: Array
+    n_asked: int
+    _prepared: Array = field(init=False, repr=False, compare=False)
+    _inverse: Array = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        inverse = solve_triangular(self.triangle, np.eye(len(self.triangle)), lower=True).T
+        object.__setattr__(self, "_prepared", self.kernel.prepare(self.landmarks).right)
+        object.__setattr__(self, "_inverse", inverse.astype(self.landmarks.dtype))
+
+    @classmethod
+    def from_landmarks(cls, kernel: Kernel, landmarks: Array) -> NystromMap:
+        """Choose the independent ones among given landmarks, by pivoted Cholesky."""
+        exact = replace(
+            kernel, origin=None if kernel.origin is None else kernel.origin.astype(np.float64)
+        )
+        W = exact.matrix(landmarks.astype(np.float64))
+        eps = np.finfo(landmarks.dtype).eps
+        tolerance = len(W) * eps * float(np.abs(np.diagonal(W)).max(initial=0.0))
+        factor, pivots = pivoted_cholesky(
+            lambda j: W[:, j], np.diagonal(W), tolerance, "the kernel", rounding=tolerance
+        )
+        return cls(kernel, landmarks[pivots], np.tril(factor[pivots]), len(landmarks))
+
+    @property
+    def n_features(self) -> int:
+        """Number M' of features."""
+        return len(self.landmarks)
+
+    def features(self, X: Array) -> Array:
+        """Return the features of rows, uncentred, in the precision of the landmarks."""
+        X = X.astype(self.landmarks.dtype, copy=False)
+        C = self.kernel.block(self.kernel.prepare(X).left, self._prepared)
+        if self.kernel.constant:
+            C += C.dtype.type(self.kernel.constant)
+        m = self.n_features
+        out = np.empty_like(C)
+        edges = np.linspace(0, m, PANELS + 1).astype(int)
+        for a, b in pairwise(edges):
+            np.matmul(C[:, :b], self._inverse[:b, a:b], out=out[:, a:b])
+        return out
+
+    def dual(self, weights: Array) -> Array:
+        """Coefficients of the landmarks' kernel functions for weights of the features."""
+        return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
+
+
+@dataclass(frozen=True)
+class NystromSums:
+    """Sums over rows of the features Phi, followed by those of continuous labels.
+
+    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into
+    a Gram operator. That is all a distributed engine has to know.
+
+    Attributes
+    ----------
+    n_samples : int
+    mean : ndarray of shape (M' + q,)
+    second : ndarray of shape (M' + q, M' + q)
+        Centred second moments, merged by Chan's update so that no digits are lost.
+    groups : dict
+        For each (class, domain) pair that occurred, its count and sum of features.
+    """
+
+    n_samples: int
+    mean: Array
+    second: Array
+    groups: dict[Hashable, tuple[int, Array]]
+
+    @classmethod
+    def partial(
+        cls, features: Array, codes: Array, keys: Sequence[Hashable], dense: Array | None = None
+    ) -> NystromSums:
+        """Sum over one batch.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, M')
+        codes : ndarray of shape (n,)
+            Group of each row, an index into ``keys``.
+        keys : sequence
+            (class, domain) of each group.
+        dense : ndarray of shape (n, q), optional
+            Features of continuous labels.
+        """
+        n = len(features)
+        rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
+        mean = rows.mean(axis=0, dtype=np.float64)
+        rows = rows - mean.astype(rows.dtype)
+        # What rounding the mean to the rows' precision left over.
+        rest = rows.mean(axis=0, dtype=np.float64)
+        mean = mean.astype(rows.dtype).astype(np.float64)
+        second = (rows.T @ rows).astype(np.float64) - n * np.outer(rest, rest)
+        present, inside = np.unique(codes, return_inverse=True)
+        one = np.ones(n, dtype=rows.dtype)
+        indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
+        counts = np.bincount(inside)
+        sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
+        groups = {
+            keys[g]: (int(count), total)
+            for g, count, total in zip(present, counts, sums, strict=True)
+        }
+        return cls(n, mean + rest, second, groups)
+
+    def merge(self, other: NystromSums) -> NystromSums:
+        """Join the sums of two sets of rows."""
+        n = self.n_samples + other.n_samples
+        delta = other.mean - self.mean
+        share = other.n_samples / n
+        second = self.second + other.second
+        second += np.outer(delta, delta * (self.n_samples * share))
+        groups = dict(self.groups)
+        for key, (count, total) in other.groups.items():
+            mine = groups.get(key)
+            groups[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+        return NystromSums(n, self.mean + share * delta, second, groups)
+
+
+class NystromGram(Gram):
+    """The Gram matrix ``Phi Phi'`` of centred features, known by sums over its rows.
+
+    A thin is a matrix of coordinates: combinations of the columns of Phi first, then of the
+    orthonormal label directions.
+
+    Parameters
+    ----------
+    second : ndarray of shape (M', M')
+        ``Phi'Phi``, centred.
+    cross : ndarray of shape (s, M')
+        Label directions times Phi.
+    labels : LabelSpace
+    landmark_features : ndarray of shape (M', M')
+        Centred features of the landmarks, on which signs are settled.
+    dtype : dtype
+        Precision of the rows.
+    """
+
+    def __init__(
+        self,
+        second: Array,
+        cross: Array,
+        labels: LabelSpace,
+        landmark_features: Array,
+        dtype: Any,
+    ) -> None:
+        self.second, self.cross, self.labels = second, cross, labels
+        self.n_samples = labels.n_samples
+        self.landmark_features = landmark_features
+        self.size = len(second)
+        self.tolerance = 1e-10 if np.dtype(dtype) == np.float64 else 1e-5
+
+    def weights(self, V: Thin) -> Array:
+        """Return ``Phi'V``: the function ``k(x)'V`` as weights of the features of x."""
+        return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
+
+    def lift(self, coordinates: Array) -> Array:
+        """Put label-space coordinates behind the features' own."""
+        return np.vstack([np.zeros((self.size, coordinates.shape[1])), coordinates])
+
+    def inner(self, U: Array, V: Array) -> Array:
+        """Return the inner products of the rows that were never kept."""
+        mixed = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
+        return np.asarray(U[: self.size].T @ self.weights(V) + mixed)
+
+    def combine(self, V: Array, A: Array) -> Array:
+        """Return ``V A``."""
+        return np.asarray(V @ A)
+
+    def hstack(self, thins: list[Thin]) -> Array:
+        """Put coordinates side by side."""
+        return np.hstack(thins)
+
+    def product(self, V: Array) -> Array:
+        """Return ``K V``, which lies in the features."""
+        return self._inside(self.weights(V))
+
+    def solve(self, V: Array, shift: float) -> Solution:
+        """Solve by Woodbury: ``(V - Phi (Phi'Phi + shift I)^-1 Phi'V) / shift``."""
+        weights = self.weights(V)
+        if shift == 0:
+            d, U = self._spectrum()
+            twice = U @ ((U.T @ weights) / d[:, None] ** 2)
+            return Solution(self._inside(twice), {"linear_solver": "eigh", "rank": len(d)})
+        A = self.second + shift * np.eye(self.size)
+        factor = cho_factor((A + A.T) / 2, lower=True, overwrite_a=True)
+        inside = self._inside(cho_solve(factor, weights))
+        return Solution((V - inside) / shift, {"linear_solver": "cholesky"})
+
+    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+        """Return leading eigenpairs over the whole space of features and starting directions."""
+        d, U = self._spectrum()
+        X = self._inside(U / np.sqrt(d))
+        if start is not None:
+            for _ in range(2):
+                start = start - X @ self.inner(X, start)
+            e, V = np.linalg.eigh(self.inner(start, start))
+            keep = e > self.tolerance * max(float(e[-1]), 1e-8)
+            X = np.hstack([X, start @ (V[:, keep] / np.sqrt(e[keep]))])
+        KX = self.product(X)
+        KKX = self.product(KX) if depth == 2 else None
+        values, C, _, _ = project_pencil(self, images, X, KX, KKX)
+        lead = C[:, :k]
+        return RitzPairs(values[:k], X @ lead, KX @ lead, {"eigen_solver": "lapack"})
+
+    def anchors(self, dual: Array, values: Array) -> Array:
+        """Signs are settled on the landmarks."""
+        return np.asarray(self.landmark_features @ self.weights(dual))
+
+    def _inside(self, weights: Array) -> Array:
+        return np.vstack([weights, np.zeros((len(self.cross), weights.shape[1]))])
+
+    def _spectrum(self) -> tuple[Array, Array]:
+        d, U = np.linalg.eigh((self.second + self.second.T) / 2)
+        keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+        return d[keep], U[:, keep]
