@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eig, eigh
 
-from domainwise.gram.base import Gram, RitzPairs, Thin
+from domainwise.gram.base import Gram, Images, RitzPairs, Thin
 from domainwise.labels import LabelSpace, joint_basis, label_factor
 
 Array = NDArray[Any]
@@ -148,12 +148,35 @@ def _unsupervised_dcm(
 
     k = _unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
+    pairs = _smoothed(gram, images, pairs, 10 * gram.tolerance)
     _warn_unconverged(pairs)
     found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
     found.eigenvalues = pairs.values
     found.n_informative = _count_above(pairs.values - 1.0, gram.tolerance)
     found.info.update(pairs.info)
     return found
+
+
+def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, tolerance: float) -> RitzPairs:
+    """Put pairs through ``v <- v + ((A - B) v - mu B v) / mu``, and measure what is left to do.
+
+    The problem is symmetric in the inner product of K, which says nothing about the part of v that
+    K maps to zero: there Ritz vectors hold rounding. The equation itself tells that part.
+    """
+    mu = pairs.values - 1.0
+    usable = np.abs(mu) > gram.tolerance * np.abs(mu).max(initial=0.0)
+    step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
+    _, left, right = images(pairs.X, pairs.KX, None)
+    X = pairs.X + gram.combine(left - gram.combine(right, np.diag(pairs.values)), step)
+    KX = gram.product(X)
+    _, left, right = images(X, KX, None)
+    rest = gram.combine(left - gram.combine(right, np.diag(pairs.values)), step)
+    size = np.sqrt(np.diagonal(gram.inner(X, X)))
+    error = np.sqrt(np.diagonal(gram.inner(rest, rest))) / np.where(size > 0, size, 1.0)
+    residual = float(error.max(initial=0.0))
+    info = {**pairs.info, "residual": residual}
+    info["converged"] = pairs.info["converged"] or residual <= tolerance
+    return RitzPairs(pairs.values, X, KX, info)
 
 
 def dica(
@@ -321,7 +344,10 @@ def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thi
     if np.isinf(shift):
         return Components(scores, image(), np.empty(0), 0)
     solution = gram.solve(scores, shift)
-    values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
+    if solution.image is not None:
+        values = solution.image
+    else:
+        values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
     return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
 
 

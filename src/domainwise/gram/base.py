@@ -25,10 +25,11 @@ Images = Callable[[Thin, Thin, Thin], tuple[Thin, Thin, Thin]]
 
 @dataclass
 class Solution:
-    """A thin and how it was found."""
+    """A thin and how it was found; its image under K where that is at hand."""
 
     thin: Thin
     info: dict[str, Any] = field(default_factory=dict)
+    image: Thin = None
 
 
 @dataclass
@@ -115,18 +116,19 @@ def project_pencil(
 ) -> tuple[Array, Array, Thin, Thin]:
     """Rayleigh-Ritz in the span of X: eigenvalues, coefficients, and both sides' images of X."""
     test, AX, BX = images(X, KX, KKX)
-    values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX))
+    values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX), 1e-3 * gram.tolerance)
     return values, C, AX, BX
 
 
-def definite_pairs(A: Array, B: Array) -> tuple[Array, Array]:
+def definite_pairs(A: Array, B: Array, cut: float = 0.0) -> tuple[Array, Array]:
     """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
 
-    Eigenvalues come in descending order.
+    Eigenvalues come in descending order. Where B is below ``cut`` of its largest eigenvalue it is
+    rounding and counts as null.
     """
     A, B = (A + A.T) / 2, (B + B.T) / 2
     d, U = np.linalg.eigh(B)
-    keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
+    keep = d > max(len(d) * np.finfo(float).eps, cut) * max(float(d[-1]), 0.0)
     whiten = U[:, keep] / np.sqrt(d[keep])
     values, C = np.linalg.eigh(whiten.T @ A @ whiten)
     return values[::-1], (whiten @ C)[:, ::-1]

@@ -15,9 +15,10 @@ Array = NDArray[Any]
 
 @dataclass
 class PCGResult:
-    """Solution of :func:`conjugate_gradients` with its true relative residual."""
+    """Solution X of :func:`conjugate_gradients`, K X, and the true relative residual."""
 
     X: Any
+    KX: Any
     n_iterations: int
     residual: float
     converged: bool
@@ -81,10 +82,11 @@ def conjugate_gradients(
             rz_new = (R * Z).sum(0)
             turn = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
             P, rz = Z + turn * P, rz_new
-        R = V - product(X) - shift * X
+        KX = product(X)
+        R = V - KX - shift * X
         last, true = true, float(((R * R).sum(0) ** 0.5 / scale).max())
         if true <= tol or true > 0.5 * last or done + 1 >= max_iter:
-            return PCGResult(X, done, true, true <= tol)
+            return PCGResult(X, KX, done, true, true <= tol)
         done += 1
 
 

@@ -87,7 +87,7 @@ class StreamedGram(ArrayGram):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return Solution(X, info)
+        return Solution(X, info, result.KX)
 
     def _dense_fits(self) -> bool:
         free = available_memory()
