@@ -21,7 +21,7 @@ from domainwise.methods import standardise
 Array = NDArray[Any]
 
 #: Rows summed at a time: their features take a few megabytes.
-BATCH_ROWS = 2048
+BATCH_ROWS = 1024
 
 
 class FastProjection(Projection):
@@ -96,7 +96,9 @@ class FastProjection(Projection):
                 f"use {type(self).__name__.removeprefix('Fast')}"
             )
         kernel = self._resolve_kernel(X)
-        self._map = NystromMap.from_landmarks(kernel, self._choose(X, domain, kernel))
+        self._map = NystromMap.from_landmarks(
+            kernel, self._choose(X, domain, kernel), ridge=self._relative_shift
+        )
         rank = self._map.n_features
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
@@ -152,10 +154,11 @@ class FastProjection(Projection):
 
         def work(thread: int, threads: int) -> NystromSums:
             total: NystromSums | None = None
+            memory = np.empty((BATCH_ROWS, self._map.n_features), dtype=self._map.landmarks.dtype)
             for start in starts[thread::threads]:
                 rows = slice(start, start + BATCH_ROWS)
                 part = NystromSums.partial(
-                    self._map.features(np.asarray(X[rows])),
+                    self._map.summands(np.asarray(X[rows]), memory),
                     codes[rows],
                     keys,
                     self._dense_labels(target, domain, rows),
@@ -183,8 +186,9 @@ class FastProjection(Projection):
     def _finish(self) -> None:
         """Solve from the sums; nothing is stored while one class only has been seen."""
         n_target = 0 if self._target_map is None else self._target_map.n_features
+        sums = self._map.moments(self._sums)
         gram, classes, domains = finalize(
-            self._sums,
+            sums,
             self._map,
             n_target=n_target,
             n_values=int(bool(n_target)),
@@ -198,7 +202,7 @@ class FastProjection(Projection):
         weights = gram.weights(found.dual)
         self.dual_coef_ = self._map.dual(weights)
         constant = self._map.kernel.constant
-        self._offset = self._sums.mean[: gram.size] @ weights - constant * self.dual_coef_.sum(0)
+        self._offset = sums.mean[: gram.size] @ weights - constant * self.dual_coef_.sum(0)
         self.landmarks_ = self._map.landmarks
         names = np.array(domains) if domains else None
         self._record(self._map.kernel, gram, found, np.array(classes) if classes else None, names)
@@ -207,6 +211,11 @@ class FastProjection(Projection):
             "n_landmarks_asked": self._map.n_asked,
             "n_landmarks_used": self._map.n_features,
         }
+
+    @property
+    def _relative_shift(self) -> float:
+        """Regularisation of the solution per row, as far as it is known before the rows are."""
+        return float(getattr(self, "ridge", 0.0))
 
     @property
     def _support(self) -> Array:

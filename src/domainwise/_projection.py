@@ -77,10 +77,8 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self._kernel.name == "precomputed":
             Z = X @ self.dual_coef_
         else:
-            support = self._support
-            dtype = np.promote_types(X.dtype, support.dtype)
-            new = self._kernel.prepare(X.astype(dtype, copy=False))
-            Z = cross_product(self._kernel, new, self._kernel.prepare(support), self.dual_coef_)
+            rows = self._kernel.prepare(self._support)
+            Z = cross_product(self._kernel, X, rows, self.dual_coef_)
         return np.asarray(Z - self._offset, dtype=X.dtype)
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:

@@ -66,6 +66,11 @@ class Kernel:
             return float(self.coef0**self.degree)
         return 0.0
 
+    @property
+    def is_product(self) -> bool:
+        """Whether :meth:`block` is the plain product of prepared rows, so that K is thin."""
+        return self.name in ("linear", "cosine")
+
     def centred_on(self, X: Array) -> Kernel:
         """Return this kernel with the mean of X as its origin, where that gains digits."""
         if self.name not in ("rbf", "linear"):
@@ -74,8 +79,11 @@ class Kernel:
         if self.name != "rbf":
             return replace(self, origin=origin)
         with np.errstate(over="ignore"):
-            rows = X - origin
-            reach = self.gamma * float(np.einsum("ij,ij->i", rows, rows).max())
+            farthest = 0.0
+            for start in range(0, len(X), 4096):
+                rows = X[start : start + 4096] - origin
+                farthest = max(farthest, float(np.einsum("ij,ij->i", rows, rows).max()))
+            reach = self.gamma * farthest
         if reach * float(np.finfo(X.dtype).eps) <= EXPONENT_ERROR:
             return replace(self, origin=origin, by_differences=False)
         return replace(self, origin=None, by_differences=True)

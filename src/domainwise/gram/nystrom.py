@@ -25,6 +25,10 @@ Array = NDArray[Any]
 
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
+#: Moments of plain kernel values may be turned into those of the features afterwards while the
+#: smallest squared pivot of the landmarks times the ridge is above this: what rounding they
+#: carry into the solution, about ``1e-18 / (pivot ridge)``, then stays below 1e-11.
+DIRECT_PRODUCT = 2e-7
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,15 @@ class NystromMap:
         Lower Cholesky factor of the landmarks' kernel matrix.
     n_asked : int
         How many landmarks were given.
+    direct : bool
+        Sums are taken of plain kernel values, which saves most of the work.
     """
 
     kernel: Kernel
     landmarks: Array
     triangle: Array
     n_asked: int
+    direct: bool = False
     _prepared: Array = field(init=False, repr=False, compare=False)
     _inverse: Array = field(init=False, repr=False, compare=False)
 
@@ -55,36 +62,59 @@ class NystromMap:
         object.__setattr__(self, "_inverse", inverse.astype(self.landmarks.dtype))
 
     @classmethod
-    def from_landmarks(cls, kernel: Kernel, landmarks: Array) -> NystromMap:
-        """Choose the independent ones among given landmarks, by pivoted Cholesky."""
+    def from_landmarks(cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0) -> NystromMap:
+        """Choose the independent ones among given landmarks, by pivoted Cholesky.
+
+        ``ridge`` is the shift that solutions will be regularised with, per row; sums are taken
+        directly where it forgives their rounding.
+        """
         exact = replace(
             kernel, origin=None if kernel.origin is None else kernel.origin.astype(np.float64)
         )
         W = exact.matrix(landmarks.astype(np.float64))
-        eps = np.finfo(landmarks.dtype).eps
+        eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         tolerance = len(W) * eps * float(np.abs(np.diagonal(W)).max(initial=0.0))
         factor, pivots = pivoted_cholesky(
             lambda j: W[:, j], np.diagonal(W), tolerance, "the kernel", rounding=tolerance
         )
-        return cls(kernel, landmarks[pivots], np.tril(factor[pivots]), len(landmarks))
+        triangle = np.tril(factor[pivots])
+        sizes = np.diagonal(triangle) ** 2
+        margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
+        return cls(kernel, landmarks[pivots], triangle, len(landmarks), margin > DIRECT_PRODUCT)
 
     @property
     def n_features(self) -> int:
         """Number M' of features."""
         return len(self.landmarks)
 
-    def features(self, X: Array) -> Array:
+    def features(self, X: Array, out: Array | None = None) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
-        X = X.astype(self.landmarks.dtype, copy=False)
-        C = self.kernel.block(self.kernel.prepare(X).left, self._prepared)
+        C = self._values(X)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
-        m = self.n_features
-        out = np.empty_like(C)
-        edges = np.linspace(0, m, PANELS + 1).astype(int)
-        for a, b in pairwise(edges):
-            np.matmul(C[:, :b], self._inverse[:b, a:b], out=out[:, a:b])
-        return out
+        Phi = np.empty_like(C) if out is None else out[: len(C)]
+        for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
+            np.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
+        return Phi
+
+    def summands(self, X: Array, out: Array) -> Array:
+        """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
+
+        ``out`` is memory for them, with at least as many rows as X.
+        """
+        return self._values(X, out) if self.direct else self.features(X, out)
+
+    def moments(self, sums: NystromSums) -> NystromSums:
+        """Turn sums over :meth:`summands` into sums over features."""
+        if not self.direct:
+            return sums
+        return sums.transformed(self.triangle, self.kernel.constant)
+
+    def _values(self, X: Array, out: Array | None = None) -> Array:
+        """Kernel values between rows and landmarks, up to the kernel's constant."""
+        X = X.astype(self.landmarks.dtype, copy=False)
+        left = self.kernel.prepare(X).left
+        return self.kernel.block(left, self._prepared, None if out is None else out[: len(X)])
 
     def dual(self, weights: Array) -> Array:
         """Coefficients of the landmarks' kernel functions for weights of the features."""
@@ -122,6 +152,7 @@ class NystromSums:
         Parameters
         ----------
         features : ndarray of shape (n, M')
+            Overwritten.
         codes : ndarray of shape (n,)
             Group of each row, an index into ``keys``.
         keys : sequence
@@ -132,7 +163,7 @@ class NystromSums:
         n = len(features)
         rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
         mean = rows.mean(axis=0, dtype=np.float64)
-        rows = rows - mean.astype(rows.dtype)
+        rows -= mean.astype(rows.dtype)
         # What rounding the mean to the rows' precision left over.
         rest = rows.mean(axis=0, dtype=np.float64)
         mean = mean.astype(rows.dtype).astype(np.float64)
@@ -147,6 +178,22 @@ class NystromSums:
             for g, count, total in zip(present, counts, sums, strict=True)
         }
         return cls(n, mean + rest, second, groups)
+
+    def transformed(self, triangle: Array, constant: float) -> NystromSums:
+        """Sums over ``(row + constant) triangle^-T`` from sums over the first columns of rows."""
+        m = len(triangle)
+
+        def solved(rows: Array, shift: float = 0.0) -> Array:
+            out = rows.copy()
+            out[..., :m] = solve_triangular(triangle, (rows[..., :m] + shift).T, lower=True).T
+            return out
+
+        groups = {
+            key: (count, solved(total, count * constant))
+            for key, (count, total) in self.groups.items()
+        }
+        second = solved(solved(self.second).T)
+        return NystromSums(self.n_samples, solved(self.mean, constant), second, groups)
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Join the sums of two sets of rows."""
@@ -246,7 +293,8 @@ class NystromGram(Gram):
         KKX = self.product(KX) if depth == 2 else None
         values, C, _, _ = project_pencil(self, images, X, KX, KKX)
         lead = C[:, :k]
-        return RitzPairs(values[:k], X @ lead, KX @ lead, {"eigen_solver": "lapack"})
+        info = {"eigen_solver": "lapack", "converged": True}
+        return RitzPairs(values[:k], X @ lead, KX @ lead, info)
 
     def anchors(self, dual: Array, values: Array) -> Array:
         """Signs are settled on the landmarks."""

@@ -72,6 +72,8 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
 
     Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
     """
+    if kernel.is_product:
+        return _thin_product(rows.left, _thin_product(rows.right.T, V))
     n, dtype = len(rows.left), rows.left.dtype
     V = np.ascontiguousarray(V, dtype=dtype)
     side = tile_side(dtype.itemsize)
@@ -94,21 +96,24 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
     return np.sum(in_threads(len(tiles), work), axis=0)
 
 
-def cross_product(kernel: Kernel, new: Prepared, rows: Prepared, V: Array) -> Array:
-    """Return ``k(new, rows) V`` in float64 for the uncentred kernel."""
-    dtype = new.left.dtype
+def cross_product(kernel: Kernel, X: Array, rows: Prepared, V: Array) -> Array:
+    """Return ``k(X, rows) V`` in float64 for the uncentred kernel; X is prepared tile by tile."""
+    if kernel.is_product:
+        return _thin_product(kernel.prepare(X).left, _thin_product(rows.right.T, V))
+    dtype = np.promote_types(X.dtype, rows.right.dtype)
     V = np.ascontiguousarray(V, dtype=dtype)
     side = tile_side(dtype.itemsize)
-    cuts = panels(len(new.left), side)
-    total = np.zeros((len(new.left), V.shape[1]))
+    cuts = panels(len(X), side)
+    total = np.zeros((len(X), V.shape[1]))
 
     def work(thread: int, threads: int) -> None:
         buffer = np.empty(side * side, dtype=dtype)
         for a in cuts[thread::threads]:
+            left = kernel.prepare(X[a].astype(dtype, copy=False)).left
             for b in panels(len(rows.right), side):
                 shape = (a.stop - a.start, b.stop - b.start)
                 out = buffer[: shape[0] * shape[1]].reshape(shape)
-                total[a] += kernel.block(new.left[a], rows.right[b], out) @ V[b]
+                total[a] += kernel.block(left, rows.right[b], out) @ V[b]
 
     in_threads(len(cuts), work)
     return total
@@ -116,6 +121,8 @@ def cross_product(kernel: Kernel, new: Prepared, rows: Prepared, V: Array) -> Ar
 
 def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
     """Return the whole uncentred kernel matrix of one set of rows in float64, exactly symmetric."""
+    if kernel.is_product:
+        rows = Prepared(rows.left.astype(np.float64), rows.right.astype(np.float64))
     n, dtype = len(rows.left), rows.left.dtype
     K = np.empty((n, n))
     cuts = panels(n, tile_side(dtype.itemsize))
@@ -132,3 +139,19 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
 
     in_threads(len(tiles), work)
     return K
+
+
+def _thin_product(A: Array, B: Array) -> Array:
+    """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
+
+    A product of rows in float32 would leave the range of K, which a projection with a small ridge
+    does not forgive.
+    """
+    if A.dtype == np.float64:
+        return np.asarray(A @ B)
+    if A.shape[0] < A.shape[1]:
+        total = np.zeros((A.shape[0], B.shape[1]))
+        for a in panels(A.shape[1], 4096):
+            total += A[:, a].astype(np.float64) @ B[a]
+        return total
+    return np.vstack([A[a].astype(np.float64) @ B for a in panels(len(A), 4096)])
