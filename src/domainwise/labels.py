@@ -21,7 +21,7 @@ from domainwise.kernels import Kernel, resolve_gamma
 Array = NDArray[Any]
 
 #: A label kernel is followed until its residual trace is below this share of N * epsilon.
-CHOLESKY_TOLERANCE = 1e-6
+CHOLESKY_TOLERANCE = 1e-7
 #: Singular values below this share of the largest are rounding, not label directions.
 RANK_TOLERANCE = 1e-10
 #: A label kernel whose factor would need more memory than this is refused.

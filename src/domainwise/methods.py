@@ -24,6 +24,10 @@ Array = NDArray[Any]
 CONTINUOUS_CUT = 1e-2
 #: Components of an unsupervised method when their number is not given.
 UNSUPERVISED_COMPONENTS = 10
+CONSTANT = (
+    "the projection is constant: the rows of X do not differ as far as this kernel tells "
+    "(check gamma and the scale of the features)"
+)
 
 
 @dataclass
@@ -80,6 +84,8 @@ def dcm(
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     G = gram.inner(Q, KQ)
+    if not G.any():
+        raise ValueError(CONSTANT)
     scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
     m, extra = _component_count(scores.mu, scores.n_informative, n_components, continuous)
     a = scores.a[:, :m]
@@ -297,10 +303,7 @@ def standardise(gram: Gram, found: Components, labels: LabelSpace) -> Components
     size = np.sqrt(np.maximum(variance, 0.0))
     alive = size > gram.tolerance * 1e-2 * size.max(initial=0.0)
     if not alive.any():
-        raise ValueError(
-            "the projection is constant: the rows of X do not differ as far as this kernel tells "
-            "(check gamma and the scale of the features)"
-        )
+        raise ValueError(CONSTANT)
     if not alive.all():
         warnings.warn(
             f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "

@@ -412,6 +412,34 @@ def test_float32_fits_are_close_to_float64(model, streamed, monkeypatch):
     close(single.transform(p.X.astype(np.float32)), double.embedding_, 1e-2)
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kernel", ["linear", "cosine"])
+def test_float32_rows_of_a_low_rank_kernel_project_like_float64_at_a_small_ridge(
+    kernel, streamed, monkeypatch
+):
+    # Coefficients hold large parts that the kernel maps to zero, and must not see its rounding.
+    if streamed:
+        monkeypatch.setattr(base, "DENSE_ROWS", 10)
+    p = Problem(n=300)
+    model = DCM(kernel=kernel, ridge=1e-6)
+    single, double = fitted(model, p, p.y, np.float32), fitted(model, p, p.y)
+    close(single.embedding_, double.embedding_, 1e-4)
+    close(single.transform(p.X.astype(np.float32)), double.embedding_, 1e-4)
+
+
+def test_unsupervised_dcm_of_float32_rows_converges_and_says_so(monkeypatch):
+    monkeypatch.setattr(base, "DENSE_ROWS", 10)
+    for kernel in KERNELS:
+        p = Problem(n=300, kernel=kernel)
+        model = DCM(n_components=3, kernel=kernel, gamma=0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            single, double = fitted(model, p, None, np.float32), fitted(model, p, None)
+        assert single.solver_info_["converged"]
+        np.testing.assert_allclose(single.eigenvalues_, double.eigenvalues_, rtol=1e-5)
+        close(single.embedding_, double.embedding_, 5e-3)
+
+
 @pytest.mark.parametrize("working_memory", [1e-3, 0.05, 1024])
 def test_working_memory_does_not_change_a_fit(working_memory, monkeypatch):
     monkeypatch.setattr(base, "DENSE_ROWS", 10)
