@@ -72,7 +72,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Z : ndarray of shape (n_rows, n_components)
             In the precision of X.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "dual_coef_")
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         if self._kernel.name == "precomputed":
             Z = X @ self.dual_coef_

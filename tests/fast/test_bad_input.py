@@ -1,0 +1,108 @@
+"""Errors of the fast family say what was given and what is accepted."""
+
+import numpy as np
+import pytest
+
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 4))
+Y = (X[:, 0] > 0).astype(int)
+DOMAIN = np.repeat(["a", "b", "c"], 20)
+
+
+@pytest.mark.parametrize("value", [0, -3, 1.5, 0.0, -0.2, "many"])
+def test_n_landmarks_out_of_range(value):
+    with pytest.raises(ValueError, match="'n_landmarks' parameter of FastDCM"):
+        FastDCM(n_landmarks=value).fit(X, Y)
+
+
+def test_more_landmarks_than_rows():
+    with pytest.raises(ValueError, match="n_landmarks=61 is more than the 60 rows"):
+        FastDCM(n_landmarks=61).fit(X, Y)
+
+
+def test_more_components_than_independent_landmarks():
+    with pytest.raises(ValueError, match="n_components=11 is more than the 10 independent"):
+        FastKPCA(n_components=11, n_landmarks=10).fit(X)
+
+
+@pytest.mark.parametrize("landmarks", [np.zeros((3, 5)), np.zeros(4), np.zeros((0, 4))])
+def test_landmarks_of_another_shape(landmarks):
+    with pytest.raises(ValueError, match=r"landmarks must have shape \(n_landmarks, 4\)"):
+        FastDCM(gamma=1.0, landmarks=landmarks).fit(X, Y)
+
+
+def test_landmarks_with_nan():
+    with pytest.raises(ValueError, match="landmarks contain NaN"):
+        FastDCM(gamma=1.0, landmarks=np.full((2, 4), np.nan)).fit(X, Y)
+
+
+def test_precomputed_kernels_have_no_rows_to_choose_from():
+    with pytest.raises(ValueError, match="precomputed"):
+        FastDCM(kernel="precomputed").fit(X @ X.T, Y)
+
+
+@pytest.mark.parametrize("method", [FastDCM, FastCOIR, FastDICA])
+def test_one_class_is_refused_by_fit(method):
+    with pytest.raises(ValueError, match="one class"):
+        method().fit(X, np.ones(60, dtype=int))
+
+
+def test_coir_needs_a_target():
+    with pytest.raises(ValueError, match="requires y"):
+        FastCOIR().fit(X)
+
+
+def test_conditional_needs_classes_and_labels_of_domains():
+    with pytest.raises(ValueError, match="y is continuous"):
+        FastDCM(conditional=True).fit(X, X[:, 0], sample_domain=DOMAIN)
+    with pytest.raises(ValueError, match="continuous domain descriptors"):
+        FastDCM(conditional=True).fit(X, Y, sample_domain=X[:, :2])
+
+
+def test_a_batch_with_other_features():
+    model = FastDCM(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
+    with pytest.raises(ValueError, match="3 features, but FastDCM is expecting 4"):
+        model.partial_fit(X[:, :3], Y, sample_domain=DOMAIN)
+
+
+@pytest.mark.parametrize(
+    ("y", "domain", "message"),
+    [
+        (X[:, 0], DOMAIN, "continuous values .* as y, earlier ones had labels"),
+        (None, DOMAIN, "nothing as y, earlier ones had labels"),
+        (np.where(Y == 1, "yes", "no"), DOMAIN, "strings as y, earlier ones had labels"),
+        (Y, X[:, 1], "continuous values .* as sample_domain, earlier ones had strings"),
+        (Y, np.arange(60), "labels as sample_domain, earlier ones had strings"),
+    ],
+)
+def test_a_batch_with_labels_of_another_kind(y, domain, message):
+    model = FastDCM(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
+    before = model.dual_coef_.copy()
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X, y, sample_domain=domain)
+    assert model.n_samples_seen_ == 60
+    np.testing.assert_array_equal(model.dual_coef_, before)
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ((1.0, 0.0), "range"),
+        (np.zeros((3, 2)), r"shape \(q, 1\)"),
+        ([np.nan, 1.0], "NaN"),
+        ((0.0, 1e9), "more than 5000"),
+    ],
+)
+def test_target_landmarks_that_make_no_sense(points, message):
+    with pytest.raises(ValueError, match=message):
+        FastDCM(target_landmarks=points).fit(X, X[:, 0], sample_domain=DOMAIN)
+
+
+def test_a_failed_first_batch_leaves_nothing_behind():
+    model = FastDCM(n_landmarks=100)
+    with pytest.raises(ValueError, match="n_landmarks=100"):
+        model.partial_fit(X, Y, sample_domain=DOMAIN)
+    model.set_params(n_landmarks=10).partial_fit(X, Y, sample_domain=DOMAIN)
+    assert model.n_samples_seen_ == 60

@@ -1,0 +1,136 @@
+"""Rows in batches: partial_fit, merging, and what may arrive late."""
+
+import numpy as np
+import pytest
+
+import domainwise._fast_base as fast_base
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.datasets import make_synthetic
+from domainwise.gram.nystrom import NystromSums
+
+METHODS = [FastDCM, FastCOIR, FastDICA, FastKPCA]
+
+
+def problem(kind="classes"):
+    data = make_synthetic(n_per_domain=40, random_state=0)
+    X, y = data.data, data.target
+    order = np.random.default_rng(0).permutation(len(X))
+    if kind == "regression":
+        y = X[:, 0] + X[:, 1] ** 2
+    return X[order], y[order], data.sample_domain[order]
+
+
+def in_batches(model, X, y, domain, cuts):
+    for rows in np.split(np.arange(len(X)), cuts):
+        model.partial_fit(X[rows], None if y is None else y[rows], sample_domain=domain[rows])
+    return model
+
+
+@pytest.mark.parametrize("kind", ["classes", "regression"])
+@pytest.mark.parametrize("method", METHODS)
+def test_batches_equal_one_fit_with_the_same_landmarks(method, kind):
+    X, y, domain = problem(kind)
+    params = {"gamma": 0.1, "landmarks": X[:60]}
+    if kind == "regression" and method is not FastKPCA:
+        params |= {"target_gamma": 0.5, "target_landmarks": (-3.0, 6.0)}
+    whole = method(**params).fit(X, y, sample_domain=domain)
+    parts = in_batches(method(**params), X, y, domain, [50, 57, 200])
+    np.testing.assert_allclose(parts.eigenvalues_, whole.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(parts.transform(X), whole.transform(X), rtol=1e-8, atol=1e-10)
+    assert parts.n_samples_seen_ == len(X)
+
+
+def test_the_first_batch_gives_landmarks_and_gamma():
+    X, y, domain = problem()
+    model = in_batches(FastDCM(n_landmarks=30), X, y, domain, [100, 250])
+    first = FastDCM(n_landmarks=30).fit(X[:100], y[:100], sample_domain=domain[:100])
+    assert model.gamma_ == first.gamma_
+    np.testing.assert_array_equal(model.landmarks_, first.landmarks_)
+
+
+def test_classes_and_domains_may_appear_later():
+    X, y, domain = problem()
+    order = np.lexsort([domain, y])  # one class first, domains one after another
+    X, y, domain = X[order], y[order], domain[order]
+    params = {"gamma": 0.1, "landmarks": X[::10]}
+    cuts = [30, 60, 190, 300]
+    model = in_batches(FastDCM(**params), X, y, domain, cuts)
+    whole = FastDCM(**params).fit(X, y, sample_domain=domain)
+    np.testing.assert_array_equal(model.classes_, whole.classes_)
+    np.testing.assert_array_equal(model.domains_, whole.domains_)
+    np.testing.assert_allclose(model.transform(X), whole.transform(X), rtol=1e-8, atol=1e-10)
+
+
+def test_one_class_so_far_is_no_model_yet():
+    X, y, domain = problem()
+    one = y == 1
+    model = FastDCM(n_landmarks=20).partial_fit(X[one], y[one], sample_domain=domain[one])
+    with pytest.raises(AttributeError, match="not fitted"):
+        model.transform(X)
+    model.partial_fit(X[~one], y[~one], sample_domain=domain[~one])
+    assert model.transform(X).shape == (len(X), 1)
+
+
+def test_the_order_of_batches_changes_rounding_only():
+    X, y, domain = problem()
+    params = {"gamma": 0.1, "landmarks": X[:40]}
+    forward = in_batches(FastDCM(**params), X, y, domain, [100, 200])
+    back = in_batches(FastDCM(**params), X[::-1], y[::-1], domain[::-1], [33, 150])
+    np.testing.assert_allclose(forward.transform(X), back.transform(X), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("rows", [7, 64, 5000])
+def test_any_batch_size_gives_the_same(monkeypatch, rows):
+    X, y, domain = problem()
+    model = FastDCM(gamma=0.1, n_landmarks=40)
+    expected = model.fit(X, y, sample_domain=domain).transform(X)
+    monkeypatch.setattr(fast_base, "BATCH_ROWS", rows)
+    again = model.fit(X, y, sample_domain=domain).transform(X)
+    np.testing.assert_allclose(again, expected, rtol=1e-8, atol=1e-11)
+
+
+def test_same_seed_same_bits_and_another_seed_other_landmarks():
+    X, y, domain = problem()
+    one, two, three = (
+        FastDCM(n_landmarks=30, random_state=seed).fit(X, y, sample_domain=domain)
+        for seed in (5, 5, 6)
+    )
+    np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
+    assert not np.array_equal(one.landmarks_, three.landmarks_)
+
+
+def test_fit_forgets_earlier_batches():
+    X, y, domain = problem()
+    model = FastDCM(gamma=0.1, landmarks=X[:30])
+    fresh = model.fit(X[:200], y[:200], sample_domain=domain[:200]).dual_coef_
+    model.partial_fit(X[200:], y[200:], sample_domain=domain[200:])
+    assert model.n_samples_seen_ == len(X)
+    model.fit(X[:200], y[:200], sample_domain=domain[:200])
+    np.testing.assert_array_equal(model.dual_coef_, fresh)
+    assert model.n_samples_seen_ == 200
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_merge_to_those_of_all_rows(dtype):
+    rng = np.random.default_rng(0)
+    # A large offset: raw sums of squares would lose the variance.
+    Phi = (1000.0 + rng.standard_normal((400, 5))).astype(dtype)
+    codes = rng.integers(0, 3, 400)
+    keys = [("a", 1), ("b", 1), ("b", 2)]
+    total = None
+    for rows in np.split(np.arange(400), [3, 100, 101]):
+        part = NystromSums.partial(Phi[rows].copy(), codes[rows], keys)
+        total = part if total is None else total.merge(part)
+    exact = Phi.astype(np.float64)
+    centred = exact - exact.mean(axis=0)
+    tolerance = 1e-11 if dtype == np.float64 else 2e-6
+    np.testing.assert_allclose(total.second, centred.T @ centred, atol=400 * tolerance)
+    np.testing.assert_allclose(
+        total.mean, exact.mean(axis=0), rtol=1e-7 if dtype == np.float32 else 1e-14
+    )
+    for g, key in enumerate(keys):
+        count, sums = total.groups[key]
+        assert count == (codes == g).sum()
+        np.testing.assert_allclose(
+            sums, exact[codes == g].sum(axis=0), rtol=1e-6 if dtype == np.float32 else 1e-13
+        )
