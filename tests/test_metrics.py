@@ -226,7 +226,7 @@ def test_hsic_explains_bad_input(sample):
         hsic(Z, y, kernel_a="cosine")
     with pytest.raises(ValueError, match="gamma must be 'median' or a positive number, got -1"):
         hsic(Z, y, gamma_a=-1)
-    with pytest.raises(ValueError, match="gamma='median' needs two different rows in A"):
+    with pytest.raises(ValueError, match="A: gamma='median' needs rows that differ"):
         hsic(np.ones((5, 2)), np.arange(5))
     with pytest.raises(ValueError, match="block_size must be at least 1"):
         hsic(Z, y, block_size=0)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from domainwise._validation import is_missing
+from domainwise.kernels import Kernel, resolve_gamma
+
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
 TILE_ROWS = 1024
-# Rows that the median rule looks at (DESIGN 2.11).
-_MEDIAN_ROWS = 2000
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
 
@@ -105,45 +106,26 @@ def delta_tile(codes: NDArray[np.intp]) -> Tile:
 
 
 def _rbf_tile(X: NDArray[np.float64], gamma: float) -> Tile:
-    norms = np.einsum("ij,ij->i", X, X)
+    kernel = Kernel("rbf", gamma=gamma).centred_on(X)
+    prepared = kernel.prepare(X)
 
     def tile(rows: slice, columns: slice) -> NDArray[np.float64]:
-        squared = norms[rows, None] + norms[None, columns] - 2.0 * (X[rows] @ X[columns].T)
-        np.maximum(squared, 0.0, out=squared)
-        if rows == columns:
-            np.fill_diagonal(squared, 0.0)
         # k - 1 in place of k: centring and MMD cancel the constant, and tiny gammas stay exact.
-        values: NDArray[np.float64] = np.expm1(-gamma * squared)
+        values = kernel.block(prepared.left[rows], prepared.right[columns])
+        if rows == columns:
+            np.fill_diagonal(values, 0.0)
         return values
 
     return tile
 
 
 def _check_gamma(gamma: float | str, X: NDArray[np.float64], name: str) -> float:
-    if isinstance(gamma, str):
-        if gamma != "median":
-            raise ValueError(f"gamma must be 'median' or a positive number, got {gamma!r}")
-        return _median_gamma(X, name)
-    if not np.isfinite(gamma) or gamma <= 0:
+    if gamma != "median" and (isinstance(gamma, str) or not np.isfinite(gamma) or gamma <= 0):
         raise ValueError(f"gamma must be 'median' or a positive number, got {gamma!r}")
-    return float(gamma)
-
-
-def _median_gamma(X: NDArray[np.float64], name: str) -> float:
-    """1 / (2 median(d)^2) over non-zero distances of at most 2,000 evenly spaced rows."""
-    if len(X) > _MEDIAN_ROWS:
-        X = X[np.linspace(0, len(X) - 1, _MEDIAN_ROWS).astype(np.intp)]
-    norms = np.einsum("ij,ij->i", X, X)
-    squared = norms[:, None] + norms[None, :] - 2.0 * (X @ X.T)
-    above = squared[np.triu_indices(len(X), 1)]
-    # The expansion leaves rounding where rows are equal: that is not a distance.
-    positive = above[above > 1e-14 * max(norms.max(), 0.0)]
-    if len(positive) == 0:
-        raise ValueError(
-            f"gamma='median' needs two different rows in {name}, but all distances are 0;"
-            " give gamma as a positive number"
-        )
-    return float(0.5 / np.median(np.sqrt(positive)) ** 2)
+    try:
+        return resolve_gamma(gamma, "rbf", X)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def labels(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -156,7 +138,7 @@ def labels(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.dtype.kind in "fc":
         missing = ~np.isfinite(array)
     elif array.dtype.kind == "O":
-        missing = np.array([_is_missing(value) for value in array])
+        missing = np.array([is_missing(value) for value in array])
     else:
         missing = np.zeros(len(array), dtype=bool)
     if missing.any():
@@ -165,13 +147,6 @@ def labels(values: ArrayLike, name: str) -> NDArray[Any]:
             f" {int(np.argmax(missing))}; every row needs a value"
         )
     return array
-
-
-def _is_missing(value: object) -> bool:
-    if isinstance(value, float):
-        return not np.isfinite(value)
-    # pandas is optional, so its missing values are known by name.
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def encode(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:

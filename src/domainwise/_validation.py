@@ -181,7 +181,7 @@ def _sortable(values: Array, name: str) -> Array:
     if values.dtype.kind != "O":
         return values
     for value in values.flat:
-        if _is_missing(value):
+        if is_missing(value):
             raise ValueError(f"{name} contains missing values ({value!r})")
     types = {_label_type(value) for value in values.flat}
     if len(types) > 1:
@@ -206,7 +206,8 @@ def _label_type(value: Any) -> str:
     return "number" if isinstance(value, Real | np.bool_) else type(value).__name__
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN or one of pandas' missing values."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
