@@ -32,6 +32,9 @@ class FastProjection(Projection):
     target_landmarks: Any
     _sums: NystromSums
 
+    #: Whether the method looks at the second moment of the features, the dearest of the sums.
+    _needs_moments = True
+
     def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
         """Fit, then project the same rows in a second pass.
 
@@ -93,7 +96,7 @@ class FastProjection(Projection):
         if getattr(self, "conditional", False) and domain.values is not None:
             raise ValueError(
                 f"conditional=True with continuous domain descriptors needs all rows at once: "
-                f"use {type(self).__name__.removeprefix('Fast')}"
+                f"use {self._exact_name}"
             )
         kernel = self._resolve_kernel(X)
         self._map = NystromMap.from_landmarks(
@@ -131,7 +134,7 @@ class FastProjection(Projection):
             labels.values,
             "rbf" if kernel == "auto" else kernel,
             getattr(self, f"{role}_gamma", "median"),
-            CHOLESKY_TOLERANCE * getattr(self, "epsilon", 0.0),
+            CHOLESKY_TOLERANCE * self._label_epsilon,
             name=f"the {role} kernel",
             points=points,
         )
@@ -162,6 +165,7 @@ class FastProjection(Projection):
                     codes[rows],
                     keys,
                     self._dense_labels(target, domain, rows),
+                    moments=self._needs_moments,
                 )
                 total = part if total is None else total.merge(part)
             assert total is not None
@@ -211,6 +215,16 @@ class FastProjection(Projection):
             "n_landmarks_asked": self._map.n_asked,
             "n_landmarks_used": self._map.n_features,
         }
+
+    @property
+    def _exact_name(self) -> str:
+        """The class that sees all rows at once."""
+        return type(self).__name__.removeprefix("Fast")
+
+    @property
+    def _label_epsilon(self) -> float:
+        """Regularisation of the label kernels."""
+        return float(getattr(self, "epsilon", 0.0))
 
     @property
     def _relative_shift(self) -> float:

@@ -133,7 +133,8 @@ class NystromSums:
     n_samples : int
     mean : ndarray of shape (M' + q,)
     second : ndarray of shape (M' + q, M' + q)
-        Centred second moments, merged by Chan's update so that no digits are lost.
+        Centred second moments, merged by Chan's update so that no digits are lost; those between
+        features are left zero where nobody asks for them.
     groups : dict
         For each (class, domain) pair that occurred, its count and sum of features.
     """
@@ -145,7 +146,13 @@ class NystromSums:
 
     @classmethod
     def partial(
-        cls, features: Array, codes: Array, keys: Sequence[Hashable], dense: Array | None = None
+        cls,
+        features: Array,
+        codes: Array,
+        keys: Sequence[Hashable],
+        dense: Array | None = None,
+        *,
+        moments: bool = True,
     ) -> NystromSums:
         """Sum over one batch.
 
@@ -159,15 +166,21 @@ class NystromSums:
             (class, domain) of each group.
         dense : ndarray of shape (n, q), optional
             Features of continuous labels.
+        moments : bool
+            Sum the second moments of the features, too; False leaves zeros in their place.
         """
-        n = len(features)
+        n, m = features.shape
         rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
         mean = rows.mean(axis=0, dtype=np.float64)
         rows -= mean.astype(rows.dtype)
         # What rounding the mean to the rows' precision left over.
         rest = rows.mean(axis=0, dtype=np.float64)
         mean = mean.astype(rows.dtype).astype(np.float64)
-        second = (rows.T @ rows).astype(np.float64) - n * np.outer(rest, rest)
+        second = np.zeros((rows.shape[1], rows.shape[1]))
+        first = 0 if moments else m
+        second[first:] = (rows[:, first:].T @ rows).astype(np.float64)
+        second[first:] -= n * np.outer(rest[first:], rest)
+        second[:first, first:] = second[first:, :first].T
         present, inside = np.unique(codes, return_inverse=True)
         one = np.ones(n, dtype=rows.dtype)
         indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
