@@ -125,6 +125,8 @@ classes_ : ndarray
     Class labels, if y holds classes.
 solver_info_ : dict
     Which operator and solver were used, iterations, and the residual that was reached.
+n_iter_ : int
+    Iterations of the solver; 1 for a direct one.
 n_features_in_ : int
     Number of features seen in fit.
 feature_names_in_ : ndarray

@@ -296,15 +296,20 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     return values[order].real, C[:, order].real
 
 
-def standardise(gram: Gram, found: Components, labels: LabelSpace) -> Components:
-    """Give components unit variance and their sign, and drop those without variance (2.11)."""
+def standardise(
+    gram: Gram, found: Components, labels: LabelSpace, *, warn: bool = True
+) -> Components:
+    """Give components unit variance and their sign, and drop those without variance (2.11).
+
+    ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
+    """
     variance = np.diagonal(gram.inner(found.values, found.values)) / gram.n_samples
     # Coefficients of size |dual| cannot hold a value below rounding of k(x)'dual.
     size = np.sqrt(np.maximum(variance, 0.0))
     alive = size > gram.tolerance * 1e-2 * size.max(initial=0.0)
     if not alive.any():
         raise ValueError(CONSTANT)
-    if not alive.all():
+    if warn and not alive.all():
         warnings.warn(
             f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "
             "has too low a rank) and were dropped",
