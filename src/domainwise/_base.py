@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
-from domainwise._backends import backend_of
 from domainwise._projection import Projection, fixed_seed
-from domainwise._validation import Labels, check_n_components
-from domainwise.gram import Gram
+from domainwise._validation import Labels, check_n_components, check_precomputed
+from domainwise.gram import DenseGram, Gram, StreamedGram
+from domainwise.gram.dense import check_dense_memory
+from domainwise.gram.tiles import kernel_matrix
 from domainwise.kernels import Kernel
-from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature
+from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature, label_rows
 from domainwise.methods import Components, standardise
 
 Array = NDArray[Any]
@@ -43,12 +46,13 @@ class KernelProjection(Projection):
         return self.fit(X, y, sample_domain).embedding_
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
-        check_n_components(self.n_components, len(X))
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        n = len(X)
+        check_n_components(self.n_components, n)
         if self.kernel == "precomputed":
-            backend_of(X).check_precomputed(X)
-        target, domain = self._check_labels(y, sample_domain, X)
-        labels = self._label_rows(X, target, domain if self._uses_domain else None)
+            check_precomputed(X)
+        target, domain = self._check_labels(y, sample_domain, n)
+        labels = self._label_rows(n, target, domain if self._uses_domain else None)
         kernel = self._resolve_kernel(X)
         gram = self._gram(X, kernel, labels)
         continuous = target is not None and target.values is not None
@@ -58,14 +62,14 @@ class KernelProjection(Projection):
         names = None if target is None else target.names
         self._record(kernel, gram, found, names, domain.names)
 
-    def _label_rows(self, X: Any, target: Labels | None, domain: Labels | None) -> RowLabels:
+    def _label_rows(self, n: int, target: Labels | None, domain: Labels | None) -> RowLabels:
         epsilon = getattr(self, "epsilon", 0.0)
         if domain is not None and domain.n_categories == 1:
             domain = None
-        return backend_of(X).label_rows(
-            X,
-            self._feature(target, "target", epsilon, len(X)),
-            self._feature(domain, "domain", epsilon, len(X)),
+        return label_rows(
+            n,
+            self._feature(target, "target", epsilon, n),
+            self._feature(domain, "domain", epsilon, n),
             conditional=getattr(self, "conditional", False),
             values=None if target is None else target.values,
         )
@@ -85,8 +89,7 @@ class KernelProjection(Projection):
             name=f"the {role} kernel",
         )
 
-    def _gram(self, X: Any, kernel: Kernel, labels: RowLabels) -> Gram:
-        backend = backend_of(X)
+    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels) -> Gram:
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,
@@ -98,21 +101,21 @@ class KernelProjection(Projection):
         if self.solver == "exact" and no_ridge:
             raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
         if kernel.name == "precomputed":
-            return backend.dense_gram(X, labels, X.dtype, lapack=lapack, **options)
+            return DenseGram(X.astype(np.float64), labels, X.dtype, lapack=lapack, **options)
         if lapack:
-            backend.check_dense_memory(len(X), "ridge=0" if no_ridge else 'solver="dense"')
+            check_dense_memory(len(X), "ridge=0" if no_ridge else 'solver="dense"')
         if lapack or len(X) <= DENSE_ROWS:
-            matrix = backend.kernel_matrix(kernel, X)
-            return backend.dense_gram(matrix, labels, X.dtype, lapack=lapack, **options)
-        return backend.streamed_gram(X, kernel, labels, **options)
+            matrix = kernel_matrix(kernel, kernel.prepare(X))
+            return DenseGram(matrix, labels, X.dtype, lapack=lapack, **options)
+        return StreamedGram(X, kernel, labels, **options)
 
-    def _store(self, X: Any, kernel: Kernel, gram: Any, found: Components) -> None:
+    def _store(self, X: Array, kernel: Kernel, gram: Any, found: Components) -> None:
         dual = found.dual - found.dual.mean(axis=0)
         self._offset = gram.offset(dual)
-        self.dual_coef_ = backend_of(X).coefficients(dual, X)
+        self.dual_coef_ = dual
         if kernel.name != "precomputed":
-            self.X_fit_ = backend_of(X).copied(X)
-        self.embedding_ = backend_of(X).cast(found.values, X)
+            self.X_fit_ = np.array(X)
+        self.embedding_ = np.asarray(found.values, dtype=X.dtype)
         self.n_iter_ = int(found.info.get("n_iterations", 1))
 
     @property
