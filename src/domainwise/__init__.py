@@ -1,5 +1,6 @@
 """domainwise: features that carry over to domains nobody has seen yet."""
 
+from domainwise._precision import precision
 from domainwise.estimators import COIR, DCM, DICA, KPCA
 from domainwise.fast import FastCOIR, FastDCM, FastDICA, FastKPCA
 
@@ -15,4 +16,5 @@ __all__ = [
     "FastDICA",
     "FastKPCA",
     "__version__",
+    "precision",
 ]

@@ -7,12 +7,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from domainwise._validation import Labels, check_sample_domain, check_target
+from domainwise._backends import backend_of
+from domainwise._devices import move, portable, restored
+from domainwise._validation import Labels
 from domainwise.gram import Gram
-from domainwise.gram.tiles import cross_product
-from domainwise.kernels import Kernel, make_kernel
+from domainwise.kernels import Kernel
 from domainwise.labels import LabelSpace
 from domainwise.methods import Components
 
@@ -56,7 +57,8 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self : object
         """
         self._validate_params()
-        self._fit(X, y, sample_domain)
+        with backend_of(X).memory_advice(len(X) if hasattr(X, "__len__") else 0):
+            self._fit(X, y, sample_domain)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -73,13 +75,38 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             In the precision of X.
         """
         check_is_fitted(self, "dual_coef_")
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        if self._kernel.name == "precomputed":
-            Z = X @ self.dual_coef_
-        else:
-            rows = self._kernel.prepare(self._support)
-            Z = cross_product(self._kernel, X, rows, self.dual_coef_)
-        return np.asarray(Z - self._offset, dtype=X.dtype)
+        backend = backend_of(X)
+        X = backend.check_rows(self, X, reset=False)
+        backend.check_model(self.dual_coef_, X)
+        with backend.memory_advice(len(X)):
+            if self._kernel.name == "precomputed":
+                Z = X @ self.dual_coef_
+            else:
+                Z = backend.project(self._kernel, X, self._support, self.dual_coef_)
+            return backend.cast(Z - self._offset, X)
+
+    def to(self, device: Any) -> Self:
+        """Move a fitted model to a torch device, in place.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
+            arrays, so that the model projects arrays and needs torch no more.
+
+        Returns
+        -------
+        self : object
+        """
+        check_is_fitted(self, "dual_coef_")
+        move(self, device)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return portable(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(restored(state))
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         raise AssertionError("a subclass fits here")
@@ -93,25 +120,27 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         raise AssertionError("a subclass names its rows here")
 
     def _check_labels(
-        self, y: Any, sample_domain: Any, n: int, *, least_classes: int = 2
+        self, y: Any, sample_domain: Any, X: Any, *, least_classes: int = 2
     ) -> tuple[Labels | None, Labels]:
         if y is None and self._needs_target:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
+        backend = backend_of(X)
         target = None
         if y is not None and self._uses_target:
             kernel = getattr(self, "target_kernel", "auto")
-            target = check_target(y, n, kernel, least_classes=least_classes)
-        domain = check_sample_domain(sample_domain, n, getattr(self, "domain_kernel", "auto"))
+            target = backend.check_target(y, X, kernel, least_classes=least_classes)
+        kernel = getattr(self, "domain_kernel", "auto")
+        domain = backend.check_sample_domain(sample_domain, X, kernel)
         if getattr(self, "conditional", False) and (target is None or target.codes is None):
             given = "y is missing" if target is None else "y is continuous"
             raise ValueError(f"conditional=True measures domains inside classes, but {given}")
         return target, domain
 
-    def _resolve_kernel(self, X: Array) -> Kernel:
+    def _resolve_kernel(self, X: Any) -> Kernel:
         p: Any = self
-        return make_kernel(
+        return backend_of(X).make_kernel(
             p.kernel,
             X,
             gamma=p.gamma,
@@ -125,11 +154,11 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ) -> None:
         """Store what every fitted projection tells about itself."""
         self._kernel = kernel
-        self.eigenvalues_ = found.eigenvalues
+        self.eigenvalues_ = backend_of(self.dual_coef_).small(found.eigenvalues, self.dual_coef_)
         self.n_informative_ = found.n_informative
         self.gamma_ = kernel.gamma
         self.domains_ = domains
-        self.solver_info_ = {"operator": type(gram).__name__, **found.info}
+        self.solver_info_ = {"operator": type(gram).__name__, **gram.info, **found.info}
         if hasattr(self, "classes_"):
             del self.classes_
         if classes is not None:

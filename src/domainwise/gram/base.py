@@ -9,8 +9,9 @@ so that each method is written once. Small matrices are float64 NumPy arrays eve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class Gram(ABC):
     n_samples: int
     #: Relative size below which an eigenvalue of a small problem is rounding.
     tolerance: float = 1e-10
+    #: What ``solver_info_`` tells about the operator itself.
+    info: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def lift(self, coordinates: Array) -> Thin:

@@ -33,6 +33,7 @@ def conjugate_gradients(
     tol: float,
     max_iter: int,
     monitor: Callable[[int, float], None] | None = None,
+    accurate_product: Callable[[Any], Any] | None = None,
 ) -> PCGResult:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
@@ -54,6 +55,8 @@ def conjugate_gradients(
         Products at most, the checks included.
     monitor : callable, optional
         Called with the iteration and the largest relative residual.
+    accurate_product : callable, optional
+        Product for the true residual, where ``product`` is quick and rough.
     """
     target = (V * V).sum(0) ** 0.5
     scale = target + (target == 0)
@@ -82,7 +85,7 @@ def conjugate_gradients(
             rz_new = (R * Z).sum(0)
             turn = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
             P, rz = Z + turn * P, rz_new
-        KX = product(X)
+        KX = (accurate_product or product)(X)
         R = V - KX - shift * X
         last, true = true, float(((R * R).sum(0) ** 0.5 / scale).max())
         if true <= tol or true > 0.5 * last or done + 1 >= max_iter:

@@ -1,0 +1,8 @@
+"""Gram operators of torch tensors: fused products on CUDA, blocked ones anywhere (DESIGN 3).
+
+Importing this package imports torch; the rest of domainwise does so only when it is given a tensor.
+"""
+
+from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
+
+__all__ = ["TorchDenseGram", "TorchStreamedGram"]

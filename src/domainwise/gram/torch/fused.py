@@ -1,0 +1,345 @@
+"""Fused products on CUDA: operands in float16 pieces, plans, and the launch.
+
+``precision("tf32x3")`` promises operands of about 22 significant bits, ``"tf32"`` of 11. Both are
+kept here with float16 *pieces*, whose 11 bits are those of TF32 at twice the speed: a number x
+becomes ``hi = float16(x)`` and ``lo = float16(x - hi)``, and a product of two numbers three
+products, ``hi hi + hi lo + lo hi``. float16 has little range, so operands are scaled by powers of
+two first; data that no common scale fits goes by differences of coordinates instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from domainwise.gram.torch.evaluate import from_origin
+from domainwise.kernels import Kernel
+
+LOG2E = 1.4426950408889634
+#: Rows are padded to a multiple of this, so that tiles need no masks.
+PAD = 128
+#: Kernel values whose exponents have a mean below this are evaluated as 2^x - 1.
+SMALL_EXPONENT = 1 / 64
+#: With |x|^2/2 up to here, 2^(x.y) fits float16 and norms can be factored out of the kernel.
+FACTOR_LIMIT = 7.0
+#: Kernel values up to 1 are raised to 2^14, towards the upper end of float16.
+LIFT = 14.0
+#: Largest number and smallest root mean square that float16 pieces are used for.
+LARGEST, SMALLEST_RMS = 2.0**10, 2.0**-6
+#: Columns of one launch.
+MAX_COLUMNS = 128
+MAX_DEGREE = 16
+PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
+INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
+
+
+@cache
+def triton_available() -> bool:
+    """Whether Triton can be imported."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def can_fuse(kernel: Kernel, X: Any) -> bool:
+    """Whether products of this kernel and these rows go through the fused kernel."""
+    if X.dtype != torch.float32 or X.device.type != "cuda" or not triton_available():
+        return False
+    return fusible(kernel) and torch.cuda.get_device_capability(X.device) >= (8, 0)
+
+
+def fusible(kernel: Kernel) -> bool:
+    """Whether the fused kernel knows this kernel."""
+    if kernel.name == "poly":
+        return float(kernel.degree).is_integer() and 1 <= kernel.degree <= MAX_DEGREE
+    return kernel.name in ("rbf", "laplacian")
+
+
+@dataclass
+class Tile:
+    """Shape of a program: rows, columns, warps, pipeline stages, rows between flushes."""
+
+    rows: int = 128
+    columns: int = 128
+    warps: int = 8
+    stages: int = 3
+    flush: int = 2048
+    wide: int = 1
+    maxnreg: int | None = None
+
+
+def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
+    """Tile measured to be quick (benchmarks/gpu.py)."""
+    if pieces == 0:
+        return Tile(64, 64, 4, 2, 2048)
+    if kind in (LAPLACIAN, DIFFERENCES):
+        return Tile(128, 64, 8, 2, 2048)
+    if R > 64 or P > 64:
+        return Tile(128, 64, 8, 2, 2048)
+    return Tile()
+
+
+@dataclass
+class Side:
+    """Rows in the form the fused kernel reads."""
+
+    n: int
+    rows: Any
+    half: Any
+
+    @property
+    def padded(self) -> int:
+        """Number of rows with padding."""
+        return int(self.half.shape[0])
+
+
+class FusedKernel:
+    """A kernel between two sets of float32 rows, ready to multiply thin matrices.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    right : tensor of shape (n, p)
+        Rows that are summed over.
+    left : tensor of shape (m, p), optional
+        Rows of the result; by default those of ``right``.
+    precision : {"tf32", "tf32x3", "ieee"}
+    """
+
+    path = "triton"
+
+    def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
+        self.kernel, self.p = kernel, right.shape[1]
+        self.pieces = PIECES[precision]
+        self.factored = self.accurate = False
+        self.unscale = self.value_scale = 1.0
+        self.lift = 0.0
+        self.middle = 0.0
+        self.coefs = torch.zeros(1, device=right.device)
+        self.degree = 1
+        U = self._scaled(right)
+        V = U if left is None else self._scaled(left)
+        if kernel.name == "rbf" and not kernel.by_differences:
+            self.kind = INNER
+            self._plan_inner(U, V)
+        elif kernel.name == "poly":
+            self.kind = POLYNOMIAL
+            self._plan_polynomial(U, V)
+        else:
+            self.kind = LAPLACIAN if kernel.name == "laplacian" else DIFFERENCES
+        if self.kind == DIFFERENCES and not kernel.by_differences:
+            # -gamma d^2 = -|u - v|^2 for u = sqrt(gamma) x, half the scale of inner products.
+            U = U / math.sqrt(2.0)
+            V = U if left is None else V / math.sqrt(2.0)
+        if self.kind in (LAPLACIAN, DIFFERENCES):
+            self._plan_differences(U, V)
+        if self.kind != POLYNOMIAL and not (self.factored or self.accurate):
+            self.lift = LIFT
+            self.middle = 2.0 ** (LIFT - self.mean_exponent)
+        if self.factored:
+            self.middle = 1.0
+        self.right = self._side(U)
+        self.left = self.right if left is None else self._side(V)
+
+    def _scaled(self, X: Any) -> Any:
+        """Rows about the origin, scaled so that the exponent is one of 2."""
+        kernel = self.kernel
+        X = from_origin(kernel, X)
+        if kernel.name == "laplacian":
+            return X * (kernel.gamma * LOG2E)
+        if kernel.name == "rbf":
+            twice = 1.0 if kernel.by_differences else 2.0
+            return X * math.sqrt(twice * kernel.gamma * LOG2E)
+        return X * math.sqrt(kernel.gamma) if kernel.gamma > 0 else X
+
+    def _scale(self, U: Any, V: Any) -> float | None:
+        """Power of two that brings rows into float16's range, or None where none does."""
+        if not self.pieces:
+            return 1.0
+        largest = max(float(U.abs().max()), float(V.abs().max()))
+        rms = float(U.square().mean().sqrt())
+        if largest == 0 or (largest <= LARGEST and rms >= SMALLEST_RMS):
+            return 1.0
+        scale = 2.0 ** math.floor(math.log2(LARGEST / largest))
+        return scale if rms * scale >= SMALLEST_RMS else None
+
+    def _plan_inner(self, U: Any, V: Any) -> None:
+        half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
+        self.mean_exponent = 2 * float(half_U.mean())
+        self.accurate = self.mean_exponent < SMALL_EXPONENT
+        far = max(float(half_U.max()), float(half_V.max()))
+        scale = self._scale(U, V)
+        if scale is None:
+            self.kind = DIFFERENCES
+            return
+        self.factored = scale == 1.0 and far <= FACTOR_LIMIT and not self.accurate
+        self.unscale = 1.0 / scale**2
+        self.scale = scale
+        if self.accurate:
+            self.value_scale = _power_below(min(1.0, 4 * far))
+
+    def _plan_polynomial(self, U: Any, V: Any) -> None:
+        d, c = int(self.kernel.degree), float(self.kernel.coef0)
+        steps = [math.comb(d, k) * c ** (d - k) for k in range(d - 1, 0, -1)]
+        self.degree, self.coefs = d, torch.tensor(steps or [0.0], device=U.device)
+        scale = self._scale(U, V)
+        if scale is None:
+            self.pieces, scale = 0, 1.0
+        sign = 1.0 if self.kernel.gamma >= 0 else self.kernel.gamma
+        self.unscale, self.scale = sign / scale**2, scale
+        far = abs(sign) * float(U.norm(dim=1).max()) * float(V.norm(dim=1).max())
+        self.value_scale = _power_below((far + abs(c)) ** d) * 2.0**10
+
+    def _plan_differences(self, U: Any, V: Any) -> None:
+        spread = U - U.mean(0)
+        reach = U.abs().amax(0) + V.abs().amax(0)
+        if self.kind == LAPLACIAN:
+            mean, far = float(spread.abs().mean(0).sum()), float(reach.sum())
+        else:
+            mean, far = 2 * float(spread.square().mean(0).sum()), float(reach.square().sum())
+        self.mean_exponent = mean
+        self.accurate = mean < SMALL_EXPONENT
+        if self.accurate:
+            self.value_scale = _power_below(min(1.0, far))
+
+    def _side(self, U: Any) -> Side:
+        n = len(U)
+        padded = -(-n // PAD) * PAD
+        half = torch.zeros(padded, device=U.device)
+        if self.kind in (LAPLACIAN, DIFFERENCES):
+            rows = torch.zeros((self.p, padded), device=U.device)
+            rows[:, :n] = U.T
+            return Side(n, rows, half)
+        if not self.pieces:
+            rows = torch.zeros((1, padded, self.width), device=U.device)
+            rows[0, :n, : self.p] = U
+            half[:n] = 0.5 * U.square().sum(1)
+            return Side(n, rows, half)
+        rows = torch.zeros((self.pieces, padded, self.width), dtype=torch.float16, device=U.device)
+        split_pieces(U * self.scale, rows[:, :n, : self.p])
+        if self.pieces == 1:
+            # The kernel of the rounded rows: distances stay distances.
+            U = rows[0, :n].float() / self.scale
+        half[:n] = 0.5 * U.square().sum(1)
+        return Side(n, rows, half)
+
+    @property
+    def width(self) -> int:
+        """Number of features with padding, as the dots need it."""
+        for width in (16, 32, 64):
+            if self.p <= width:
+                return width
+        return -(-self.p // 64) * 64
+
+    def product(self, V: Any, *, tile: Tile | None = None) -> Any:
+        """Return ``k(left, right) V`` in float64, up to a constant times the column sums of V."""
+        out = torch.empty((self.left.n, V.shape[1]), dtype=torch.float64, device=V.device)
+        for first in range(0, V.shape[1], MAX_COLUMNS):
+            columns = slice(first, first + MAX_COLUMNS)
+            out[:, columns] = self._launch(V[:, columns], tile)
+        return out
+
+    def _launch(self, V: Any, tile: Tile | None) -> Any:
+        from domainwise.gram.torch.triton_kernel import fused_product
+
+        r = V.shape[1]
+        R = max(8 if self.pieces == 2 else 16, 1 << (r - 1).bit_length())
+        tile = tile or tile_for(R, self.width, self.pieces, self.kind)
+        Z, scales, sums = self._thin(V, R)
+        left, right = self.left, self.right
+        blocks = left.padded // tile.rows
+        splits = split_count(blocks, right.padded // tile.columns)
+        chunk = -(-right.padded // (splits * tile.columns)) * tile.columns
+        splits = -(-right.padded // chunk)
+        out = torch.empty((splits, left.padded, R), device=V.device)
+        inner = self.kind in (INNER, POLYNOMIAL)
+        with torch.cuda.device(V.device) if V.is_cuda else _nothing():
+            self.handle = fused_product[(blocks, splits)](
+                left.rows,
+                right.rows,
+                left.half,
+                right.half,
+                Z,
+                out,
+                self.coefs,
+                left.padded,
+                right.padded,
+                chunk,
+                self.unscale,
+                self.value_scale,
+                self.lift,
+                self.middle,
+                KIND=self.kind,
+                PIECES=self.pieces,
+                FACTORED=self.factored,
+                ACCURATE=self.accurate,
+                DEGREE=self.degree,
+                P=self.width if inner else self.p,
+                BK=min(64, self.width) if inner else 16,
+                R=R,
+                BM=tile.rows,
+                BN=tile.columns,
+                FLUSH=tile.flush,
+                WIDE=tile.wide,
+                num_warps=tile.warps,
+                num_stages=tile.stages,
+                **({"maxnreg": tile.maxnreg} if tile.maxnreg else {}),
+            )
+        result = out[0, : left.n, :r].double()
+        for part in out[1:, : left.n, :r]:
+            result += part
+        result *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
+        # The kernel's values were taken about ``middle``; the contract is k - 1.
+        if self.factored:
+            result += sums
+            result *= torch.exp2(-left.half[: left.n].double())[:, None]
+            result -= V.sum(0)
+        elif self.lift:
+            result += (self.middle / 2.0**self.lift - 1.0) * V.sum(0)
+        return result
+
+    def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
+        """Return V in pieces, padded and scaled by columns, and the scales."""
+        n, r = V.shape
+        if self.factored:
+            V = V * torch.exp2(-self.right.half[:n].to(V.dtype))[:, None]
+        sums = V.sum(0)
+        if not self.pieces:
+            Z = torch.zeros((self.right.padded, R), device=V.device)
+            Z[:n, :r] = V
+            return Z, torch.ones(r, dtype=torch.float64, device=V.device), sums
+        largest = V.abs().amax(0).double()
+        scales = torch.exp2(-torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
+        Z = torch.zeros((self.right.padded, self.pieces, R), dtype=torch.float16, device=V.device)
+        split_pieces(V * scales.to(V.dtype), Z.transpose(0, 1)[:, :n, :r])
+        return Z, scales, sums
+
+
+def split_pieces(X: Any, out: Any) -> None:
+    """Write X as a sum of float16 numbers, one per piece."""
+    rest = X
+    for piece in out:
+        piece.copy_(rest)
+        rest = rest - piece
+
+
+def split_count(blocks: int, tiles: int) -> int:
+    """Parts of the right side, so that few rows on the left still fill the device."""
+    return max(1, min(-(-4096 // blocks), tiles // 8, 256))
+
+
+def _power_below(x: float) -> float:
+    """Power of two that brings a positive number to between 1/2 and 1; 1 for zero."""
+    return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
+
+
+class _nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...

@@ -1,0 +1,131 @@
+"""Products of kernel matrices with thin tensors: fused where possible, else tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import sqrt
+from typing import Any, Protocol
+
+import torch
+from sklearn import get_config
+
+from domainwise._precision import current_precision
+from domainwise.gram.torch.evaluate import block, prepare
+from domainwise.gram.torch.fused import FusedKernel, can_fuse
+from domainwise.kernels import Kernel
+
+Tensor = Any
+
+#: A tile's bytes at most: beyond this a GPU is filled, and a CPU's cache is left.
+MAX_TILE_BYTES = {"cuda": 256 * 2**20, "cpu": 4 * 2**20}
+
+
+class KernelProduct(Protocol):
+    """``k(left, right) V`` in float64 for the uncentred kernel, up to its constant."""
+
+    path: str
+
+    def product(self, V: Tensor) -> Tensor:
+        """Multiply a thin float64 tensor."""
+
+
+def kernel_product(
+    kernel: Kernel, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
+) -> KernelProduct:
+    """Choose how to multiply; ``left`` is ``right`` unless it is given."""
+    if left is not None and left.dtype != right.dtype:
+        widest = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(widest), right.to(widest)
+    if kernel.is_product:
+        return _FactorProduct(kernel, right, left)
+    if can_fuse(kernel, right):
+        return FusedKernel(kernel, right, left, precision=precision or current_precision())
+    return _BlockedProduct(kernel, right, left)
+
+
+class _FactorProduct:
+    """A kernel that is a product of features: two thin products, in float64."""
+
+    path = "feature products"
+
+    def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
+        self.right: Tensor = prepare(kernel, right).right
+        self.left: Tensor = self.right if left is None else prepare(kernel, left).left
+
+    def product(self, V: Tensor) -> Tensor:
+        middle = torch.zeros((self.right.shape[1], V.shape[1]), dtype=V.dtype, device=V.device)
+        for rows in panels(len(V), 65536):
+            middle += self.right[rows].double().T @ V[rows]
+        parts = [self.left[rows].double() @ middle for rows in panels(len(self.left), 65536)]
+        return torch.cat(parts)
+
+
+class _BlockedProduct:
+    """Tiles of the kernel matrix, used and forgotten; a symmetric one is evaluated half."""
+
+    path = "blocked torch"
+
+    def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
+        self.kernel = kernel
+        self.rows = prepare(kernel, right)
+        self.symmetric = left is None
+        self.left = self.rows.left if left is None else prepare(kernel, left).left
+        self.side = tile_side(right)
+
+    def product(self, V: Tensor) -> Tensor:
+        V = V.to(self.left.dtype)
+        total = torch.zeros((len(self.left), V.shape[1]), dtype=torch.float64, device=V.device)
+        if not V.shape[1]:
+            return total
+        columns = panels(len(self.rows.right), self.side)
+        with full_precision():
+            for i, a in enumerate(panels(len(self.left), self.side)):
+                for b in columns[i:] if self.symmetric else columns:
+                    tile = block(self.kernel, self.left[a], self.rows.right[b])
+                    total[a] += tile @ V[b]
+                    if self.symmetric and b is not columns[i]:
+                        total[b] += tile.T @ V[a]
+        return total
+
+
+def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
+    """Return the whole uncentred kernel matrix in float64, exactly symmetric."""
+    rows, n = prepare(kernel, X.double() if kernel.is_product else X), len(X)
+    K = torch.empty((n, n), dtype=torch.float64, device=X.device)
+    cuts = panels(n, tile_side(X))
+    with full_precision():
+        for i, a in enumerate(cuts):
+            for b in cuts[i:]:
+                tile = block(kernel, rows.left[a], rows.right[b])
+                if b is a:
+                    tile = (tile + tile.T) / 2
+                K[a, b] = tile
+                K[b, a] = tile.T
+    return K
+
+
+def tile_side(X: Tensor) -> int:
+    """Rows of a square tile within scikit-learn's ``working_memory``."""
+    budget = float(get_config()["working_memory"]) * 2**20
+    budget = min(budget, MAX_TILE_BYTES.get(X.device.type, MAX_TILE_BYTES["cpu"]))
+    return max(1, int(sqrt(budget / X.element_size())))
+
+
+def panels(n: int, side: int) -> list[slice]:
+    """Cut n rows into slices of at most ``side`` rows."""
+    return [slice(i, min(i + side, n)) for i in range(0, n, side)]
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Keep torch from rounding float32 products to TF32, whatever the program has asked for."""
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
