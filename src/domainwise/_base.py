@@ -115,6 +115,8 @@ class KernelProjection(Projection):
         self.dual_coef_ = dual
         if kernel.name != "precomputed":
             self.X_fit_ = np.array(X)
+        elif hasattr(self, "X_fit_"):
+            del self.X_fit_
         self.embedding_ = np.asarray(found.values, dtype=X.dtype)
         self.n_iter_ = int(found.info.get("n_iterations", 1))
 

@@ -131,6 +131,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
             "sample_domain holds dates: pass numbers (say, days) to use time as a continuous "
             "descriptor, or strings to use each date as a domain of its own"
         )
+    if domains.dtype.kind == "c":
+        raise ValueError("sample_domain holds complex numbers; use labels or real descriptors")
     domains = _sortable(domains, "sample_domain")
     if domains.dtype.kind == "f":
         domains = _finite(domains, "sample_domain")
@@ -173,7 +175,11 @@ def _plain_array(values: Any) -> Array:
     """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    return np.asarray(values)
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        # NumPy has written NaN and numbers in a list of strings out as strings.
+        return np.asarray(values, dtype=object)
+    return array
 
 
 def _sortable(values: Array, name: str) -> Array:
@@ -191,6 +197,8 @@ def _sortable(values: Array, name: str) -> Array:
         )
     if types <= {"string"}:
         return values.astype(str)
+    if types <= {"bytes"}:
+        return values.astype(bytes)
     if types <= {"number"}:
         numeric = values.astype(np.float64)
         whole = np.round(numeric)

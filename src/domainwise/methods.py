@@ -199,6 +199,11 @@ def dica(
     With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero pairs are those
     of ``F'K^2 R^-1 F``, and Woodbury leaves only ``(K + lam I)^-1 [F, Z]`` to solve.
     """
+    if labels.domain is not None and labels.domain_means is None:
+        raise ValueError(
+            "DICA compares the means of domains, so that sample_domain has to hold labels; "
+            "got continuous descriptors"
+        )
     n = gram.n_samples
     Z_label = dica_domain_factor(labels)
     if labels.target is None:
