@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
+from domainwise._backends import backend_of
 from domainwise._projection import Projection, fixed_seed
-from domainwise._validation import Labels, check_n_components, check_precomputed
-from domainwise.gram import DenseGram, Gram, StreamedGram
-from domainwise.gram.dense import check_dense_memory
-from domainwise.gram.tiles import kernel_matrix
+from domainwise._validation import Labels, check_n_components
+from domainwise.gram import Gram
 from domainwise.kernels import Kernel
-from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature, label_rows
+from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature
 from domainwise.methods import Components, standardise
 
 Array = NDArray[Any]
@@ -46,13 +43,12 @@ class KernelProjection(Projection):
         return self.fit(X, y, sample_domain).embedding_
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
-        n = len(X)
-        check_n_components(self.n_components, n)
+        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
+        check_n_components(self.n_components, len(X))
         if self.kernel == "precomputed":
-            check_precomputed(X)
-        target, domain = self._check_labels(y, sample_domain, n)
-        labels = self._label_rows(n, target, domain if self._uses_domain else None)
+            backend_of(X).check_precomputed(X)
+        target, domain = self._check_labels(y, sample_domain, X)
+        labels = self._label_rows(X, target, domain if self._uses_domain else None)
         kernel = self._resolve_kernel(X)
         gram = self._gram(X, kernel, labels)
         continuous = target is not None and target.values is not None
@@ -62,14 +58,14 @@ class KernelProjection(Projection):
         names = None if target is None else target.names
         self._record(kernel, gram, found, names, domain.names)
 
-    def _label_rows(self, n: int, target: Labels | None, domain: Labels | None) -> RowLabels:
+    def _label_rows(self, X: Any, target: Labels | None, domain: Labels | None) -> RowLabels:
         epsilon = getattr(self, "epsilon", 0.0)
         if domain is not None and domain.n_categories == 1:
             domain = None
-        return label_rows(
-            n,
-            self._feature(target, "target", epsilon, n),
-            self._feature(domain, "domain", epsilon, n),
+        return backend_of(X).label_rows(
+            X,
+            self._feature(target, "target", epsilon, len(X)),
+            self._feature(domain, "domain", epsilon, len(X)),
             conditional=getattr(self, "conditional", False),
             values=None if target is None else target.values,
         )
@@ -89,7 +85,8 @@ class KernelProjection(Projection):
             name=f"the {role} kernel",
         )
 
-    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels) -> Gram:
+    def _gram(self, X: Any, kernel: Kernel, labels: RowLabels) -> Gram:
+        backend = backend_of(X)
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,
@@ -101,23 +98,23 @@ class KernelProjection(Projection):
         if self.solver == "exact" and no_ridge:
             raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
         if kernel.name == "precomputed":
-            return DenseGram(X.astype(np.float64), labels, X.dtype, lapack=lapack, **options)
+            return backend.dense_gram(X, labels, X.dtype, lapack=lapack, **options)
         if lapack:
-            check_dense_memory(len(X), "ridge=0" if no_ridge else 'solver="dense"')
+            backend.check_dense_memory(len(X), "ridge=0" if no_ridge else 'solver="dense"')
         if lapack or len(X) <= DENSE_ROWS:
-            matrix = kernel_matrix(kernel, kernel.prepare(X))
-            return DenseGram(matrix, labels, X.dtype, lapack=lapack, **options)
-        return StreamedGram(X, kernel, labels, **options)
+            matrix = backend.kernel_matrix(kernel, X)
+            return backend.dense_gram(matrix, labels, X.dtype, lapack=lapack, **options)
+        return backend.streamed_gram(X, kernel, labels, **options)
 
-    def _store(self, X: Array, kernel: Kernel, gram: Any, found: Components) -> None:
+    def _store(self, X: Any, kernel: Kernel, gram: Any, found: Components) -> None:
         dual = found.dual - found.dual.mean(axis=0)
         self._offset = gram.offset(dual)
-        self.dual_coef_ = dual
+        self.dual_coef_ = backend_of(X).coefficients(dual, X)
         if kernel.name != "precomputed":
-            self.X_fit_ = np.array(X)
+            self.X_fit_ = backend_of(X).copied(X)
         elif hasattr(self, "X_fit_"):
             del self.X_fit_
-        self.embedding_ = np.asarray(found.values, dtype=X.dtype)
+        self.embedding_ = backend_of(X).cast(found.values, X)
         self.n_iter_ = int(found.info.get("n_iterations", 1))
 
     @property

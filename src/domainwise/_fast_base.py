@@ -69,7 +69,7 @@ class FastProjection(Projection):
         self._validate_params()
         first = not hasattr(self, "_sums")
         X = validate_data(self, X, dtype=(np.float64, np.float32), reset=first)
-        target, domain = self._check_labels(y, sample_domain, len(X), least_classes=1)
+        target, domain = self._check_labels(y, sample_domain, X, least_classes=1)
         if first:
             self._begin(X, target, domain)
         self._check_kinds(target, domain)
@@ -80,7 +80,7 @@ class FastProjection(Projection):
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
-        target, domain = self._check_labels(y, sample_domain, len(X))
+        target, domain = self._check_labels(y, sample_domain, X)
         self._begin(X, target, domain)
         self._sums = self._sum_rows(X, target, domain)
         self._finish()
