@@ -56,6 +56,15 @@ domain_weight : float, default=1.0
 conditional : bool, default=False
     Compare domains inside each class, so that a domain with another mix of classes is not
     punished for it. Needs classes as y.""",
+    "invariance": """\
+domain_epsilon : float, default=1e-3
+    Regularisation of the domain kernel, in ``K (K + N domain_epsilon I)^-1``.
+domain_weight : float, default=1.0
+    Price of telling domains apart, in sums over rows like the ``C`` of an SVM. 0 is the plain
+    kernel, ``numpy.inf`` forbids functions whose domain means differ.
+conditional : bool, default=False
+    Compare domains inside each class, so that a domain with another mix of classes is not
+    punished for it. Needs classes as y.""",
     "solver": """\
 solver : {"auto", "exact", "dense"}, default="auto"
     ``"exact"`` streams the Gram matrix, which is never stored beyond a few thousand rows;
@@ -78,6 +87,28 @@ default="uniform"
     How landmarks are chosen among the rows (of the first batch): uniformly, as many from each
     domain, spread by k-means++, or by ridge leverage scores (the last two on a subsample of 5000
     rows). An array holds the landmarks themselves.""",
+    "svm_solver": """\
+solver : {"auto", "exact", "fast"}, default="auto"
+    ``"exact"`` keeps the Gram matrix of the training rows; ``"fast"`` is a linear machine with
+    squared loss (several classes: one against the rest) on :class:`InvariantFeatures`; ``"auto"``
+    is exact up to 5000 rows and for ``kernel="precomputed"``, and fast beyond.""",
+    "machine_fitted": """\
+transformer_ : InvariantKernel or InvariantFeatures
+    The fitted kernel, or its features.
+machine_ : object
+    The fitted machine of scikit-learn behind it.
+gamma_ : float
+    The kernel's scale.
+domains_ : ndarray or None
+    Domain labels seen in fit; None for continuous descriptors.
+n_iter_ : int
+    Iterations of the SVM solver (of the longest of its problems).
+solver_info_ : dict
+    Which solver was used.
+n_features_in_ : int
+    Number of features seen in fit.
+feature_names_in_ : ndarray
+    Their names, if X has string column names.""",
     "target_landmarks": """\
 target_landmarks : array of shape (q,) or (q, n_outputs), tuple (low, high) or None, default=None
     For a continuous y, the points whose kernel functions span the target kernel: given points, a

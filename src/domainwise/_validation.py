@@ -54,6 +54,9 @@ LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
     "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
     "random_state": ["random_state"],
 }
+#: Of the support vector machines.
+CLASS_WEIGHT: list[Any] = [StrOptions({"balanced"}), dict, None]
+SVM_SOLVER: list[Any] = [StrOptions({"auto", "exact", "fast"})]
 
 
 @dataclass(frozen=True)
