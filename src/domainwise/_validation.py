@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
@@ -18,6 +18,9 @@ from domainwise.kernels import KERNEL_NAMES
 from domainwise.landmarks import LANDMARK_RULES
 
 Array = NDArray[Any]
+
+#: Rows of an array or data frame of any kind.
+take_rows = _safe_indexing
 
 LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
 

@@ -1,0 +1,6 @@
+"""Model selection for domains nobody has seen: splitters, scores by domain, searches."""
+
+from domainwise.selection._scores import DomainScores, domain_cross_validate
+from domainwise.selection._splitters import LeaveDomainsOut
+
+__all__ = ["DomainScores", "LeaveDomainsOut", "domain_cross_validate"]
