@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise._projection import Projection, fixed_seed
 from domainwise._validation import Labels
-from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.gram.streamlabels import LabelMap, finalize
 from domainwise.gram.tiles import in_threads
 from domainwise.kernels import Kernel
@@ -187,8 +187,8 @@ class FastProjection(Projection):
             columns.append(self._domain_map.features(domain.values[rows]))  # type: ignore[index]
         return np.hstack(columns) if columns else None
 
-    def _finish(self) -> None:
-        """Solve from the sums; nothing is stored while one class only has been seen."""
+    def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
+        """Operator of all rows seen, classes and domains among them, and the features' mean."""
         n_target = 0 if self._target_map is None else self._target_map.n_features
         sums = self._map.moments(self._sums)
         gram, classes, domains = finalize(
@@ -199,14 +199,19 @@ class FastProjection(Projection):
             n_domain=0 if self._domain_map is None else self._domain_map.n_features,
             conditional=getattr(self, "conditional", False),
         )
+        return gram, classes, domains, sums.mean[: gram.size]
+
+    def _finish(self) -> None:
+        """Solve from the sums; nothing is stored while one class only has been seen."""
+        gram, classes, domains, mean = self._finalized()
         if len(classes) == 1:
             return
-        found = self._solve(gram, gram.labels, bool(n_target))
+        found = self._solve(gram, gram.labels, self._target_map is not None)
         found = standardise(gram, found, gram.labels, warn=self.n_components is not None)
         weights = gram.weights(found.dual)
         self.dual_coef_ = self._map.dual(weights)
         constant = self._map.kernel.constant
-        self._offset = sums.mean[: gram.size] @ weights - constant * self.dual_coef_.sum(0)
+        self._offset = mean @ weights - constant * self.dual_coef_.sum(0)
         self.landmarks_ = self._map.landmarks
         names = np.array(domains) if domains else None
         self._record(self._map.kernel, gram, found, np.array(classes) if classes else None, names)
