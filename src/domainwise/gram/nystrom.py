@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpstrf
 from scipy.sparse import csr_array
 
 from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.kernels import Kernel
-from domainwise.labels import LabelSpace, pivoted_cholesky
+from domainwise.labels import LabelSpace
 
 Array = NDArray[Any]
 
@@ -74,10 +75,7 @@ class NystromMap:
         W = exact.matrix(landmarks.astype(np.float64))
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         tolerance = len(W) * eps * float(np.abs(np.diagonal(W)).max(initial=0.0))
-        factor, pivots = pivoted_cholesky(
-            lambda j: W[:, j], np.diagonal(W), tolerance, "the kernel", rounding=tolerance
-        )
-        triangle = np.tril(factor[pivots])
+        triangle, pivots = _independent_rows(W, tolerance)
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
         return cls(kernel, landmarks[pivots], triangle, len(landmarks), margin > DIRECT_PRODUCT)
@@ -119,6 +117,19 @@ class NystromMap:
     def dual(self, weights: Array) -> Array:
         """Coefficients of the landmarks' kernel functions for weights of the features."""
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
+
+
+def _independent_rows(W: Array, tolerance: float) -> tuple[Array, Array]:
+    """Pivots of W down to residuals of ``tolerance``, and the Cholesky factor of their rows."""
+    scale = float(np.diagonal(W).max(initial=0.0))
+    factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
+    pivots, left_out = order[:rank] - 1, order[rank:] - 1
+    residual = W[left_out, left_out] - np.square(factor[rank:, :rank]).sum(axis=1)
+    if scale <= 0 or not np.isfinite(factor[:rank, :rank]).all():
+        raise ValueError("the kernel has a negative or non-finite diagonal: it is no kernel")
+    if residual.min(initial=0.0) < -1e-6 * scale:
+        raise ValueError("the kernel is not a positive semi-definite kernel")
+    return np.tril(factor[:rank, :rank]), pivots
 
 
 @dataclass(frozen=True)
