@@ -37,13 +37,18 @@ def n_threads() -> int:
     return max(counts, default=1)
 
 
+def blas_limit(threads: int) -> Any:
+    """Limit BLAS in this process until ``restore_original_limits`` of the result is called."""
+    return _controller().limit(limits=threads, user_api="blas")
+
+
 @contextmanager
 def single_blas_thread(active: bool = True) -> Iterator[None]:
     """Keep BLAS to one thread while tiles run in threads of their own."""
     if not active:
         yield
         return
-    with _controller().limit(limits=1, user_api="blas"):
+    with blas_limit(1):
         yield
 
 

@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from domainwise._precision import current_precision
 from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.dense import LAPACK_ROWS
+from domainwise.gram.iterative import FLOAT32_TOLERANCE
 from domainwise.gram.krylov import krylov_pairs
 from domainwise.gram.solve import conjugate_gradients
-from domainwise.gram.streamed import FLOAT32_TOLERANCE
 from domainwise.gram.torch.precondition import LandmarkPreconditioner
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels import Kernel

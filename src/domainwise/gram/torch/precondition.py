@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from domainwise.gram.streamed import PRECONDITIONER_RANK
+from domainwise.gram.iterative import PRECONDITIONER_RANK
 from domainwise.gram.torch.evaluate import block, matrix, prepare
 from domainwise.gram.torch.products import full_precision, kernel_product, panels
 from domainwise.kernels import Kernel

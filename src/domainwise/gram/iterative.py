@@ -1,0 +1,87 @@
+"""Operators that only multiply: linear systems by preconditioned conjugate gradients."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from domainwise.gram.arrays import ArrayGram
+from domainwise.gram.base import Solution
+from domainwise.gram.solve import conjugate_gradients
+
+Array = NDArray[Any]
+
+#: Relative residual that products in float32 can tell from rounding.
+FLOAT32_TOLERANCE = 1e-5
+#: Landmarks of the preconditioner: cheap next to one product, and enough for default ridges.
+PRECONDITIONER_RANK = 500
+
+
+class IterativeGram(ArrayGram):
+    """Centred Gram matrix that is not stored; products are all there is.
+
+    A subclass multiplies, and builds a preconditioner: an object with the eigenvalues it knows as
+    ``values``, and ``at(shift)``, which returns its inverse as a function.
+
+    Parameters
+    ----------
+    labels : RowLabels
+    dtype : dtype
+    **options
+        See :class:`~domainwise.gram.arrays.ArrayGram`.
+    """
+
+    def __init__(self, labels: Any, dtype: Any, **options: Any) -> None:
+        super().__init__(labels, dtype, **options)
+        if self.dtype == np.float32:
+            self.tol = max(self.tol, FLOAT32_TOLERANCE)
+        self._preconditioner: Any = None
+
+    @abstractmethod
+    def _build_preconditioner(self) -> Any:
+        """Approximate the inverse from a few landmarks."""
+
+    def _direct(self, V: Array, shift: float) -> Solution | None:
+        """Solve without iterating, where that is affordable."""
+        return None
+
+    def solve(self, V: Array, shift: float) -> Solution:
+        """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
+        if shift <= 0:
+            raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
+        if self._preconditioner is None:
+            self._preconditioner = self._build_preconditioner()
+        result = conjugate_gradients(
+            self.product,
+            V,
+            shift,
+            self._preconditioner.at(shift),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
+        )
+        info = {
+            "linear_solver": "pcg",
+            "n_iterations": result.n_iterations,
+            "residual": result.residual,
+            "preconditioner_rank": len(self._preconditioner.values),
+        }
+        X = result.X - result.X.mean(axis=0)
+        if not result.converged:
+            direct = self._direct(V, shift)
+            if direct is not None and direct.info["residual"] < result.residual:
+                direct.info["pcg_iterations"] = result.n_iterations
+                return direct
+            warnings.warn(
+                f"conjugate gradients stopped at a relative residual of {result.residual:.1e} "
+                f"after {result.n_iterations} iterations (tol={self.tol:g}): raise max_iter, tol, "
+                "or the ridge",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return Solution(X, info, result.KX)
