@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from domainwise._validation import Labels, check_precomputed, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
+from domainwise.gram.nystrom import sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels import Kernel, make_kernel
 from domainwise.labels import RowLabels, label_rows
@@ -29,6 +30,7 @@ class NumpyBackend:
     make_kernel = staticmethod(make_kernel)
     check_precomputed = staticmethod(check_precomputed)
     check_dense_memory = staticmethod(check_dense_memory)
+    sum_rows = staticmethod(sum_rows)
 
     def check_rows(self, estimator: Any, X: Any, **options: Any) -> Array:
         """Check X and note, or compare, its number and names of features."""
@@ -72,6 +74,10 @@ class NumpyBackend:
         """Return ``k(X, support) dual``, up to the kernel's constant."""
         return cross_product(kernel, X, kernel.prepare(support), dual)
 
+    def on_host(self, X: Any) -> Any:
+        """Return rows that can be indexed as an array."""
+        return np.asarray(X)
+
     def copied(self, X: Array) -> Array:
         """Return a copy that later changes of the caller's X do not reach."""
         return np.array(X)
@@ -87,6 +93,9 @@ class NumpyBackend:
     def small(self, values: Array, X: Array) -> Any:
         """Return a small fitted array where the others are."""
         return values
+
+    def place(self, model: Any, X: Array) -> None:
+        """Bring the fitted arrays of a model to where X is."""
 
     def memory_advice(self, n_rows: int) -> AbstractContextManager[None]:
         """Say what to change when memory runs out."""

@@ -6,22 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
+from domainwise._backends import backend_of
 from domainwise._projection import Projection, fixed_seed
 from domainwise._validation import Labels
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.gram.streamlabels import LabelMap, finalize
-from domainwise.gram.tiles import in_threads
 from domainwise.kernels import Kernel
 from domainwise.labels import CHOLESKY_TOLERANCE
 from domainwise.landmarks import choose_landmarks, landmark_count
 from domainwise.methods import standardise
 
 Array = NDArray[Any]
-
-#: Rows summed at a time: their features take a few megabytes.
-BATCH_ROWS = 1024
 
 
 class FastProjection(Projection):
@@ -68,7 +64,7 @@ class FastProjection(Projection):
         """
         self._validate_params()
         first = not hasattr(self, "_sums")
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=first)
+        X = backend_of(X).check_rows(self, X, reset=first)
         target, domain = self._check_labels(y, sample_domain, X, least_classes=1)
         if first:
             self._begin(X, target, domain)
@@ -76,16 +72,18 @@ class FastProjection(Projection):
         sums = self._sum_rows(X, target, domain)
         self._sums = sums if first else self._sums.merge(sums)
         self._finish()
+        backend_of(X).place(self, X)
         return self
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
         target, domain = self._check_labels(y, sample_domain, X)
         self._begin(X, target, domain)
         self._sums = self._sum_rows(X, target, domain)
         self._finish()
+        backend_of(X).place(self, X)
 
-    def _begin(self, X: Array, target: Labels | None, domain: Labels) -> None:
+    def _begin(self, X: Any, target: Labels | None, domain: Labels) -> None:
         """Fix the landmarks and everything else that must not depend on later rows."""
         if self.kernel == "precomputed":
             raise ValueError(
@@ -111,9 +109,11 @@ class FastProjection(Projection):
         self._domain_map = self._label_map(domain, "domain", None)
         self._kinds = (_kind(target), _kind(domain))
 
-    def _choose(self, X: Array, domain: Labels, kernel: Kernel) -> Array:
+    def _choose(self, X: Any, domain: Labels, kernel: Kernel) -> Array:
+        backend = backend_of(X)
+        X = backend.on_host(X)
         if not isinstance(self.landmarks, str):
-            given = np.asarray(self.landmarks)
+            given = np.asarray(backend.on_host(self.landmarks)[:])
             if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
                 raise ValueError(
                     f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
@@ -124,7 +124,8 @@ class FastProjection(Projection):
             return given
         m = landmark_count(self.n_landmarks, len(X))
         rng = np.random.default_rng(fixed_seed(self.random_state))
-        return np.array(X[choose_landmarks(self.landmarks, X, m, domain.codes, kernel, rng)])
+        codes = backend.on_host(domain.codes)[:] if self.landmarks == "stratified" else None
+        return np.array(X[choose_landmarks(self.landmarks, X, m, codes, kernel, rng)])
 
     def _label_map(self, labels: Labels | None, role: str, points: Any) -> LabelMap | None:
         if labels is None or labels.values is None:
@@ -150,32 +151,16 @@ class FastProjection(Projection):
                     f"this batch has {_kind(labels)} as {name}, earlier ones had {before}"
                 )
 
-    def _sum_rows(self, X: Array, target: Labels | None, domain: Labels) -> NystromSums:
-        """Sum over the rows of X, batch by batch, in threads whose sums are merged in order."""
+    def _sum_rows(self, X: Any, target: Labels | None, domain: Labels) -> NystromSums:
         codes, keys = _group_codes(target, domain if self._uses_domain else None, len(X))
-        starts = range(0, len(X), BATCH_ROWS)
-
-        def work(thread: int, threads: int) -> NystromSums:
-            total: NystromSums | None = None
-            memory = np.empty((BATCH_ROWS, self._map.n_features), dtype=self._map.landmarks.dtype)
-            for start in starts[thread::threads]:
-                rows = slice(start, start + BATCH_ROWS)
-                part = NystromSums.partial(
-                    self._map.summands(np.asarray(X[rows]), memory),
-                    codes[rows],
-                    keys,
-                    self._dense_labels(target, domain, rows),
-                    moments=self._needs_moments,
-                )
-                total = part if total is None else total.merge(part)
-            assert total is not None
-            return total
-
-        parts = in_threads(len(starts), work)
-        total = parts[0]
-        for part in parts[1:]:
-            total = total.merge(part)
-        return total
+        return backend_of(X).sum_rows(
+            self._map,
+            X,
+            codes,
+            keys,
+            lambda rows: self._dense_labels(target, domain, rows),
+            moments=self._needs_moments,
+        )
 
     def _dense_labels(self, target: Labels | None, domain: Labels, rows: slice) -> Array | None:
         columns = []
@@ -254,13 +239,14 @@ def _group_codes(
     target: Labels | None, domain: Labels | None, n: int
 ) -> tuple[Array, list[tuple[Any, Any]]]:
     """Group of each row as an index, and the (class, domain) that each index stands for."""
-    parts = []
+    parts: list[tuple[Any, list[Any]]] = []
     for labels in (target, domain):
         if labels is None or labels.codes is None:
-            parts.append((np.zeros(n, dtype=np.intp), [None]))
+            parts.append((0, [None]))
         else:
             assert labels.names is not None
             parts.append((labels.codes, labels.names.tolist()))
     (class_codes, classes), (domain_codes, domains) = parts
     keys = [(c, d) for c in classes for d in domains]
-    return class_codes * len(domains) + domain_codes, keys
+    codes = class_codes * len(domains) + domain_codes
+    return (np.zeros(n, dtype=np.intp) if isinstance(codes, int) else codes), keys

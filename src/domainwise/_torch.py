@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from domainwise._devices import move
 from domainwise._validation import Labels, check_sample_domain, check_target
 from domainwise.gram import Gram
-from domainwise.gram.torch.evaluate import resolve_kernel
+from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
+from domainwise.gram.torch.nystrom import sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels import Kernel
@@ -48,10 +50,28 @@ class TensorRows(RowLabels):
         return torch.zeros(shape, dtype=torch.float64, device=self.device)
 
 
+class HostRows:
+    """Rows of a tensor, copied to the host as they are indexed."""
+
+    def __init__(self, X: Tensor) -> None:
+        self._X, self.shape = X, tuple(X.shape)
+        self.ndim = X.ndim
+        self.dtype = numpy_dtype(X.dtype)
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def __getitem__(self, rows: Any) -> Array:
+        if isinstance(rows, np.ndarray):
+            rows = torch.from_numpy(rows).to(self._X.device)
+        return np.asarray(self._X[rows].cpu().numpy())
+
+
 class TorchBackend:
     """Tensors on a CPU or a CUDA device."""
 
     make_kernel = staticmethod(resolve_kernel)
+    sum_rows = staticmethod(sum_rows)
 
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
@@ -188,6 +208,10 @@ class TorchBackend:
         """Return ``k(X, support) dual``, up to the kernel's constant."""
         return kernel_product(kernel, support, X).product(dual.double())
 
+    def on_host(self, X: Any) -> Any:
+        """Return rows of which those that are asked for are copied to the host."""
+        return HostRows(X) if isinstance(X, torch.Tensor) else np.asarray(X)
+
     def copied(self, X: Tensor) -> Tensor:
         """Return a copy that later changes of the caller's X do not reach."""
         return X.clone()
@@ -201,6 +225,12 @@ class TorchBackend:
     def small(self, values: Array, X: Tensor) -> Tensor:
         """Return a small fitted array where the others are, in float64."""
         return torch.from_numpy(np.array(values, dtype=np.float64)).to(X.device)
+
+    def place(self, model: Any, X: Tensor) -> None:
+        """Bring the fitted arrays of a model to where X is."""
+        move(model, X.device)
+        if hasattr(model, "dual_coef_"):
+            model.dual_coef_ = self.coefficients(model.dual_coef_, X)
 
     @contextmanager
     def memory_advice(self, n_rows: int) -> Iterator[None]:

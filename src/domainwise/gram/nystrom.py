@@ -7,7 +7,7 @@ moment of Phi, and sums per (class, domain) group, in a form that can be merged 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -19,11 +19,14 @@ from scipy.linalg.lapack import dpstrf
 from scipy.sparse import csr_array
 
 from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
+from domainwise.gram.tiles import in_threads
 from domainwise.kernels import Kernel
 from domainwise.labels import LabelSpace
 
 Array = NDArray[Any]
 
+#: Rows summed at a time: their features take a few megabytes.
+BATCH_ROWS = 1024
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
 #: Moments of plain kernel values may be turned into those of the features afterwards while the
@@ -231,6 +234,45 @@ class NystromSums:
             mine = groups.get(key)
             groups[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
         return NystromSums(n, self.mean + share * delta, second, groups)
+
+
+def sum_rows(
+    nystrom: NystromMap,
+    X: Array,
+    codes: Array,
+    keys: Sequence[Hashable],
+    dense: Callable[[slice], Array | None],
+    *,
+    moments: bool = True,
+) -> NystromSums:
+    """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
+
+    ``dense`` gives the features of continuous labels of a batch; see
+    :meth:`NystromSums.partial` for the others.
+    """
+    starts = range(0, len(X), BATCH_ROWS)
+
+    def work(thread: int, threads: int) -> NystromSums:
+        total: NystromSums | None = None
+        memory = np.empty((BATCH_ROWS, nystrom.n_features), dtype=nystrom.landmarks.dtype)
+        for start in starts[thread::threads]:
+            rows = slice(start, start + BATCH_ROWS)
+            part = NystromSums.partial(
+                nystrom.summands(np.asarray(X[rows]), memory),
+                codes[rows],
+                keys,
+                dense(rows),
+                moments=moments,
+            )
+            total = part if total is None else total.merge(part)
+        assert total is not None
+        return total
+
+    parts = in_threads(len(starts), work)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.merge(part)
+    return total
 
 
 class NystromGram(Gram):

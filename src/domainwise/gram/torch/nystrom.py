@@ -1,0 +1,131 @@
+"""Sums over the Nystrom features of tensors: one pass on the device, small matrices to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.gram.torch.evaluate import block, prepare
+from domainwise.gram.torch.products import full_precision, panels
+
+Array = NDArray[Any]
+Tensor = Any
+
+#: Bytes of the features of one batch.
+BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
+#: Groups up to here are summed by a product with their indicators, whose bits repeat.
+MAX_INDICATORS = 512
+#: GPUs (compute capability) that multiply float64 about as quickly as float32.
+QUICK_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
+
+
+def sum_rows(
+    nystrom: NystromMap,
+    X: Tensor,
+    codes: Any,
+    keys: Sequence[Hashable],
+    dense: Callable[[slice], Array | None],
+    *,
+    moments: bool = True,
+) -> NystromSums:
+    """Sum over the rows of X as :func:`domainwise.gram.nystrom.sum_rows` does.
+
+    Rows are taken about the mean of the first batch, which keeps the digits of their moments;
+    everything is added up in float64.
+    """
+    codes = torch.as_tensor(codes).to(X.device)
+    sums: _Sums | None = None
+    features = _Features(nystrom, X)
+    with full_precision():
+        for rows in panels(len(X), features.batch_rows):
+            values = features(X[rows])
+            labels = dense(rows)
+            if labels is not None:
+                placed = torch.from_numpy(np.asarray(labels)).to(values)
+                values = torch.cat([values, placed], 1)
+            if sums is None:
+                sums = _Sums(values, 0 if moments else nystrom.n_features, len(keys))
+            sums.add(values, codes[rows])
+    assert sums is not None
+    return sums.finished(keys)
+
+
+class _Features:
+    """Features of batches of rows, or plain kernel values where the map asks for those."""
+
+    def __init__(self, nystrom: NystromMap, X: Tensor) -> None:
+        self.map, self.dtype = nystrom, sum_dtype(X)
+        landmarks = torch.from_numpy(nystrom.landmarks).to(X.device)
+        self.right = prepare(nystrom.kernel, landmarks).right
+        self.inverse = None
+        if not nystrom.direct:
+            eye = torch.eye(nystrom.n_features, dtype=torch.float64, device=X.device)
+            triangle = torch.from_numpy(nystrom.triangle).to(X.device)
+            inverse = torch.linalg.solve_triangular(triangle, eye, upper=False)
+            self.inverse = inverse.T.to(self.dtype).contiguous()
+        budget = BATCH_BYTES.get(X.device.type, BATCH_BYTES["cpu"])
+        self.batch_rows = max(256, budget // (8 * nystrom.n_features))
+
+    def __call__(self, X: Tensor) -> Tensor:
+        kernel = self.map.kernel
+        X = X.to(self.right.dtype)
+        values = block(kernel, prepare(kernel, X).left, self.right).to(self.dtype)
+        if self.inverse is None:
+            return values
+        return (values + kernel.constant) @ self.inverse
+
+
+class _Sums:
+    """Running sums about the mean of the first batch.
+
+    The second moments of the first ``skipped`` columns with each other are left zero.
+    """
+
+    def __init__(self, first: Tensor, skipped: int, n_groups: int) -> None:
+        width, place = first.shape[1], {"dtype": torch.float64, "device": first.device}
+        self.centre, self.skipped = first.mean(0), skipped
+        self.second = torch.zeros((width, width), **place)
+        self.groups = torch.zeros((n_groups, width), **place)
+        self.counts = torch.zeros(n_groups, **place)
+
+    def add(self, values: Tensor, codes: Tensor) -> None:
+        """Add a batch, which is overwritten."""
+        values -= self.centre
+        self.second[self.skipped :] += values[:, self.skipped :].T @ values
+        n_groups = len(self.counts)
+        self.counts += torch.bincount(codes, minlength=n_groups)
+        if n_groups <= MAX_INDICATORS:
+            indicator = torch.zeros((len(codes), n_groups), dtype=values.dtype, device=codes.device)
+            self.groups += indicator.scatter_(1, codes[:, None], 1.0).T @ values
+        else:
+            self.groups.index_add_(0, codes, values.double())
+
+    def finished(self, keys: Sequence[Hashable]) -> NystromSums:
+        """Bring the sums to the host, second moments about the mean of all rows."""
+        n, first = float(self.counts.sum()), self.skipped
+        centre = self.centre.double()
+        rest = self.groups.sum(0) / n
+        self.second[first:] -= n * torch.outer(rest[first:], rest)
+        self.second[:first, first:] = self.second[first:, :first].T
+        totals = self.groups + self.counts[:, None] * centre
+        groups = {
+            key: (int(count), total)
+            for key, count, total in zip(
+                keys, self.counts.cpu().numpy(), totals.cpu().numpy(), strict=True
+            )
+            if count
+        }
+        mean = (centre + rest).cpu().numpy()
+        return NystromSums(int(n), mean, self.second.cpu().numpy(), groups)
+
+
+def sum_dtype(X: Tensor) -> Any:
+    """Precision of the products that are summed: float64 where it costs nothing."""
+    if X.device.type == "cuda" and torch.cuda.get_device_capability(X.device) in QUICK_DOUBLE:
+        return torch.float64
+    return X.dtype
