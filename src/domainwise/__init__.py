@@ -1,20 +1,46 @@
 """domainwise: features that carry over to domains nobody has seen yet."""
 
+from importlib import import_module
+from typing import Any
+
 from domainwise._precision import precision
 from domainwise.estimators import COIR, DCM, DICA, KPCA
 from domainwise.fast import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.invariant import InvariantFeatures, InvariantKernel, InvariantSVC, InvariantSVR
 
 __version__ = "0.1.0"
+
+#: Public names whose modules are imported when they are first asked for.
+_LAZY = {
+    "DCMCV": "domainwise.selection",
+    "FastDCMCV": "domainwise.selection",
+}
 
 __all__ = [
     "COIR",
     "DCM",
+    "DCMCV",
     "DICA",
     "KPCA",
     "FastCOIR",
     "FastDCM",
+    "FastDCMCV",
     "FastDICA",
     "FastKPCA",
+    "InvariantFeatures",
+    "InvariantKernel",
+    "InvariantSVC",
+    "InvariantSVR",
     "__version__",
     "precision",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

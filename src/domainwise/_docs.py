@@ -78,6 +78,49 @@ random_state : int, RandomState instance or None, default=None
     Seed of the solvers' starting points. None is a fixed seed: refitting repeats every bit.
 verbose : int, default=0
     Print the progress of iterative solvers.""",
+    "search": """\
+gammas : "auto" or sequence of float, default="auto"
+    ``"auto"`` is a quarter, once and four times the median rule.
+ridges : "auto" or sequence of float, default="auto"
+    ``"auto"`` is 1e-4, 1e-3, 1e-2, 1e-1 and infinity.
+domain_weights : "auto" or sequence of float, default="auto"
+    ``"auto"`` is 0, 0.01, 0.1, 1 and 10: COIR and the paper's DCM are among them.
+conditionals : sequence of bool, default=(False,)
+epsilons : sequence of float, default=(1e-3,)
+cv : splitter, int or None, default=None
+    None leaves one domain out at a time, or one of ten groups of domains where there are more.
+    Without several domains, five folds of rows, with a warning.
+scoring : str or callable, default=None
+    A scikit-learn scorer. None is balanced accuracy for classes and the negative root mean
+    squared error for a continuous target.
+estimator : estimator, default=None
+    Predictor on the projection by which a point is judged. None is linear discriminant analysis
+    for classes and ridge regression for a continuous target.
+rule : {"best", "1se"}, default="best"
+    ``"1se"`` takes the most regularised point (largest ridge, then largest weight, then smallest
+    gamma) whose score is within one standard error of the best.
+n_jobs : int, default=None
+    Splits scored at a time, with one BLAS thread each if more than one.""",
+    "searched": """\
+best_params_ : dict
+    The arguments that were chosen.
+best_score_ : float
+    Their mean score over splits.
+best_estimator_ : estimator
+    The model fitted to all rows with these arguments; its fitted attributes are available here.
+cv_results_ : dict
+    Scores of every point on every split, as in :class:`sklearn.model_selection.GridSearchCV`.
+n_splits_ : int
+    Number of splits.""",
+    "kernel_no_gamma": """\
+kernel : {"rbf", "linear", "poly", "laplacian", "cosine"} or callable, default="rbf"
+    A callable takes two arrays of rows and returns the matrix of kernel values.
+degree : float, default=3
+    Degree of ``poly``.
+coef0 : float, default=1
+    Constant of ``poly``.
+kernel_params : dict, default=None
+    Keyword arguments for a callable kernel.""",
     "landmarks": """\
 n_landmarks : int, float or "auto", default="auto"
     Number of landmarks: rows, a fraction of the rows, or ``5 sqrt(N)`` between 100 and 2000.

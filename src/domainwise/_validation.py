@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
@@ -51,6 +52,18 @@ SOLVER_CONSTRAINTS: dict[str, list[Any]] = {
     "max_iter": [COUNT],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
+}
+SEARCH_CONSTRAINTS: dict[str, list[Any]] = {
+    "gammas": [StrOptions({"auto"}), "array-like"],
+    "ridges": [StrOptions({"auto"}), "array-like"],
+    "domain_weights": [StrOptions({"auto"}), "array-like"],
+    "conditionals": ["array-like"],
+    "epsilons": ["array-like"],
+    "cv": ["cv_object"],
+    "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+    "estimator": [HasMethods(["fit", "predict"]), None],
+    "rule": [StrOptions({"best", "1se"})],
+    "n_jobs": [Integral, None],
 }
 LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
     "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
@@ -115,7 +128,13 @@ def check_target(
                 "to find directions that tell them apart"
             )
         return Labels(codes=codes, names=names)
-    return Labels(values=_numeric(y, "y"))
+    values = _numeric(y, "y")
+    if least_classes > 1 and not np.ptp(values, axis=0).any():
+        raise ValueError(
+            f"y is constant (every row is {y[0]!r}): there is nothing to tell apart; "
+            "leave y out to fit without a target"
+        )
+    return Labels(values=values)
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:

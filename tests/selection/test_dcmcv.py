@@ -1,0 +1,207 @@
+"""The search equals a search by brute force, and costs less."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import domainwise._base as base
+from domainwise import DCM, FastDCM
+from domainwise.datasets import make_synthetic
+from domainwise.gram.streamed import StreamedGram
+from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
+from domainwise.selection._search import choose
+
+GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_synthetic(n_domains=5, n_per_domain=30, random_state=0)
+
+
+def brute_force(model, head, data, y, scoring, points):
+    """Mean score of each point over domains left out, one fit at a time."""
+    scores = []
+    with sklearn.config_context(enable_metadata_routing=True):
+        for point in points:
+            pipeline = make_pipeline(clone(model).set_params(**point), head)
+            search = GridSearchCV(pipeline, {}, cv=LeaveDomainsOut(), scoring=scoring)
+            search.fit(data.data, y, sample_domain=data.sample_domain)
+            scores.append(search.best_score_)
+    return np.array(scores)
+
+
+@pytest.mark.parametrize(
+    ("search", "model"),
+    [
+        (DCMCV(**GRID, conditionals=(False, True)), DCM()),
+        (FastDCMCV(**GRID, conditionals=(False, True), n_landmarks=40), FastDCM(n_landmarks=40)),
+    ],
+    ids=["exact", "fast"],
+)
+def test_scores_equal_those_of_one_fit_at_a_time(data, search, model):
+    search = clone(search).fit(data.data, data.target, sample_domain=data.sample_domain)
+    expected = brute_force(
+        model,
+        LinearDiscriminantAnalysis(),
+        data,
+        data.target,
+        "balanced_accuracy",
+        search.cv_results_["params"],
+    )
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], expected, atol=1e-9)
+    assert search.best_score_ == expected.max()
+    assert len(expected) == 2 * 3 * 3 * 2
+
+
+def test_a_continuous_target_is_scored_by_ridge_regression(data):
+    y = data.data[:, 0] + data.data[:, 1] ** 2
+    search = DCMCV(**GRID, epsilons=(1e-3, 1e-1)).fit(
+        data.data, y, sample_domain=data.sample_domain
+    )
+    expected = brute_force(
+        DCM(), Ridge(), data, y, "neg_root_mean_squared_error", search.cv_results_["params"]
+    )
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], expected, rtol=1e-6)
+
+
+def test_the_streamed_operator_gives_the_same_choice(data, monkeypatch):
+    args = data.data, data.target
+    dense = DCMCV(**GRID).fit(*args, sample_domain=data.sample_domain)
+    monkeypatch.setattr(base, "DENSE_ROWS", 0)
+    streamed = DCMCV(**GRID).fit(*args, sample_domain=data.sample_domain)
+    assert streamed.solver_info_["operator"] == "StreamedGram"
+    assert streamed.best_params_ == dense.best_params_
+    np.testing.assert_allclose(
+        streamed.cv_results_["mean_test_score"], dense.cv_results_["mean_test_score"], atol=0.02
+    )
+
+
+def test_a_path_shares_its_products(data, monkeypatch):
+    """One product with K for all weights and ridges of a split, next to those of the solves."""
+    monkeypatch.setattr(base, "DENSE_ROWS", 0)
+    columns = []
+    plain = StreamedGram.uncentred_product
+    monkeypatch.setattr(
+        StreamedGram,
+        "uncentred_product",
+        lambda self, V: columns.append(V.shape[1]) or plain(self, V),
+    )
+    weights = [0.0, 0.01, 0.1, 1.0, 10.0]
+    DCMCV(gammas=[0.1], ridges=[np.inf], domain_weights=weights, cv=LeaveDomainsOut()).fit(
+        data.data, data.target, sample_domain=data.sample_domain
+    )
+    assert len(columns) == 5 + 1  # a product per split, and one for the final fit
+
+
+def test_the_fitted_search_is_its_best_model(data):
+    search = DCMCV(**GRID).fit(data.data, data.target, sample_domain=data.sample_domain)
+    best = DCM(**search.best_params_).fit(data.data, data.target, sample_domain=data.sample_domain)
+    for name in ("eigenvalues_", "embedding_", "dual_coef_", "gamma_", "domains_", "classes_"):
+        np.testing.assert_array_equal(getattr(search, name), getattr(best, name))
+    np.testing.assert_array_equal(search.transform(data.data[:5]), best.transform(data.data[:5]))
+    assert list(search.get_feature_names_out()) == ["dcmcv0"]
+    assert search.n_splits_ == 5
+
+
+def test_many_domains_are_left_out_in_ten_groups():
+    rng = np.random.default_rng(0)
+    X, domain = rng.standard_normal((120, 3)), np.repeat(np.arange(24), 5)
+    y = (X[:, 0] > 0).astype(int)
+    search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
+    assert search.fit(X, y, sample_domain=domain).n_splits_ == 8
+
+
+def test_without_domains_rows_are_split_with_a_warning(data):
+    search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
+    with pytest.warns(UserWarning, match="no domain to leave out"):
+        search.fit(data.data, data.target)
+    assert search.n_splits_ == 5
+    assert search.set_params(cv=KFold(3)).fit(data.data, data.target).n_splits_ == 3
+
+
+def test_a_domain_that_holds_the_only_rows_of_a_class_is_no_test_domain():
+    rng = np.random.default_rng(0)
+    X, domain = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], 20)
+    y = (domain == 0).astype(int)
+    y[:5] = 0  # class 1 occurs in domain 0 only
+    search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
+    assert search.fit(X, y, sample_domain=domain).n_splits_ == 2
+
+
+def test_another_predictor_and_score_can_judge(data):
+    search = DCMCV(**GRID, estimator=SVC(), scoring="accuracy")
+    search.fit(data.data, data.target, sample_domain=data.sample_domain)
+    expected = brute_force(
+        DCM(), SVC(), data, data.target, "accuracy", search.cv_results_["params"]
+    )
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], expected, atol=1e-9)
+
+
+def test_one_standard_error_prefers_the_more_regularised():
+    points = [
+        {"ridge": r, "domain_weight": w, "gamma": g}
+        for r, w, g in [(0.1, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 1.0), (1.0, 1.0, 0.5)]
+    ]
+    scores = np.array([[0.9, 0.8], [0.85, 0.84], [0.80, 0.89], [0.2, 0.1]])
+    assert choose(points, scores, "best") == 0
+    assert choose(points, scores, "1se") == 2
+
+
+def test_workers_do_not_change_the_scores(data):
+    one, two = (
+        DCMCV(**GRID, n_jobs=n).fit(data.data, data.target, sample_domain=data.sample_domain)
+        for n in (1, 2)
+    )
+    np.testing.assert_allclose(
+        one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], atol=1e-12
+    )
+    assert one.best_params_ == two.best_params_
+
+
+def test_works_inside_a_routed_pipeline(data):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), DCMCV(**GRID), SVC())
+        pipeline.fit(data.data, data.target, sample_domain=data.sample_domain)
+    assert len(pipeline["dcmcv"].domains_) == 5
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"gammas": [0.0]}, "gammas"),
+        ({"ridges": []}, "ridges=\\[\\] must hold at least one number"),
+        ({"domain_weights": [-1.0]}, "domain_weights=\\[-1.0\\]"),
+        ({"rule": "2se"}, "'rule' parameter of DCMCV"),
+        ({"scoring": "nonsense"}, "'scoring' parameter of DCMCV"),
+        ({"kernel": "precomputed"}, "precomputed"),
+        ({"estimator": 3}, "'estimator' parameter of DCMCV"),
+    ],
+)
+def test_bad_arguments_are_named(data, params, message):
+    with pytest.raises(ValueError, match=message):
+        DCMCV(**params).fit(data.data, data.target, sample_domain=data.sample_domain)
+
+
+def test_conditional_needs_classes(data):
+    with pytest.raises(ValueError, match="y is continuous"):
+        DCMCV(conditionals=(True,)).fit(
+            data.data, data.data[:, 0], sample_domain=data.sample_domain
+        )
+
+
+SMALL = {"gammas": [0.5], "ridges": [0.1], "domain_weights": [0.0]}
+
+
+@pytest.mark.filterwarnings("ignore:without several domains")
+@parametrize_with_checks([DCMCV(**SMALL), FastDCMCV(**SMALL)])
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)

@@ -1,0 +1,111 @@
+"""Whole domains on one side of a split, and scores of each that was left out."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from domainwise import DCM
+from domainwise.datasets import make_synthetic
+from domainwise.selection import LeaveDomainsOut, domain_cross_validate
+
+DOMAINS = np.repeat(["a", "b", "c", "d", "e"], [4, 1, 6, 3, 2])
+X = np.zeros((16, 2))
+
+
+def test_one_domain_at_a_time_equals_leave_one_group_out():
+    ours = list(LeaveDomainsOut().split(X, groups=DOMAINS))
+    theirs = list(LeaveOneGroupOut().split(X, groups=DOMAINS))
+    assert LeaveDomainsOut().get_n_splits(groups=DOMAINS) == len(ours) == 5
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine[0], other[0])
+        np.testing.assert_array_equal(mine[1], other[1])
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_grouped_folds_test_each_domain_once(seed):
+    tested = []
+    for train, test in LeaveDomainsOut(2, random_state=seed).split(X, groups=DOMAINS):
+        assert not set(DOMAINS[train]) & set(DOMAINS[test])
+        assert len(train) + len(test) == 16
+        tested += sorted(set(DOMAINS[test]))
+    assert sorted(tested) == list("abcde")
+
+
+def test_repeats_draw_different_domains_and_repeat_with_the_seed():
+    draws = [
+        [tuple(sorted(set(DOMAINS[test]))) for _, test in splitter.split(X, groups=DOMAINS)]
+        for splitter in (LeaveDomainsOut(2, 20, 0), LeaveDomainsOut(2, 20, 0))
+    ]
+    assert draws[0] == draws[1]
+    assert len(draws[0]) == 20
+    assert all(len(draw) == 2 for draw in draws[0])
+    assert len(set(draws[0])) > 3
+
+
+@pytest.mark.parametrize(
+    ("splitter", "groups", "message"),
+    [
+        (LeaveDomainsOut(5), DOMAINS, "leaves nothing to train on: there are 5 domains"),
+        (LeaveDomainsOut(), np.zeros(16, int), "there is 1 domain"),
+        (LeaveDomainsOut(0), DOMAINS, "n_test_domains=0"),
+        (LeaveDomainsOut(1, 0), DOMAINS, "n_repeats=0"),
+        (LeaveDomainsOut(), None, "needs the domain of each row"),
+    ],
+)
+def test_splits_that_make_no_sense(splitter, groups, message):
+    with pytest.raises(ValueError, match=message):
+        list(splitter.split(X, groups=groups))
+
+
+def test_sample_domain_is_routed_to_the_splitter_and_the_model_at_once():
+    data = make_synthetic(n_domains=4, n_per_domain=30, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scores = cross_val_score(
+            make_pipeline(StandardScaler(), DCM(), SVC()),
+            data.data,
+            data.target,
+            cv=LeaveDomainsOut(),
+            params={"sample_domain": data.sample_domain},
+        )
+    assert scores.shape == (4,)
+
+
+def test_scores_by_domain_are_those_of_a_loop():
+    data = make_synthetic(n_domains=5, n_per_domain=30, random_state=0)
+    names = np.array(list("vwxyz"))[data.sample_domain]
+    result = domain_cross_validate(
+        make_pipeline(DCM(), SVC()), data.data, data.target, names, scoring="balanced_accuracy"
+    )
+    expected = {}
+    for name in "vwxyz":
+        test = names == name
+        dcm = DCM().fit(data.data[~test], data.target[~test], sample_domain=names[~test])
+        svc = SVC().fit(dcm.embedding_, data.target[~test])
+        predicted = svc.predict(dcm.transform(data.data[test]))
+        expected[name] = balanced_accuracy_score(data.target[test], predicted)
+    assert result.per_domain() == pytest.approx(expected)
+    assert result.worst == pytest.approx(min(expected.values()))
+    assert expected[result.worst_domain] == result.worst
+    assert result.mean == pytest.approx(np.mean(list(expected.values())))
+    assert f"worst={result.worst:.3f}" in repr(result)
+
+
+def test_several_domains_in_a_test_set_are_scored_apart():
+    domain = np.repeat([0, 1, 2, 3], 10)
+    y = np.tile([0, 1], 20)
+    y[domain == 1] = 1  # the constant prediction is worst where its class is absent
+    result = domain_cross_validate(
+        DummyClassifier(strategy="constant", constant=0),
+        np.zeros((40, 1)),
+        y,
+        domain,
+        cv=LeaveDomainsOut(2),
+    )
+    assert result.per_domain() == {0: 0.5, 1: 0.0, 2: 0.5, 3: 0.5}
+    assert result.worst_domain == 1
