@@ -15,13 +15,7 @@ from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import (
-    KFold,
-    LeaveOneGroupOut,
-    ParameterGrid,
-    StratifiedKFold,
-    check_cv,
-)
+from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -39,6 +33,7 @@ from domainwise.invariant._kernel import (
 )
 from domainwise.invariant._machines import InvariantMachine
 from domainwise.labels import LabelSpace, RowLabels
+from domainwise.selection._splitters import LeaveDomainsOut
 
 Array = NDArray[Any]
 
@@ -226,7 +221,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
             folds = StratifiedKFold if is_classifier(self.estimator) else KFold
             return iter(folds(5, shuffle=True, random_state=0).split(X, y))
-        cv = LeaveOneGroupOut() if self.cv is None else self.cv
+        cv = LeaveDomainsOut() if self.cv is None else self.cv
         cv = check_cv(cv, y, classifier=is_classifier(self.estimator))
         return iter(cv.split(X, y, codes))
 
