@@ -1,0 +1,176 @@
+"""What the benchmarks share: points measured in processes of their own, growth, reports.
+
+Only the standard library is imported here: a child's peak memory starts from that of the process
+that starts it, so the parent has to stay small.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+MIB = 2**20
+Point = dict[str, Any]
+Result = dict[str, Any]
+
+
+def peak_rss() -> int:
+    """Return the largest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@dataclass
+class Meter:
+    """Time of a block, and its peak memory above what the process had before it."""
+
+    seconds: float = 0.0
+    baseline: int = 0
+    peak: int = 0
+
+    def result(self, **more: Any) -> Result:
+        """Return what a point reports to its parent."""
+        above = self.peak - self.baseline
+        return {"seconds": self.seconds, "peak": self.peak, "above": above, **more}
+
+
+@contextmanager
+def measured(baseline: int | None = None) -> Iterator[Meter]:
+    """Measure the block; memory counts from ``baseline``, by default the peak before the block."""
+    meter = Meter(baseline=peak_rss() if baseline is None else baseline)
+    started = time.perf_counter()
+    yield meter
+    meter.seconds = time.perf_counter() - started
+    meter.peak = peak_rss()
+
+
+def run_point(script: str, point: Point) -> Result:
+    """Measure one point in a fresh interpreter."""
+    command = [sys.executable, script, "--point", json.dumps(point)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{point} failed:\n{done.stderr}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    print(f"  {describe(point)}: {result['seconds']:.2f} s, {result['above'] / MIB:.0f} MiB")
+    sys.stdout.flush()
+    return result
+
+
+def describe(point: Point) -> str:
+    """Name a point on one line, without the folders of this machine."""
+    rest = [f"{key}={value}" for key, value in point.items() if key not in ("task", "folder")]
+    return " ".join([point["task"], *rest])
+
+
+def alternate(script: str, points: Sequence[Point], rounds: int) -> list[Result]:
+    """Measure points in turn, ``rounds`` times over: medians of times, largest of memory."""
+    runs = [[run_point(script, point) for point in points] for _ in range(rounds)]
+    merged = []
+    for results in zip(*runs, strict=True):
+        middle = dict(results[0])
+        middle["seconds"] = statistics.median(r["seconds"] for r in results)
+        middle["peak"] = max(r["peak"] for r in results)
+        middle["above"] = max(r["above"] for r in results)
+        merged.append(middle)
+    return merged
+
+
+def serve_point(text: str, tasks: dict[str, Callable[..., Result]]) -> None:
+    """Run one point in a child and print its result."""
+    point = json.loads(text)
+    print(json.dumps(tasks[point.pop("task")](**point), default=float))
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Slope of log(value) over log(size) by least squares."""
+    logs = [math.log(s) for s in sizes], [math.log(v) for v in values]
+    return statistics.linear_regression(*logs).slope
+
+
+@dataclass
+class Report:
+    """A Markdown file of checks and tables that a run fills and writes at its end."""
+
+    title: str
+    command: str
+    note: str = "Ratios are of one run; every point ran in a process of its own."
+    parts: list[str] = field(default_factory=list)
+    checks: list[tuple[str, str, str, bool]] = field(default_factory=list)
+
+    def check(self, what: str, measured: float, bound: float, *, form: str, least: bool) -> None:
+        """Add a line: what was asked, what came out, whether that is at most (least) the bound."""
+        good = measured >= bound if least else measured <= bound
+        sign = "≥" if least else "≤"
+        self.checks.append((what, form.format(measured), f"{sign} {form.format(bound)}", good))
+
+    def text(self, text: str) -> None:
+        """Add a paragraph or heading."""
+        self.parts.append(text)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table, its first column to the left and the others to the right."""
+        lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+        self.parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+    def render(self) -> str:
+        """Return the whole file."""
+        head = [
+            f"# {self.title}",
+            f"`{self.command}`, {date.today().isoformat()}. {machine()}. {versions()}. {self.note}",
+        ]
+        if self.checks:
+            lines = ["| asked for | measured | bound | holds |", "| --- | ---: | ---: | :---: |"]
+            lines += [
+                f"| {a} | {b} | {c} | {'yes' if d else '**no**'} |" for a, b, c, d in self.checks
+            ]
+            head.append("\n".join(lines))
+        return "\n\n".join([*head, *self.parts]) + "\n"
+
+    def write(self, path: Path | None) -> None:
+        """Print the report, and write it where a path is given."""
+        text = self.render()
+        print(f"\n{text}")
+        if path is not None:
+            path.write_text(text, encoding="utf-8")
+
+
+def machine() -> str:
+    """Describe processor and memory."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError, StopIteration), open("/proc/cpuinfo") as lines:
+        model = next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB"
+
+
+def versions() -> str:
+    """Name the versions that decide about speed."""
+    found = [f"Python {platform.python_version()}"]
+    for name in ("domainwise", "numpy", "scipy", "scikit-learn"):
+        with suppress(PackageNotFoundError):  # a source tree on the path is not installed
+            found.append(f"{name} {version(name)}")
+    return ", ".join(found)
+
+
+def size(n: float) -> str:
+    """Write a number of rows with thousands separated."""
+    return f"{n:,.0f}"
+
+
+def mib(n_bytes: float) -> str:
+    """Write bytes as MiB."""
+    return f"{n_bytes / MIB:,.0f}"
