@@ -1,0 +1,157 @@
+"""The paper's Algorithms 1 and 2 behind scikit-learn's fit and transform, for the tables.
+
+They form N x N matrices and are slow; what they are for is to be compared with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics.pairwise import rbf_kernel
+
+from domainwise.reference import algorithm1, algorithm2_stable, project
+
+Array = NDArray[Any]
+
+
+class ReferenceDCM(TransformerMixin, BaseEstimator):
+    """Algorithm 1: the dense generalized eigenproblem, without a ridge.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of components.
+    gamma, target_gamma : float
+        RBF parameters of the rows and of a continuous target.
+    epsilon : float
+        Regulariser of the label kernels.
+    domain_weight : float
+        Factor of the domain term.
+    continuous : bool
+        Whether the target is continuous (RBF) or a label (delta).
+    """
+
+    __metadata_request__fit = {"sample_domain": True}
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        gamma: float = 1.0,
+        target_gamma: float = 1.0,
+        epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        continuous: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.gamma = gamma
+        self.target_gamma = target_gamma
+        self.epsilon = epsilon
+        self.domain_weight = domain_weight
+        self.continuous = continuous
+
+    def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
+        """Solve for the source domains."""
+        kernel = rbf_kernel(X, gamma=self.gamma)
+        result = algorithm1(
+            kernel,
+            _target_kernel(self, y, y),
+            _delta(sample_domain, sample_domain),
+            epsilon=self.epsilon,
+            n_components=self.n_components,
+            domain_weight=self.domain_weight,
+        )
+        self.X_fit_, self.kernel_ = X, kernel
+        self.coefficients_ = result.coefficients
+        self.eigenvalues_ = result.eigenvalues
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Project rows, centred with the training means."""
+        between = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
+        return project(self.kernel_, between, self.coefficients_)
+
+
+class ReferenceFastDCM(TransformerMixin, BaseEstimator):
+    """Algorithm 2 in its stable form, with uniformly drawn landmarks.
+
+    Parameters
+    ----------
+    n_components, gamma, target_gamma, epsilon, domain_weight, continuous
+        As for :class:`ReferenceDCM`.
+    n_landmarks : int
+        Number of landmarks, the paper's M columns.
+    random_state : int
+        Seed of their choice.
+    """
+
+    __metadata_request__fit = {"sample_domain": True}
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        gamma: float = 1.0,
+        target_gamma: float = 1.0,
+        epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        continuous: bool = False,
+        n_landmarks: int = 100,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.gamma = gamma
+        self.target_gamma = target_gamma
+        self.epsilon = epsilon
+        self.domain_weight = domain_weight
+        self.continuous = continuous
+        self.n_landmarks = n_landmarks
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
+        """Solve for the source domains."""
+        rng = np.random.default_rng(self.random_state)
+        picked = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
+        landmarks = X[picked]
+        # The extension to new points is linear in their kernel values: a zero column and the unit
+        # columns read it off, so that new rows can be projected later.
+        probes = np.hstack([np.zeros((len(picked), 1)), np.eye(len(picked))])
+        result = algorithm2_stable(
+            rbf_kernel(X, landmarks, gamma=self.gamma),
+            rbf_kernel(landmarks, gamma=self.gamma),
+            _target_kernel(self, y, y[picked]),
+            _target_kernel(self, y[picked], y[picked]),
+            _delta(sample_domain, sample_domain[picked]),
+            _delta(sample_domain[picked], sample_domain[picked]),
+            probes,
+            epsilon=self.epsilon,
+            n_components=self.n_components,
+            domain_weight=self.domain_weight,
+        )
+        assert result.projected_new is not None
+        self.landmarks_ = landmarks
+        self.offset_ = result.projected_new[0]
+        self.extension_ = result.projected_new[1:] - self.offset_
+        self.eigenvalues_ = result.eigenvalues
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Project rows by the Nyström extension."""
+        between = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
+        projected: Array = between @ self.extension_ + self.offset_
+        return projected
+
+
+def _delta(a: Array, b: Array) -> Array:
+    same: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
+    return same
+
+
+def _target_kernel(model: Any, a: Array, b: Array) -> Array:
+    if not model.continuous:
+        return _delta(a, b)
+    kernel: Array = rbf_kernel(a.reshape(-1, 1), b.reshape(-1, 1), gamma=model.target_gamma)
+    return kernel

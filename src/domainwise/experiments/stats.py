@@ -1,0 +1,149 @@
+"""Means, paired tests and ranks over results.
+
+Repeats of one data set share domains, so they are not independent draws: p-values of the paired
+test are approximate, smaller than they should be, and every output says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+#: Said wherever a paired p-value is shown.
+PAIRED_CAVEAT = (
+    "p-values are approximate: repeats draw from the same domains and are not independent"
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation (n - 1) over repeats."""
+
+    mean: float
+    deviation: float
+    n: int
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Mean ± standard deviation; one value has no deviation (NaN).
+
+    Examples
+    --------
+    >>> summarise([1.0, 3.0])
+    Summary(mean=2.0, deviation=1.4142135623730951, n=2)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if not len(array):
+        return Summary(float("nan"), float("nan"), 0)
+    deviation = float(np.std(array, ddof=1)) if len(array) > 1 else float("nan")
+    return Summary(float(np.mean(array)), deviation, len(array))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A paired comparison: mean difference (first minus second), p-value, wins, pairs.
+
+    ``p_value`` is None where there are too few pairs for any to be below 0.05.
+    """
+
+    difference: float
+    p_value: float | None
+    wins: int
+    n: int
+
+
+#: With five pairs the smallest two-sided p-value of the signed-rank test is 1/16.
+MIN_PAIRS = 6
+
+
+def compare(
+    first: Mapping[int, float], second: Mapping[int, float], *, greater_is_better: bool = True
+) -> Paired:
+    """Wilcoxon's signed-rank test over the repeats both have.
+
+    Parameters
+    ----------
+    first, second : mapping
+        Scores by repeat.
+    greater_is_better : bool
+        What counts as a win of the first.
+
+    Returns
+    -------
+    Paired
+
+    Examples
+    --------
+    >>> compare({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.8}).wins
+    1
+    """
+    common = sorted(first.keys() & second.keys())
+    difference = np.array([first[r] - second[r] for r in common])
+    wins = int(np.sum(difference > 0 if greater_is_better else difference < 0))
+    mean = float(np.mean(difference)) if common else float("nan")
+    if len(common) < MIN_PAIRS:
+        return Paired(mean, None, wins, len(common))
+    if not np.any(difference):
+        return Paired(mean, 1.0, wins, len(common))
+    with warnings.catch_warnings():
+        # Ties and zeros make scipy fall back to the normal approximation, which is fine here.
+        warnings.simplefilter("ignore")
+        p_value = float(stats.wilcoxon(difference).pvalue)
+    return Paired(mean, p_value, wins, len(common))
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Average ranks over data sets (1 is best), Friedman's test, Nemenyi's critical difference.
+
+    Two methods whose average ranks differ by less than ``critical_difference`` cannot be told
+    apart at the 5 % level.
+    """
+
+    methods: tuple[str, ...]
+    average_ranks: NDArray[np.float64]
+    p_value: float | None
+    critical_difference: float
+    n_datasets: int
+
+
+def rank_methods(scores: NDArray[np.float64], methods: Sequence[str]) -> Ranking:
+    """Friedman's test over data sets.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_datasets, n_methods)
+        Larger is better in every row (negate errors).
+    methods : sequence of str
+        Names of the columns.
+
+    Returns
+    -------
+    Ranking
+        ``p_value`` is None with fewer than two data sets or three methods, where the test does not
+        exist.
+
+    References
+    ----------
+    J. Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7.
+
+    Examples
+    --------
+    >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
+    array([1. , 2.5, 2.5])
+    """
+    table = np.asarray(scores, dtype=np.float64)
+    n_datasets, k = table.shape
+    ranks = stats.rankdata(-table, axis=1)
+    p_value = None
+    if n_datasets >= 2 and k >= 3:
+        value = float(stats.friedmanchisquare(*table.T).pvalue)
+        p_value = value if np.isfinite(value) else 1.0
+    quantile = stats.studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) if k > 1 else 0.0
+    critical = float(quantile * np.sqrt(k * (k + 1) / (6.0 * max(n_datasets, 1))))
+    return Ranking(tuple(methods), ranks.mean(axis=0), p_value, critical, n_datasets)

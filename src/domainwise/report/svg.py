@@ -1,0 +1,95 @@
+"""Matplotlib figures as inline SVG that follows the page's colours, light or dark."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+#: Drawn with these and replaced by the page's own colours afterwards.
+INK, FAINT = "#010203", "#040506"
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "domainwise",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": FAINT,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "path.simplify": True,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure for the page: the drawing, words instead of it, and a caption below it."""
+
+    svg: str
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+@contextmanager
+def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
+    """A figure of this size in inches, in the report's style, outside pyplot's global state."""
+    with mpl.rc_context():
+        # The user's own style sheet has no business here.
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield Figure(figsize=(width, height), layout="constrained", **options)
+
+
+def to_svg(figure: Figure, name: str, alt: str) -> str:
+    """Inline SVG: no size of its own, unique ids, page colours, an accessible name.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        What to draw.
+    name : str
+        Unique on the page; ids are prefixed with it.
+    alt : str
+        What the picture shows, for those who do not see it.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    # This rule would reach the whole page.
+    text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.S)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    view = re.search(r'viewBox="[^"]+"', text)
+    assert view is not None
+    head = (
+        f'<svg {view.group()} xmlns="http://www.w3.org/2000/svg"'
+        ' xmlns:xlink="http://www.w3.org/1999/xlink" role="img"'
+        f' aria-label="{html.escape(alt)}" stroke-linejoin="round">'
+    )
+    return head + text[text.index(">") + 1 :].strip()
