@@ -1,4 +1,4 @@
-"""Everything follows X: what is done differently for arrays and for tensors, in one place.
+"""Everything follows X: what is done differently for arrays, tensors and Dask, in one place.
 
 :func:`backend_of` looks at X once; estimators then call the same functions whatever X is.
 """
@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from domainwise._validation import Labels, check_precomputed, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
-from domainwise.gram.nystrom import sum_rows
+from domainwise.gram.nystrom import NystromSums, sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels import Kernel, make_kernel
 from domainwise.labels import RowLabels, label_rows
@@ -31,6 +31,14 @@ class NumpyBackend:
     check_precomputed = staticmethod(check_precomputed)
     check_dense_memory = staticmethod(check_dense_memory)
     sum_rows = staticmethod(sum_rows)
+
+    def label_columns(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Return X, y and sample_domain, where these may be named columns of X."""
+        return X, y, sample_domain
+
+    def all_sums(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+        """Begin a Nystrom estimator and sum over all rows."""
+        return estimator._sum_at_once(X, y, sample_domain)
 
     def check_rows(self, estimator: Any, X: Any, **options: Any) -> Array:
         """Check X and note, or compare, its number and names of features."""
@@ -72,7 +80,15 @@ class NumpyBackend:
 
     def project(self, kernel: Kernel, X: Array, support: Array, dual: Array) -> Array:
         """Return ``k(X, support) dual``, up to the kernel's constant."""
+        if is_dask(support):
+            from domainwise._dask import project_in_memory
+
+            return project_in_memory(kernel, X, support, dual)
         return cross_product(kernel, X, kernel.prepare(support), dual)
+
+    def map_rows(self, model: Any, X: Array) -> Array:
+        """Project rows with a fitted model."""
+        return model._project(X)
 
     def on_host(self, X: Any) -> Any:
         """Return rows that can be indexed as an array."""
@@ -97,17 +113,21 @@ class NumpyBackend:
     def place(self, model: Any, X: Array) -> None:
         """Bring the fitted arrays of a model to where X is."""
 
-    def memory_advice(self, n_rows: int) -> AbstractContextManager[None]:
+    def memory_advice(self, X: Any) -> AbstractContextManager[None]:
         """Say what to change when memory runs out."""
         return nullcontext()
 
 
 def backend_of(X: Any) -> Any:
-    """Return the backend of X. torch is not imported for it: a tensor's owner has done so."""
+    """Return the backend of X. Nothing is imported to find it: the owner of X has done so."""
     if is_tensor(X):
         from domainwise._torch import TorchBackend
 
         return TorchBackend()
+    if is_dask(X):
+        from domainwise._dask import DaskBackend
+
+        return DaskBackend()
     return NumpyBackend()
 
 
@@ -117,7 +137,18 @@ def is_tensor(X: Any) -> bool:
     return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
 
 
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection."""
+    dask = sys.modules.get("dask")
+    return dask is not None and dask.is_dask_collection(X)
+
+
 def _refuse_distant(labels: Any, name: str) -> None:
-    """Labels on a GPU belong to rows on that GPU."""
+    """Labels on a GPU belong to rows on that GPU, and labels on Dask to rows on Dask."""
+    if is_dask(labels):
+        raise TypeError(
+            f"{name} is a Dask collection but X is not: pass X as a Dask collection, too, or "
+            f"{name}.compute()"
+        )
     if is_tensor(labels) and labels.device.type != "cpu":
         raise ValueError(f"{name} is on {labels.device}, but X is not a tensor there")

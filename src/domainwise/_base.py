@@ -43,6 +43,7 @@ class KernelProjection(Projection):
         return self.fit(X, y, sample_domain).embedding_
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
+        X, y, sample_domain = backend_of(X).label_columns(X, y, sample_domain)
         X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(X))
         if self.kernel == "precomputed":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise._backends import is_tensor
+from domainwise._backends import is_dask, is_tensor
 
 #: Fitted attributes that follow X.
 FITTED_ARRAYS = ("X_fit_", "landmarks_", "dual_coef_", "embedding_", "eigenvalues_", "_offset")
@@ -21,7 +21,9 @@ def move(model: Any, device: Any) -> None:
     if isinstance(device, str) and device == "numpy":
         for name in names:
             value = getattr(model, name)
-            setattr(model, name, value.cpu().numpy() if is_tensor(value) else value)
+            if is_tensor(value):
+                value = value.cpu().numpy()
+            setattr(model, name, value.compute() if is_dask(value) else value)
         return
     import torch
 

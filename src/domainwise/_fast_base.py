@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise._backends import backend_of
+from domainwise._backends import backend_of, is_dask
 from domainwise._projection import Projection, fixed_seed
 from domainwise._validation import Labels
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
@@ -62,6 +62,8 @@ class FastProjection(Projection):
         self : object
             Ready to transform once two classes have been seen (if y holds classes).
         """
+        if is_dask(X):
+            raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
         self._validate_params()
         first = not hasattr(self, "_sums")
         X = backend_of(X).check_rows(self, X, reset=first)
@@ -76,15 +78,24 @@ class FastProjection(Projection):
         return self
 
     def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
-        target, domain = self._check_labels(y, sample_domain, X)
-        self._begin(X, target, domain)
-        self._sums = self._sum_rows(X, target, domain)
+        self._sums = backend_of(X).all_sums(self, X, y, sample_domain)
         self._finish()
         backend_of(X).place(self, X)
 
-    def _begin(self, X: Any, target: Labels | None, domain: Labels) -> None:
-        """Fix the landmarks and everything else that must not depend on later rows."""
+    def _sum_at_once(self, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+        """Begin with rows that are all at hand, and sum over them."""
+        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
+        target, domain = self._check_labels(y, sample_domain, X)
+        self._begin(X, target, domain)
+        return self._sum_rows(X, target, domain)
+
+    def _begin(
+        self, X: Any, target: Labels | None, domain: Labels, n_rows: int | None = None
+    ) -> None:
+        """Fix the landmarks and everything else that must not depend on later rows.
+
+        ``n_rows`` is the number of rows to come, where X is only some of them.
+        """
         if self.kernel == "precomputed":
             raise ValueError(
                 f'{type(self).__name__} chooses landmarks among rows: kernel="precomputed" has none'
@@ -98,7 +109,7 @@ class FastProjection(Projection):
             )
         kernel = self._resolve_kernel(X)
         self._map = NystromMap.from_landmarks(
-            kernel, self._choose(X, domain, kernel), ridge=self._relative_shift
+            kernel, self._choose(X, domain, kernel, n_rows or len(X)), ridge=self._relative_shift
         )
         rank = self._map.n_features
         if self.n_components is not None and self.n_components > rank:
@@ -109,7 +120,7 @@ class FastProjection(Projection):
         self._domain_map = self._label_map(domain, "domain", None)
         self._kinds = (_kind(target), _kind(domain))
 
-    def _choose(self, X: Any, domain: Labels, kernel: Kernel) -> Array:
+    def _choose(self, X: Any, domain: Labels, kernel: Kernel, n_rows: int) -> Array:
         backend = backend_of(X)
         X = backend.on_host(X)
         if not isinstance(self.landmarks, str):
@@ -122,7 +133,13 @@ class FastProjection(Projection):
             if not np.isfinite(given).all():
                 raise ValueError("landmarks contain NaN or infinite values")
             return given
-        m = landmark_count(self.n_landmarks, len(X))
+        m = landmark_count(self.n_landmarks, n_rows)
+        if m > len(X):
+            raise ValueError(
+                f"n_landmarks={self.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
+                f"{len(X)} rows were looked at to choose from; give a smaller number, or the "
+                "landmarks themselves"
+            )
         rng = np.random.default_rng(fixed_seed(self.random_state))
         codes = backend.on_host(domain.codes)[:] if self.landmarks == "stratified" else None
         return np.array(X[choose_landmarks(self.landmarks, X, m, codes, kernel, rng)])

@@ -57,7 +57,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self : object
         """
         self._validate_params()
-        with backend_of(X).memory_advice(len(X) if hasattr(X, "__len__") else 0):
+        with backend_of(X).memory_advice(X):
             self._fit(X, y, sample_domain)
         return self
 
@@ -78,12 +78,17 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         backend = backend_of(X)
         X = backend.check_rows(self, X, reset=False)
         backend.check_model(self.dual_coef_, X)
-        with backend.memory_advice(len(X)):
-            if self._kernel.name == "precomputed":
-                Z = X @ self.dual_coef_
-            else:
-                Z = backend.project(self._kernel, X, self._support, self.dual_coef_)
-            return backend.cast(Z - self._offset, X)
+        with backend.memory_advice(X):
+            return backend.map_rows(self, X)
+
+    def _project(self, X: Any) -> Any:
+        """Project checked rows that are at hand."""
+        backend = backend_of(X)
+        if self._kernel.name == "precomputed":
+            Z = X @ self.dual_coef_
+        else:
+            Z = backend.project(self._kernel, X, self._support, self.dual_coef_)
+        return backend.cast(Z - self._offset, X)
 
     def to(self, device: Any) -> Self:
         """Move a fitted model to a torch device, in place.

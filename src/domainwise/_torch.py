@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from domainwise._devices import move
 from domainwise._validation import Labels, check_sample_domain, check_target
 from domainwise.gram import Gram
+from domainwise.gram.nystrom import NystromSums
 from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
 from domainwise.gram.torch.nystrom import sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
@@ -72,6 +73,14 @@ class TorchBackend:
 
     make_kernel = staticmethod(resolve_kernel)
     sum_rows = staticmethod(sum_rows)
+
+    def label_columns(self, X: Tensor, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Return X, y and sample_domain as they are: tensors have no named columns."""
+        return X, y, sample_domain
+
+    def all_sums(self, estimator: Any, X: Tensor, y: Any, sample_domain: Any) -> NystromSums:
+        """Begin a Nystrom estimator and sum over all rows."""
+        return estimator._sum_at_once(X, y, sample_domain)
 
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
@@ -208,6 +217,10 @@ class TorchBackend:
         """Return ``k(X, support) dual``, up to the kernel's constant."""
         return kernel_product(kernel, support, X).product(dual.double())
 
+    def map_rows(self, model: Any, X: Tensor) -> Tensor:
+        """Project rows with a fitted model."""
+        return model._project(X)
+
     def on_host(self, X: Any) -> Any:
         """Return rows of which those that are asked for are copied to the host."""
         return HostRows(X) if isinstance(X, torch.Tensor) else np.asarray(X)
@@ -233,13 +246,13 @@ class TorchBackend:
             model.dual_coef_ = self.coefficients(model.dual_coef_, X)
 
     @contextmanager
-    def memory_advice(self, n_rows: int) -> Iterator[None]:
+    def memory_advice(self, X: Tensor) -> Iterator[None]:
         """Say what to change when a device's memory runs out."""
         try:
             yield
         except torch.OutOfMemoryError as error:
             raise MemoryError(
-                f"the device ran out of memory with {n_rows} rows: thin matrices of rows x "
+                f"the device ran out of memory with {len(X)} rows: thin matrices of rows x "
                 "(classes + domains + components) in float64 have to fit. Ask for fewer "
                 "n_components, pass float32 rows, project fewer rows at a time, lower "
                 "sklearn.set_config(working_memory=...) where solver_info_ says 'blocked torch', "

@@ -78,7 +78,7 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
     Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
     """
     if kernel.is_product:
-        return _thin_product(rows.left, _thin_product(rows.right.T, V))
+        return thin_product(rows.left, thin_product(rows.right.T, V))
     n, dtype = len(rows.left), rows.left.dtype
     V = np.ascontiguousarray(V, dtype=dtype)
     side = tile_side(dtype.itemsize)
@@ -104,7 +104,7 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
 def cross_product(kernel: Kernel, X: Array, rows: Prepared, V: Array) -> Array:
     """Return ``k(X, rows) V`` in float64 for the uncentred kernel; X is prepared tile by tile."""
     if kernel.is_product:
-        return _thin_product(kernel.prepare(X).left, _thin_product(rows.right.T, V))
+        return thin_product(kernel.prepare(X).left, thin_product(rows.right.T, V))
     dtype = np.promote_types(X.dtype, rows.right.dtype)
     V = np.ascontiguousarray(V, dtype=dtype)
     side = tile_side(dtype.itemsize)
@@ -146,7 +146,7 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
     return K
 
 
-def _thin_product(A: Array, B: Array) -> Array:
+def thin_product(A: Array, B: Array) -> Array:
     """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
 
     A product of rows in float32 would leave the range of K, which a projection with a small ridge

@@ -1,0 +1,94 @@
+"""What task graphs over rows have in common: constants, trees of merges, one thread per task.
+
+Every function here that ends up inside a task keeps BLAS to one thread, and partial results are
+merged in a tree that depends on their number alone. The bits of a result therefore do not depend
+on how many workers there are or on who computed what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import dask
+
+from domainwise.gram.dense import available_memory
+from domainwise.gram.tiles import blas_limit
+
+Task = Any
+
+#: Partial results that one task merges.
+FAN_IN = 4
+
+_lock = Lock()
+_running = 0
+_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread while any task of this process runs.
+
+    The limit belongs to the process, and tasks of a threaded scheduler overlap: the first sets it
+    and the last one takes it back.
+    """
+    global _running, _limit
+    with _lock:
+        if not _running:
+            _limit = blas_limit(1)
+        _running += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _running -= 1
+            if not _running:
+                _limit.restore_original_limits()
+
+
+def constant(value: Any, name: str) -> Task:
+    """Return a task that is a value: sent once per worker, and again when a worker is lost."""
+    return dask.delayed(value, name=f"{name}-{uuid4().hex}", traverse=False)
+
+
+def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = None) -> Task:
+    """Return the task of one call."""
+    return dask.delayed(function, pure=False, nout=n_results, traverse=False)(*arguments)
+
+
+def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
+    """Merge partial results, ``FAN_IN`` neighbours at a time, until one is left."""
+    level = list(parts)
+    while len(level) > 1:
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [call(merge, group) if len(group) > 1 else group[0] for group in groups]
+    return level[0]
+
+
+def run(tasks: Sequence[Task]) -> list[Any]:
+    """Compute tasks on the current client, or with Dask's own threads where there is none."""
+    return list(dask.compute(*tasks, traverse=False))
+
+
+def current_client() -> Any:
+    """Return the client that :func:`run` would use, or None."""
+    try:
+        from distributed import get_client
+
+        return get_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def memory_per_task() -> float | None:
+    """Bytes that one task may count on: the smallest worker's memory over its threads."""
+    client = current_client()
+    if client is None:
+        free = available_memory()
+        return None if free is None else free / (dask.system.CPU_COUNT or 1)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    shares = [w["memory_limit"] / w["nthreads"] for w in workers if w["memory_limit"]]
+    return min(shares, default=None)
