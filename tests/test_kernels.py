@@ -221,3 +221,11 @@ def test_the_median_rule_survives_extreme_units(scale):
     X = rows()
     gamma = resolve_gamma("median", "rbf", X * scale)
     assert gamma * scale**2 == pytest.approx(resolve_gamma("median", "rbf", X), rel=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e4), (np.float64, 1e17)])
+def test_a_polynomial_that_would_overflow_is_refused(dtype, scale):
+    X = rows().astype(dtype)
+    make_kernel("poly", X * dtype(scale / 1e3), degree=3)
+    with pytest.raises(ValueError, match="polynomial kernel overflows: its values reach 1e"):
+        make_kernel("poly", X * dtype(scale), degree=3)

@@ -25,6 +25,8 @@ MEDIAN_ROWS = 2000
 #: An exponent of the RBF kernel may be off by this much before distances are taken from
 #: differences instead of products, which are quicker.
 EXPONENT_ERROR = 1e-3
+#: Values of a polynomial kernel up to which sums of their squares and products are safe.
+LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,22 @@ def make_kernel(
             f"kernel={kernel!r} takes gamma, degree and coef0"
         )
     resolved = resolve_gamma(gamma, kernel, X)
-    return Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
+    found = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
+    if kernel == "poly":
+        _check_powers(found, X)
+    return found
+
+
+def _check_powers(kernel: Kernel, X: Array) -> None:
+    """Refuse a polynomial whose values leave no room for the sums and squares made of them."""
+    limit = LARGEST_POWER[np.dtype(X.dtype).name]
+    farthest = float(np.abs(X).max(initial=0.0)) ** 2 * X.shape[1]
+    exponent = kernel.degree * np.log10(kernel.gamma * farthest + abs(kernel.coef0) + 1.0)
+    if exponent > np.log10(limit):
+        raise ValueError(
+            f"the polynomial kernel overflows: its values reach 1e{exponent:.0f}, and {X.dtype} "
+            f"data allow {limit:.0e}; scale X, or choose a smaller gamma or degree"
+        )
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eig, eigh
+from scipy.linalg import eig, svd
 
 from domainwise.gram.base import Gram, Images, RitzPairs, Thin
 from domainwise.labels import LabelSpace, joint_basis, label_factor
@@ -44,6 +44,8 @@ class Components:
     n_informative : int
         How many of the problem's eigenvalues tell targets apart.
     info : dict
+    floor : float or ndarray
+        Standard deviation up to which a component's values are rounding.
     """
 
     dual: Thin
@@ -51,6 +53,7 @@ class Components:
     eigenvalues: Array
     n_informative: int
     info: dict[str, Any] = field(default_factory=dict)
+    floor: float | Array = 0.0
 
 
 def dcm(
@@ -122,9 +125,16 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
     root = np.sqrt(np.maximum(d, 0.0))
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
-    target, domain = LY @ LY.T, weight * (LD @ LD.T)
-    mu, Z = eigh(target - domain, np.eye(len(G)) + domain)
+    target = LY @ LY.T
+    # The right side, I + w LD LD', is taken apart by singular values: as a sum it would lose the I
+    # of a badly scaled kernel. With W its inverse root, W domain W has eigenvalues below 1.
+    V, size, _ = svd(LD, full_matrices=False)
+    load = weight * size**2
+    shrink = V * (1.0 / np.sqrt(1.0 + load) - 1.0)
+    whitened = LY + shrink @ (V.T @ LY)
+    mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (load / (1.0 + load))) @ V.T)
     mu, Z = mu[::-1], Z[:, ::-1]
+    Z = Z + shrink @ (V.T @ Z)
     # Rounding of the two sides, where they cancel, must not pass for information.
     noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
     cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
@@ -144,45 +154,61 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
 def _unsupervised_dcm(
     gram: Gram, F_d: Array, n_components: int | None, epsilon: float, ridge: float, weight: float
 ) -> Components:
-    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem."""
+    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem.
+
+    It is solved for mu = gamma - 1, of which a small kernel would leave no digits in gamma.
+    """
     n = gram.n_samples
     c = 1.0 / (1.0 + n * epsilon)
     F = gram.lift(F_d)
 
     def images(V: Thin, KV: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
-        return KV, V + c * KV, V + weight * gram.combine(F, gram.inner(F, KV))
+        domain = weight * gram.combine(F, gram.inner(F, KV))
+        return KV, c * KV - domain, V + domain
 
     k = _unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
-    pairs = _smoothed(gram, images, pairs, 10 * gram.tolerance)
+    # Where target and domain cancel, mu is their rounding.
+    noise = gram.tolerance * c * _norms(gram, pairs.KX)
+    usable = np.abs(pairs.values) * _norms(gram, pairs.X) > noise
+    pairs = _smoothed(gram, images, pairs, usable)
     _warn_unconverged(pairs)
     found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
-    found.eigenvalues = pairs.values
-    found.n_informative = _count_above(pairs.values - 1.0, gram.tolerance)
+    found.eigenvalues = 1.0 + pairs.values
+    found.n_informative = int((usable & (pairs.values > 0)).sum())
     found.info.update(pairs.info)
+    found.floor = _relative_floor(gram, found.values)
     return found
 
 
-def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, tolerance: float) -> RitzPairs:
-    """Put pairs through ``v <- v + ((A - B) v - mu B v) / mu``, and measure what is left to do.
+def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
+    """Put pairs through ``v <- v + (A v - mu B v) / mu``, and measure what is left to do.
 
     The problem is symmetric in the inner product of K, which says nothing about the part of v that
     K maps to zero: there Ritz vectors hold rounding. The equation itself tells that part.
     """
-    mu = pairs.values - 1.0
-    usable = np.abs(mu) > gram.tolerance * np.abs(mu).max(initial=0.0)
+    mu = pairs.values
     step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
     _, left, right = images(pairs.X, pairs.KX, None)
-    X = pairs.X + gram.combine(left - gram.combine(right, np.diag(pairs.values)), step)
+    X = pairs.X + gram.combine(left - gram.combine(right, np.diag(mu)), step)
     KX = gram.product(X)
     _, left, right = images(X, KX, None)
-    rest = gram.combine(left - gram.combine(right, np.diag(pairs.values)), step)
-    size = np.sqrt(np.diagonal(gram.inner(X, X)))
-    error = np.sqrt(np.diagonal(gram.inner(rest, rest))) / np.where(size > 0, size, 1.0)
-    residual = float(error.max(initial=0.0))
+    rest = _norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
+    size = _norms(gram, X)
+    residual = float((rest / np.where(size > 0, size, 1.0)).max(initial=0.0))
     info = {**pairs.info, "residual": residual}
-    info["converged"] = pairs.info["converged"] or residual <= tolerance
-    return RitzPairs(pairs.values, X, KX, info)
+    info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
+    return RitzPairs(mu, X, KX, info)
+
+
+def _norms(gram: Gram, V: Thin) -> Array:
+    return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
+
+
+def _relative_floor(gram: Gram, values: Thin) -> float:
+    """Standard deviation that is rounding next to the largest component's."""
+    size = _norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
+    return float(1e-2 * gram.tolerance * size)
 
 
 def dica(
@@ -255,20 +281,19 @@ def _unsupervised_dica(
             right = right + gram.combine(KZ, gram.inner(Z, KX))
         return X, KKX, right
 
-    pairs = gram.ritz(images, k, depth=2, start=Z)
-    _warn_unconverged(pairs)
-    return Components(
-        pairs.X, pairs.KX, pairs.values, _count_above(pairs.values, gram.tolerance), pairs.info
-    )
+    return _from_pairs(gram, gram.ritz(images, k, depth=2, start=Z))
 
 
 def kpca(gram: Gram, *, n_components: int | None = None) -> Components:
     """Kernel principal components, with the eigenvalues of the centred kernel matrix."""
-    pairs = gram.leading(_unsupervised_count(gram.n_samples, n_components))
+    return _from_pairs(gram, gram.leading(_unsupervised_count(gram.n_samples, n_components)))
+
+
+def _from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
     _warn_unconverged(pairs)
-    return Components(
-        pairs.X, pairs.KX, pairs.values, _count_above(pairs.values, gram.tolerance), pairs.info
-    )
+    informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
+    floor = _relative_floor(gram, pairs.KX)
+    return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
 
 
 def dica_domain_factor(labels: LabelSpace) -> Array:
@@ -308,10 +333,8 @@ def standardise(
 
     ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
     """
-    variance = np.diagonal(gram.inner(found.values, found.values)) / gram.n_samples
-    # Coefficients of size |dual| cannot hold a value below rounding of k(x)'dual.
-    size = np.sqrt(np.maximum(variance, 0.0))
-    alive = size > gram.tolerance * 1e-2 * size.max(initial=0.0)
+    size = _norms(gram, found.values) / np.sqrt(gram.n_samples)
+    alive = size > found.floor
     if not alive.any():
         raise ValueError(CONSTANT)
     if warn and not alive.all():
@@ -357,9 +380,8 @@ def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thi
     if np.isinf(shift):
         return Components(scores, image(), np.empty(0), 0)
     solution = gram.solve(scores, shift)
-    if solution.image is not None:
-        values = solution.image
-    else:
+    values = solution.image
+    if values is None:
         values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
     return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
 
@@ -391,12 +413,18 @@ def _with_extras(
     weights = G_pinv @ gram.inner(Q, pairs.KX)
     dual = pairs.X - gram.combine(Q, weights)
     values = pairs.KX - gram.combine(KQ, weights)
+    # Principal directions are as long as their coefficients are short; the others' size says
+    # nothing about them. What K does to label directions does, if nothing else is left.
+    scale = max(pairs.values.max(initial=0.0), _norms(gram, KQ).max(initial=0.0))
+    floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
+    m, extra = len(found.eigenvalues), len(pairs.values)
     return Components(
         gram.hstack([found.dual, dual]),
         gram.hstack([found.values, values]),
-        np.concatenate([found.eigenvalues, np.full(len(pairs.values), eigenvalue)]),
+        np.concatenate([found.eigenvalues, np.full(extra, eigenvalue)]),
         found.n_informative,
         found.info,
+        np.concatenate([np.full(m, found.floor), np.full(extra, floor)]),
     )
 
 
@@ -420,10 +448,6 @@ def _component_count(
 
 def _unsupervised_count(n_samples: int, n_components: int | None) -> int:
     return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
-
-
-def _count_above(values: Array, tolerance: float) -> int:
-    return int((values > tolerance * float(np.abs(values).max(initial=0.0))).sum())
 
 
 def _orthogonal_columns(F: Array) -> Array:

@@ -76,7 +76,16 @@ class ArrayGram(Gram):
             KV = both[:, :-1]
         else:
             KV = self.uncentred_product(V)
-        return np.asarray(KV - KV.mean(axis=0))
+        return np.asarray(self.check_finite(KV - KV.mean(axis=0)))
+
+    def check_finite(self, values: Array) -> Array:
+        """Refuse a kernel that overflows."""
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the kernel overflows {self.dtype.name} at the scale of these features: scale X, "
+                "or choose a smaller gamma or degree"
+            )
+        return values
 
     @property
     def row_means(self) -> Array:

@@ -41,7 +41,7 @@ class DenseGram(ArrayGram):
     ) -> None:
         super().__init__(labels, dtype, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
-        self._row_means = matrix.mean(axis=1)
+        self._row_means = self.check_finite(matrix.mean(axis=1))
         self.K = matrix - self._row_means
         self.K -= self._row_means[:, None]
         self.K += self._row_means.mean()
@@ -65,11 +65,15 @@ class DenseGram(ArrayGram):
                     UserWarning,
                     stacklevel=2,
                 )
-        residual = V - self.K @ X - shift * X
+        KX = self.K @ X
+        residual = V - KX - shift * X
         scale = np.linalg.norm(V, axis=0)
         relative = np.linalg.norm(residual, axis=0) / np.where(scale > 0, scale, 1)
         info["residual"] = float(relative.max(initial=0.0))
-        return Solution(X, info)
+        # K X loses digits where X is long, V - shift X where the two cancel.
+        cancels = np.linalg.norm(KX, axis=0) < 1e-3 * scale
+        image = np.where(cancels, KX, V - shift * X) if shift > 0 else KX
+        return Solution(X, info, image - image.mean(axis=0))
 
     def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""

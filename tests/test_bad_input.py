@@ -1,0 +1,339 @@
+"""Every kind of bad input is an error that names the argument, what was given, what is accepted."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics.pairwise import rbf_kernel
+
+import domainwise.gram.dense as dense_module
+from domainwise import COIR, DCM, DICA, KPCA
+
+MODELS = [
+    pytest.param(DCM(), id="dcm"),
+    pytest.param(COIR(), id="coir"),
+    pytest.param(DICA(), id="dica"),
+    pytest.param(KPCA(), id="kpca"),
+]
+each_model = pytest.mark.parametrize("model", MODELS)
+
+rng = np.random.default_rng(0)
+N = 30
+X = rng.normal(size=(N, 3))
+Y = np.arange(N) % 2
+D = np.arange(N) % 3
+
+
+def fit(model, X=X, y=Y, sample_domain=D):
+    return clone(model).fit(X, y, sample_domain=sample_domain)
+
+
+# X ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@each_model
+def test_nan_and_infinity_in_x(model, value):
+    bad = X.copy()
+    bad[4, 1] = value
+    word = "NaN" if np.isnan(value) else "infinity"
+    with pytest.raises(ValueError, match=f"Input X contains {word}"):
+        fit(model, X=bad)
+    with pytest.raises(ValueError, match=f"Input X contains {word}"):
+        fit(model).transform(bad)
+
+
+@each_model
+def test_one_dimensional_x(model):
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        fit(model, X=X[:, 0])
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        fit(model).transform(X[0])
+
+
+@each_model
+def test_three_dimensional_x(model):
+    with pytest.raises(ValueError, match="dim 3"):
+        fit(model, X=X[:, :, None])
+
+
+@each_model
+def test_complex_x(model):
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        fit(model, X=X + 1j)
+
+
+@each_model
+def test_sparse_x(model):
+    with pytest.raises(TypeError, match="[Ss]parse"):
+        fit(model, X=scipy.sparse.csr_matrix(X))
+    with pytest.raises(TypeError, match="[Ss]parse"):
+        fit(model, X=scipy.sparse.coo_array(X))
+
+
+@each_model
+def test_strings_in_x(model):
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        fit(model, X=X.astype(str).astype(object) + "m")
+
+
+@each_model
+def test_no_rows_and_no_features(model):
+    with pytest.raises(ValueError, match=r"0 sample\(s\) \(shape=\(0, 3\)\).*minimum of 2"):
+        fit(model, X=X[:0], y=Y[:0], sample_domain=D[:0])
+    with pytest.raises(ValueError, match=r"0 feature\(s\) \(shape=\(30, 0\)\).*minimum of 1"):
+        fit(model, X=X[:, :0])
+
+
+@each_model
+def test_one_row(model):
+    with pytest.raises(ValueError, match=r"1 sample\(s\).*minimum of 2 is required"):
+        fit(model, X=X[:1], y=Y[:1], sample_domain=D[:1])
+
+
+@each_model
+def test_another_number_of_features_at_transform(model):
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3 features"):
+        fit(model).transform(X[:, :2])
+
+
+@each_model
+def test_transform_before_fit(model):
+    with pytest.raises(NotFittedError, match=f"This {type(model).__name__} instance is not fitted"):
+        clone(model).transform(X)
+    with pytest.raises(NotFittedError):
+        clone(model).get_feature_names_out()
+
+
+# y and sample_domain ------------------------------------------------------------------------------
+
+SUPERVISED = pytest.mark.parametrize("model", MODELS[:3])
+
+
+@SUPERVISED
+def test_y_of_another_length(model):
+    with pytest.raises(ValueError, match="y has 29 entries but X has 30 rows"):
+        fit(model, y=Y[:-1])
+
+
+@each_model
+def test_sample_domain_of_another_length(model):
+    with pytest.raises(ValueError, match="sample_domain has 31 entries but X has 30 rows"):
+        fit(model, sample_domain=np.arange(31) % 3)
+    with pytest.raises(ValueError, match="sample_domain has no length but X has 30 rows"):
+        fit(model, sample_domain="site")
+    with pytest.raises(
+        ValueError, match=r"sample_domain must have one or two dimensions.*\(30, 1, 1\)"
+    ):
+        fit(model, sample_domain=np.zeros((N, 1, 1)))
+
+
+@SUPERVISED
+def test_y_of_the_wrong_shape_or_kind(model):
+    with pytest.raises(
+        ValueError, match=r"y must have one or two dimensions, got shape \(30, 1, 1\)"
+    ):
+        fit(model, y=np.zeros((N, 1, 1)))
+    with pytest.raises(ValueError, match="y must be an array of 30 targets, got the scalar"):
+        fit(model, y=3)
+    with pytest.raises(ValueError, match="Complex data not supported: y is complex"):
+        fit(model, y=Y + 1j)
+
+
+@SUPERVISED
+def test_y_with_one_class_says_which(model):
+    with pytest.raises(ValueError, match="y has one class only .*1.* at least 2 classes"):
+        fit(model, y=np.ones(N, dtype=int))
+    with pytest.raises(ValueError, match="y has one class only .*healthy.* at least 2 classes"):
+        fit(model, y=["healthy"] * N)
+
+
+@SUPERVISED
+def test_a_continuous_y_without_any_difference(model):
+    with pytest.raises(ValueError, match="y is constant .*0.5"):
+        fit(model, y=np.full(N, 0.5))
+    with pytest.raises(ValueError, match="y is constant"):
+        fit(model, y=np.full((N, 2), 0.5))
+
+
+@SUPERVISED
+def test_missing_values_in_y(model):
+    with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
+        fit(model, y=np.where(np.arange(N) == 3, np.nan, X[:, 0]))
+    with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
+        fit(model, y=np.where(np.arange(N) == 3, np.inf, X[:, 0]))
+    for missing in (None, np.nan):
+        labels = np.array(["a", "b"], dtype=object)[Y]
+        labels[3] = missing
+        for y in (labels, labels.tolist()):
+            with pytest.raises(ValueError, match="y contains missing values"):
+                fit(model, y=y)
+
+
+@SUPERVISED
+def test_class_labels_where_numbers_are_needed(model):
+    with pytest.raises(
+        ValueError, match='y holds .* labels, but its kernel needs numbers.*"delta"'
+    ):
+        fit(clone(model).set_params(target_kernel="rbf"), y=np.array(["a", "b"])[Y])
+    with pytest.raises(ValueError, match=r'target_kernel="delta" needs one column.*\(30, 2\)'):
+        fit(clone(model).set_params(target_kernel="delta"), y=X[:, :2])
+
+
+def test_domain_labels_where_numbers_are_needed():
+    with pytest.raises(ValueError, match="sample_domain holds .* its kernel needs numbers"):
+        fit(DCM(domain_kernel="rbf"), sample_domain=np.array(["a", "b", "c"])[D])
+    with pytest.raises(ValueError, match=r'domain_kernel="delta" needs one column.*\(30, 2\)'):
+        fit(DCM(domain_kernel="delta"), sample_domain=X[:, :2])
+
+
+def test_a_missing_y_where_one_is_needed():
+    with pytest.raises(ValueError, match="COIR requires y to be passed, but the target y is None"):
+        COIR().fit(X)
+
+
+def test_conditional_with_a_continuous_or_missing_y():
+    with pytest.raises(ValueError, match="conditional=True .* but y is continuous"):
+        fit(DCM(conditional=True), y=X[:, 0])
+    with pytest.raises(ValueError, match="conditional=True .* but y is missing"):
+        fit(DCM(conditional=True), y=None)
+
+
+# arguments ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("models", "name", "value", "accepted"),
+    [
+        ("dcm coir dica", "epsilon", -1e-3, r"range \[0.0, inf\)"),
+        ("dcm coir dica", "epsilon", np.nan, r"range \[0.0, inf\)"),
+        ("dcm coir", "ridge", -1.0, r"range \[0.0, inf\]"),
+        ("dcm coir", "ridge", np.nan, r"range \[0.0, inf\]"),
+        ("dcm coir", "ridge", "small", r"range \[0.0, inf\]"),
+        ("dcm", "domain_weight", -0.5, r"range \[0.0, inf\)"),
+        ("dcm", "domain_weight", np.inf, r"range \[0.0, inf\)"),
+        ("dcm", "conditional", "yes", "instance of 'bool'"),
+        ("dica", "lam", 0, r"range \(0.0, inf\)"),
+        ("dica", "lam", -1.0, r"range \(0.0, inf\)"),
+        ("all", "gamma", -1.0, r"range \(0.0, inf\)"),
+        ("all", "gamma", 0, r"range \(0.0, inf\)"),
+        ("all", "gamma", "mean", "median"),
+        ("all", "kernel", "gaussian", "'rbf'"),
+        ("all", "degree", -1, r"range \[0.0, inf\)"),
+        ("all", "coef0", "1", "instance of 'float'|range"),
+        ("all", "kernel_params", 3, "instance of 'dict'"),
+        ("all", "solver", "lapack", "'dense'"),
+        ("all", "tol", 0.0, r"range \(0.0, inf\)"),
+        ("all", "max_iter", 0, r"range \[1, inf\)"),
+        ("all", "max_iter", 2.5, "int"),
+        ("all", "random_state", "seed", "random_state|RandomState"),
+        ("all", "n_components", 0, r"range \[1, inf\)"),
+        ("all", "n_components", -2, r"range \[1, inf\)"),
+        ("all", "n_components", 1.5, "int"),
+        ("dcm coir dica", "target_kernel", "precomputed", "'delta'"),
+        ("dcm coir dica", "target_gamma", -2.0, r"range \(0.0, inf\)"),
+        ("dcm", "domain_kernel", "precomputed", "'delta'"),
+        ("dcm", "domain_gamma", 0.0, r"range \(0.0, inf\)"),
+    ],
+)
+def test_an_argument_out_of_range_is_named_with_what_it_accepts(models, name, value, accepted):
+    for param in MODELS:
+        if models != "all" and param.id not in models.split():
+            continue
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of .* must be") as caught:
+            fit(clone(param.values[0]).set_params(**{name: value}))
+        message = str(caught.value)
+        assert f"Got {value!r} instead" in message
+        assert any(
+            word.strip("\\") in message.replace("\\", "")
+            for word in accepted.replace("\\", "").split("|")
+        )
+
+
+@each_model
+def test_more_components_than_centred_rows_can_have(model):
+    with pytest.raises(ValueError, match="n_components=30 must be at most n_samples - 1 = 29"):
+        fit(clone(model).set_params(n_components=30))
+
+
+@each_model
+def test_kernel_params_for_a_named_kernel(model):
+    with pytest.raises(ValueError, match="kernel_params=.*is for a callable kernel only"):
+        fit(clone(model).set_params(kernel_params={"gamma": 1.0}))
+
+
+@each_model
+def test_a_callable_kernel_that_returns_the_wrong_shape(model):
+    with pytest.raises(ValueError, match="callable kernel returned shape .* expected"):
+        fit(clone(model).set_params(kernel=lambda A, B: np.ones(3)))
+
+
+# precomputed kernels ------------------------------------------------------------------------------
+
+
+@each_model
+def test_a_precomputed_kernel_that_is_not_square_or_not_symmetric(model):
+    model = clone(model).set_params(kernel="precomputed")
+    K = rbf_kernel(X)
+    with pytest.raises(
+        ValueError, match=r"square kernel matrix in fit, got shape \(30, 20\)|Kernel matrix"
+    ):
+        fit(model, X=K[:, :20])
+    K[3, 5] += 0.1
+    with pytest.raises(ValueError, match="needs a symmetric kernel matrix in fit"):
+        fit(model, X=K)
+
+
+@each_model
+def test_a_precomputed_kernel_of_other_columns_at_transform(model):
+    model = fit(clone(model).set_params(kernel="precomputed"), X=rbf_kernel(X))
+    with pytest.raises(ValueError, match="X has 20 features, but .* is expecting 30 features"):
+        model.transform(rbf_kernel(X[:5], X[:20]))
+
+
+# what works ---------------------------------------------------------------------------------------
+
+
+def test_one_domain_or_none_works_and_equals_coir_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = COIR().fit(X, Y).transform(X)
+        for sample_domain in (None, np.zeros(N), ["only"] * N, np.zeros((N, 2))):
+            model = DCM().fit(X, Y, sample_domain=sample_domain)
+            np.testing.assert_allclose(model.transform(X), expected, atol=1e-9)
+
+
+def test_two_rows_are_enough():
+    model = DCM(gamma=1.0).fit(np.array([[0.0], [1.0]]), [0, 1])
+    np.testing.assert_allclose(model.embedding_, [[-1.0], [1.0]])
+
+
+# memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "what"), [({"solver": "dense"}, 'solver="dense"'), ({"ridge": 0}, "ridge=0")]
+)
+def test_a_dense_fit_that_does_not_fit_memory_says_how_much_it_needs(params, what, monkeypatch):
+    monkeypatch.setattr(dense_module, "available_memory", lambda: 16_000)
+    with pytest.raises(MemoryError) as caught:
+        fit(DCM(**params))
+    message = str(caught.value)
+    assert message.startswith(f"{what} forms 30 x 30 matrices and needs about")
+    assert "GiB are free" in message
+    assert 'use solver="exact"' in message
+
+
+def test_memory_needed_is_that_of_four_matrices(monkeypatch):
+    monkeypatch.setattr(dense_module, "available_memory", lambda: 10 * 2**30)
+    with pytest.raises(MemoryError, match=r"needs about 29.8 GiB, but 10.0 GiB are free"):
+        dense_module.check_dense_memory(31_623, 'solver="dense"')
+    dense_module.check_dense_memory(18_000, 'solver="dense"')
+
+
+def test_no_ridge_with_the_exact_solver_names_the_ones_that_can():
+    with pytest.raises(ValueError, match='ridge=0 .*use solver="dense" or "auto"'):
+        fit(DCM(ridge=0, solver="exact"))
