@@ -1,0 +1,350 @@
+"""Speed and memory of FastDCM: a million rows from a file, and LandMine beside the exact method.
+
+Rows have 16 features, 2 classes and 10 domains; there are 500 uniform landmarks. The rival is one
+pass of scikit-learn's ``Nystroem(500).transform`` over the same rows in blocks, which computes the
+same features and keeps nothing.
+
+    python benchmarks/fast_family.py            writes FAST_FAMILY.md beside this file
+    python benchmarks/fast_family.py --quick    small sizes, to see that it works; writes nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measuring import (
+    Report,
+    Result,
+    alternate,
+    exponent,
+    measured,
+    mib,
+    run_point,
+    serve_point,
+    size,
+)
+
+FEATURES = 16
+LANDMARKS = 500
+#: Rows of a block of the rival's pass: 1,000 to 10,000 are alike, fewer or more are slower.
+BLOCK_ROWS = 2000
+#: Rows handed to partial_fit at a time.
+BATCH_ROWS = 10_000
+WARM_UP_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of rows, rounds of times that are compared, and repeats on LandMine."""
+
+    growth: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)
+    rounds: int = 3
+    repeats: int = 10
+    landmine_rows: int | None = None
+
+
+QUICK = Sizes((3000, 10_000, 30_000), 1, 2, 60)
+
+
+# Tasks: each runs in a child, which alone imports the numerical libraries.
+
+
+def make_rows(n: int, folder: str) -> Result:
+    """Write the rows to a file, with labels beside it."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    with measured() as meter:
+        X = np.memmap(_rows_file(folder), dtype=np.float64, mode="w+", shape=(n, FEATURES))
+        for start in range(0, n, 100_000):
+            X[start : start + 100_000] = rng.standard_normal((min(100_000, n - start), FEATURES))
+        X.flush()
+        np.save(Path(folder) / "labels.npy", rng.integers((2, 10), size=(n, 2)))
+    return meter.result()
+
+
+def fit(n: int, folder: str) -> Result:
+    """Fit on the first n rows of the file."""
+    X, y, domain = _open(n, folder)
+    _fit(X[:WARM_UP_ROWS], y[:WARM_UP_ROWS], domain[:WARM_UP_ROWS])
+    with measured() as meter:
+        model = _fit(X, y, domain)
+    return meter.result(info=model.solver_info_)
+
+
+def partial_fit(n: int, folder: str) -> Result:
+    """Fit batch by batch; each batch is mapped, used and let go."""
+    model = _model()
+    X, y, domain = _open(n, folder)
+    _fit(X[:WARM_UP_ROWS], y[:WARM_UP_ROWS], domain[:WARM_UP_ROWS])
+    del X
+    with measured() as meter:
+        for start in range(0, n, BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            X = _open(n, folder)[0][rows]
+            model.partial_fit(X, y[rows], sample_domain=domain[rows])
+    return meter.result()
+
+
+def nystroem_pass(n: int, folder: str) -> Result:
+    """Compute scikit-learn's features of the first n rows block by block."""
+    from sklearn.kernel_approximation import Nystroem
+
+    from domainwise.kernels import resolve_gamma
+
+    X, _, _ = _open(n, folder)
+    gamma = resolve_gamma("median", "rbf", X[:2000])
+    rival = Nystroem(kernel="rbf", gamma=gamma, n_components=LANDMARKS, random_state=0)
+    rival.fit(X[:WARM_UP_ROWS]).transform(X[:WARM_UP_ROWS])
+    with measured() as meter:
+        for start in range(0, n, BLOCK_ROWS):
+            rival.transform(X[start : start + BLOCK_ROWS])
+    return meter.result()
+
+
+def transform(n: int, folder: str) -> Result:
+    """Project the first n rows."""
+    X, y, domain = _open(n, folder)
+    first = slice(min(n, 20_000))
+    model = _fit(X[first], y[first], domain[first])
+    with measured() as meter:
+        model.transform(X)
+    return meter.result()
+
+
+def landmine(repeat: int, rows_per_field: int | None) -> Result:
+    """Fit FastDCM and DCM on 9 fields in turn; label AUC of an SVM on the other 20."""
+    import time
+
+    import numpy as np
+    from sklearn.metrics import balanced_accuracy_score
+    from sklearn.svm import SVC
+
+    from domainwise import DCM, FastDCM
+    from domainwise.datasets import load_landmine
+
+    data = load_landmine()
+    fields = np.random.default_rng(repeat).permutation(np.unique(data.sample_domain))
+    keep = np.concatenate(
+        [np.flatnonzero(data.sample_domain == field)[:rows_per_field] for field in fields]
+    )
+    source = np.isin(data.sample_domain[keep], fields[:9])
+    seen, unseen = keep[source], keep[~source]
+    X, y, domain = data.data[seen], data.target[seen], data.sample_domain[seen]
+    common = {"gamma": 0.5, "epsilon": 1e-6, "random_state": repeat}
+    models = {
+        "exact": DCM(**common),
+        "fast": FastDCM(n_landmarks=min(LANDMARKS, len(X)), **common),
+    }
+    found: dict[str, Any] = {"n": len(X)}
+    with measured() as meter:
+        for name, model in models.items():
+            seconds = []
+            for _ in range(3):
+                started = time.perf_counter()
+                model.fit(X, y, sample_domain=domain)
+                seconds.append(time.perf_counter() - started)
+            found[f"{name}_seconds"] = statistics.median(seconds)
+    for name, model in models.items():
+        svm = SVC(C=1.0, gamma=0.5).fit(model.transform(X), y)
+        predicted = svm.predict(model.transform(data.data[unseen]))
+        # The AUC of hard labels, the paper's measure, is balanced accuracy.
+        found[f"{name}_auc"] = balanced_accuracy_score(data.target[unseen], predicted)
+    return meter.result(**found)
+
+
+def _rows_file(folder: str) -> Path:
+    return Path(folder) / "rows.dat"
+
+
+def _open(n: int, folder: str) -> tuple[Any, Any, Any]:
+    import numpy as np
+
+    rows = _rows_file(folder)
+    total = rows.stat().st_size // (8 * FEATURES)
+    X = np.memmap(rows, dtype=np.float64, mode="r", shape=(total, FEATURES))[:n]
+    labels = np.load(Path(folder) / "labels.npy", mmap_mode="r")[:n]
+    return X, np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1])
+
+
+def _model() -> Any:
+    from domainwise import FastDCM
+
+    return FastDCM(n_landmarks=LANDMARKS, random_state=0)
+
+
+def _fit(X: Any, y: Any, domain: Any) -> Any:
+    return _model().fit(X, y, sample_domain=domain)
+
+
+TASKS = {
+    "rows": make_rows,
+    "FastDCM.fit": fit,
+    "FastDCM.partial_fit": partial_fit,
+    "Nystroem.transform": nystroem_pass,
+    "FastDCM.transform": transform,
+    "LandMine": landmine,
+}
+
+
+# The report.
+
+
+def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> Result:
+    names = ("FastDCM.fit", "Nystroem.transform", "FastDCM.transform")
+    points = [{"task": name, "n": n, "folder": folder} for name in names]
+    ours, rival, projected = alternate(__file__, points, rounds)
+    report.check(
+        f"N={size(n)}: time of `FastDCM.fit` over one pass of `Nystroem(500).transform`",
+        ours["seconds"] / rival["seconds"],
+        1.0,
+        form="{:.2f}×",
+        least=False,
+    )
+    report.check(
+        f"N={size(n)}: peak RSS of the whole process, the mapped file included (GiB)",
+        ours["peak"] / 2**30,
+        1.0,
+        form="{:.2f}",
+        least=False,
+    )
+    report.check(
+        f"`transform` of {size(n)} rows: millions a minute",
+        60e-6 * n / projected["seconds"],
+        1.0,
+        form="{:.1f}",
+        least=True,
+    )
+    report.text(f"## N={size(n)}\n\nThe file is {mib(8 * FEATURES * n)} MiB.")
+    report.table(
+        ["one pass", "seconds", "peak RSS (MiB)"],
+        [
+            [f"`{name}`", f"{result['seconds']:.2f}", mib(result["peak"])]
+            for name, result in zip(names, (ours, rival, projected), strict=True)
+        ],
+    )
+    return ours
+
+
+def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) -> None:
+    fits = [run_point(__file__, {"task": "FastDCM.fit", "n": n, "folder": folder}) for n in ns[:-1]]
+    fits.append(largest)
+    batches = [
+        run_point(__file__, {"task": "FastDCM.partial_fit", "n": n, "folder": folder}) for n in ns
+    ]
+    slope = exponent(ns, [r["seconds"] for r in fits])
+    report.check(
+        f"time of `fit` over N from {size(ns[0])} to {size(ns[-1])}: exponent",
+        slope,
+        1.1,
+        form="{:.2f}",
+        least=False,
+    )
+    mapped = [8 * FEATURES * n for n in ns]
+    own = [r["above"] - file for r, file in zip(fits, mapped, strict=True)]
+    per_row = (own[-1] - own[0]) / (ns[-1] - ns[0])
+    report.check(
+        "memory of `fit` beyond the mapped file: growth (bytes a row)",
+        per_row,
+        64,
+        form="{:.0f}",
+        least=False,
+    )
+    report.check(
+        f"memory of `partial_fit` at N={size(ns[-1])} less that at {size(ns[0])} (MiB)",
+        (batches[-1]["above"] - batches[0]["above"]) / 2**20,
+        32,
+        form="{:.0f}",
+        least=False,
+    )
+    report.text(
+        "## Growth with N\n\nMemory is the peak RSS above that of the interpreter, its imports and "
+        f"a fit of {size(WARM_UP_ROWS)} rows. Pages of the mapped file count as resident while the "
+        f"system has no other use for them. `fit` also holds the labels and a few numbers for each "
+        f"row; `partial_fit`, in batches of {size(BATCH_ROWS)}, holds one batch."
+    )
+    report.table(
+        ["N", "`fit` (s)", "its memory (MiB)", "mapped file", "`partial_fit` (s)", "its memory"],
+        [
+            [
+                size(n),
+                f"{a['seconds']:.2f}",
+                mib(a["above"]),
+                mib(file),
+                f"{b['seconds']:.2f}",
+                mib(b["above"]),
+            ]
+            for n, a, file, b in zip(ns, fits, mapped, batches, strict=True)
+        ],
+    )
+
+
+def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None) -> None:
+    runs = [
+        run_point(__file__, {"task": "LandMine", "repeat": r, "rows_per_field": rows_per_field})
+        for r in range(repeats)
+    ]
+    exact, fast = ([run[f"{name}_auc"] for run in runs] for name in ("exact", "fast"))
+    deviation = statistics.stdev(exact)
+    difference = abs(statistics.mean(fast) - statistics.mean(exact))
+    ratio = statistics.median(run["exact_seconds"] / run["fast_seconds"] for run in runs)
+    report.check(
+        "LandMine: distance of mean label AUC to exact DCM, in its standard deviations",
+        difference / deviation,
+        1.0,
+        form="{:.2f}",
+        least=False,
+    )
+    report.check("LandMine: times faster than exact DCM", ratio, 5, form="{:.1f}×", least=True)
+    report.text(
+        "## LandMine at full size\n\n9 of 29 fields as sources (about "
+        f"{size(statistics.mean(run['n'] for run in runs))} rows), label AUC on the other 20 with "
+        f"`SVC(C=1, gamma=0.5)` on the component; gamma 0.5, epsilon 1e-6, {repeats} choices of fields."
+    )
+    report.table(
+        ["method", "label AUC", "median seconds of a fit"],
+        [
+            [
+                label,
+                f"{statistics.mean(scores):.4f} ± {statistics.stdev(scores):.4f}",
+                f"{statistics.median(run[f'{key}_seconds'] for run in runs):.3f}",
+            ]
+            for label, key, scores in (
+                ("`DCM`", "exact", exact),
+                (f"`FastDCM`, {LANDMARKS} landmarks", "fast", fast),
+            )
+        ],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        serve_point(arguments.point, TASKS)
+        return
+    sizes = QUICK if arguments.quick else Sizes()
+    report = Report("Speed and memory of the fast family", "python benchmarks/fast_family.py")
+    report.text(
+        f"Rows of {FEATURES} float64 features come from a memory-mapped file; there are 2 classes, "
+        f"10 domains and {LANDMARKS} uniform landmarks. Times compared with each other are medians "
+        f"of {sizes.rounds} rounds in turn; `Nystroem` gets blocks of {size(BLOCK_ROWS)} rows."
+    )
+    n = sizes.growth[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        run_point(__file__, {"task": "rows", "n": n, "folder": folder})
+        largest = compare_with_nystroem(report, n, sizes.rounds, folder)
+        growth(report, sizes.growth, largest, folder)
+    compare_with_exact(report, sizes.repeats, sizes.landmine_rows)
+    report.write(None if arguments.quick else Path(__file__).with_name("FAST_FAMILY.md"))
+
+
+if __name__ == "__main__":
+    main()
