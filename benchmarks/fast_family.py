@@ -304,7 +304,8 @@ def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None)
     report.text(
         "## LandMine at full size\n\n9 of 29 fields as sources (about "
         f"{size(statistics.mean(run['n'] for run in runs))} rows), label AUC on the other 20 with "
-        f"`SVC(C=1, gamma=0.5)` on the component; gamma 0.5, epsilon 1e-6, {repeats} choices of fields."
+        f"`SVC(C=1, gamma=0.5)` on the component; gamma 0.5, epsilon 1e-6, {repeats} "
+        "choices of fields."
     )
     report.table(
         ["method", "label AUC", "median seconds of a fit"],
