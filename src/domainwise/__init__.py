@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "DCMCV": "domainwise.selection",
     "FastDCMCV": "domainwise.selection",
+    "load": "domainwise.persistence",
+    "save": "domainwise.persistence",
 }
 
 __all__ = [
@@ -32,7 +34,9 @@ __all__ = [
     "InvariantSVC",
     "InvariantSVR",
     "__version__",
+    "load",
     "precision",
+    "save",
 ]
 
 

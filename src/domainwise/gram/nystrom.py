@@ -158,6 +158,22 @@ class NystromSums:
     second: Array
     groups: dict[Hashable, tuple[int, Array]]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Lists instead of a dict with tuples as keys, which saved models cannot hold.
+        groups = self.groups.values()
+        return vars(self) | {
+            "groups": list(self.groups),
+            "counts": [count for count, _ in groups],
+            "totals": [total for _, total in groups],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pairs = zip(state["counts"], state["totals"], strict=True)
+        keys = [tuple(key) for key in state["groups"]]
+        for name in ("n_samples", "mean", "second"):
+            object.__setattr__(self, name, state[name])
+        object.__setattr__(self, "groups", dict(zip(keys, pairs, strict=True)))
+
     @classmethod
     def partial(
         cls,
