@@ -211,11 +211,12 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel, self._row_means = kernel, gram.row_means
         self._dual, self._images = F @ A, KF @ A
+        for name in ("X_fit_", "classes_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
         if kernel.name != "precomputed":
             self.X_fit_ = np.array(X)
         self.gamma_, self.domains_ = kernel.gamma, domain.names
-        if hasattr(self, "classes_"):
-            del self.classes_
         if target is not None:
             self.classes_ = target.names  # type: ignore[assignment]
         return gram, X.dtype

@@ -1,0 +1,150 @@
+"""InvariantSearchCV: what GridSearchCV finds, with fewer kernel evaluations."""
+
+import numpy as np
+import pytest
+import sklearn
+from joblib import parallel_config
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from domainwise import DCM, InvariantSVC, InvariantSVR
+from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
+
+GRID = {
+    "domain_weight": [0, 0.1, np.inf],
+    "conditional": [False, True],
+    "C": [1.0, 10.0],
+}
+
+
+def problem(seed=0, n=120, p=3, n_domains=4, n_classes=3):
+    rng = np.random.default_rng(seed)
+    d = np.arange(n) % n_domains
+    y = rng.integers(0, n_classes, size=n)
+    X = rng.normal(size=(n, p)) + rng.normal(size=(n_domains, p))[d]
+    return X + rng.normal(size=(n_classes, p))[y], y, d
+
+
+def same_results(path, plain):
+    assert path.cv_results_["params"] == plain.cv_results_["params"]
+    for key in ("mean_test_score", "std_test_score", "split0_test_score"):
+        np.testing.assert_allclose(path.cv_results_[key], plain.cv_results_[key], atol=1e-12)
+    np.testing.assert_array_equal(
+        path.cv_results_["rank_test_score"], plain.cv_results_["rank_test_score"]
+    )
+    assert path.best_params_ == plain.best_params_
+    assert path.best_index_ == plain.best_index_
+
+
+@pytest.mark.parametrize("scoring", [None, "balanced_accuracy"])
+def test_it_finds_what_a_grid_search_finds(scoring):
+    X, y, d = problem(n=80)
+    path = InvariantSearchCV(InvariantSVC(), GRID, scoring=scoring).fit(X, y, sample_domain=d)
+    with sklearn.config_context(enable_metadata_routing=True):
+        plain = GridSearchCV(InvariantSVC(), GRID, scoring=scoring, cv=LeaveDomainsOut())
+        plain.fit(X, y, sample_domain=d)
+    same_results(path, plain)
+    np.testing.assert_array_equal(path.predict(X), plain.predict(X))
+    assert path.score(X, y) == pytest.approx(plain.score(X, y))
+
+
+def test_regression_and_a_pipeline_find_what_a_grid_search_finds():
+    X, _, d = problem()
+    target = X[:, 0] + np.sin(X[:, 1])
+    pipeline = make_pipeline(StandardScaler(), InvariantSVR(gamma=0.3))
+    grid = {
+        "standardscaler__with_std": [True, False],
+        "invariantsvr__C": [1],
+        "invariantsvr__domain_weight": [0, 0.1],
+        "invariantsvr__epsilon": [0.01, 0.3],
+    }
+    path = InvariantSearchCV(pipeline, grid, cv=GroupKFold(3)).fit(X, target, sample_domain=d)
+    with sklearn.config_context(enable_metadata_routing=True):
+        cv = GroupKFold(3).set_split_request(groups="sample_domain")
+        plain = GridSearchCV(pipeline, grid, cv=cv).fit(X, target, sample_domain=d)
+    same_results(path, plain)
+
+
+def test_the_kernel_is_evaluated_once_per_split_and_kernel():
+    X, y, d = problem()
+    calls = []
+
+    def linear(A, B, scale=1.0):
+        calls.append(len(A) * len(B))
+        return scale * A @ B.T
+
+    grid = {
+        "domain_weight": [0, 0.1, 1],
+        "conditional": [False, True],
+        "C": [1.0, 10.0],
+        "kernel_params": [{"scale": 1.0}, {"scale": 2.0}],
+    }
+    InvariantSearchCV(InvariantSVC(kernel=linear), grid).fit(X, y, sample_domain=d)
+    # 4 splits x 2 kernels of 90 training and 30 held-out rows, and the fit of the winner.
+    assert sum(calls) == 8 * (90 * 90 + 30 * 90) + 120 * 120
+
+
+def test_steps_before_the_machine_get_the_domains_they_ask_for():
+    X, y, d = problem()
+    pipeline = make_pipeline(DCM(2), InvariantSVC())
+    grid = {"invariantsvc__C": [1, 10]}
+    path = InvariantSearchCV(pipeline, grid).fit(X, y, sample_domain=d)
+    with sklearn.config_context(enable_metadata_routing=True):
+        plain = GridSearchCV(pipeline, grid, cv=LeaveDomainsOut()).fit(X, y, sample_domain=d)
+    same_results(path, plain)
+
+
+def test_candidates_that_are_not_exact_are_fitted_one_by_one():
+    X, y, d = problem()
+    grid = {"domain_weight": [0, 1.0], "solver": ["exact", "fast"]}
+    path = InvariantSearchCV(InvariantSVC(), grid).fit(X, y, sample_domain=d)
+    with sklearn.config_context(enable_metadata_routing=True):
+        plain = GridSearchCV(InvariantSVC(), grid, cv=LeaveDomainsOut()).fit(X, y, sample_domain=d)
+    same_results(path, plain)
+
+
+def test_a_precomputed_kernel_is_sliced_on_both_sides():
+    X, y, d = problem()
+    grid = {"domain_weight": [0, 1.0], "C": [1, 10]}
+    rows = InvariantSearchCV(InvariantSVC(kernel="linear"), grid).fit(X, y, sample_domain=d)
+    given = InvariantSearchCV(InvariantSVC(kernel="precomputed"), grid)
+    given.fit(X @ X.T, y, sample_domain=d)
+    np.testing.assert_allclose(
+        given.cv_results_["mean_test_score"], rows.cv_results_["mean_test_score"]
+    )
+
+
+def test_parallel_workers_give_the_same_scores():
+    X, y, d = problem()
+    grid = {"domain_weight": [0, 1.0], "gamma": [0.1, 1.0]}
+    one = InvariantSearchCV(InvariantSVC(), grid).fit(X, y, sample_domain=d)
+    with parallel_config("threading"):
+        two = InvariantSearchCV(InvariantSVC(), grid, n_jobs=2).fit(X, y, sample_domain=d)
+    np.testing.assert_array_equal(
+        one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"]
+    )
+
+
+def test_without_domains_it_warns_and_uses_stratified_folds():
+    X, y, _ = problem()
+    with pytest.warns(UserWarning, match="says nothing about unseen domains"):
+        search = InvariantSearchCV(InvariantSVC(), {"C": [1, 10]}).fit(X, y)
+    assert search.n_splits_ == 5
+
+
+def test_bad_input_is_named():
+    X, y, d = problem()
+    with pytest.raises(ValueError, match="searches InvariantSVC and InvariantSVR"):
+        InvariantSearchCV(SVC(), {"C": [1]}).fit(X, y, sample_domain=d)
+    with pytest.raises(ValueError, match="domain_weight"):
+        InvariantSearchCV(InvariantSVC(), {"domain_weight": [-1]}).fit(X, y, sample_domain=d)
+    with pytest.raises(ValueError, match="weight"):
+        InvariantSearchCV(InvariantSVC(), {"weight": [1]}).fit(X, y, sample_domain=d)
+    search = InvariantSearchCV(InvariantSVC(), {"C": [1]}, scoring="neg_log_loss")
+    with pytest.raises(AttributeError, match="predict_proba"):
+        search.fit(X, y, sample_domain=d)
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        InvariantSearchCV(InvariantSVC(), {"C": [1]}).fit(X, y, sample_domain=d)
