@@ -13,7 +13,9 @@ __version__ = "0.1.0"
 #: Public names whose modules are imported when they are first asked for.
 _LAZY = {
     "DCMCV": "domainwise.selection",
+    "Evaluation": "domainwise.evaluation",
     "FastDCMCV": "domainwise.selection",
+    "evaluate": "domainwise.evaluation",
     "load": "domainwise.persistence",
     "save": "domainwise.persistence",
 }
@@ -24,6 +26,7 @@ __all__ = [
     "DCMCV",
     "DICA",
     "KPCA",
+    "Evaluation",
     "FastCOIR",
     "FastDCM",
     "FastDCMCV",
@@ -34,6 +37,7 @@ __all__ = [
     "InvariantSVC",
     "InvariantSVR",
     "__version__",
+    "evaluate",
     "load",
     "precision",
     "save",

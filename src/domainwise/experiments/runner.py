@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from joblib import Parallel, delayed
 
 from domainwise.experiments.cases import SETTINGS, Case
-from domainwise.experiments.store import ResultsError, ResultStore
+from domainwise.experiments.store import ResultsError
 from domainwise.experiments.trials import Trial
 
 Row = dict[str, Any]
@@ -30,6 +30,13 @@ class Job(Protocol):
         """Do it."""
 
 
+class Sink(Protocol):
+    """Where rows go: a results file, or memory."""
+
+    def append(self, rows: list[Row]) -> None:
+        """Take the rows of a finished job."""
+
+
 class Progress(Protocol):
     """Told about every finished job."""
 
@@ -39,7 +46,7 @@ class Progress(Protocol):
 
 def run_jobs(
     jobs: Sequence[Job],
-    store: ResultStore,
+    store: Sink,
     *,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -52,8 +59,8 @@ def run_jobs(
     ----------
     jobs : sequence of Job
         What to do; long jobs first keeps workers busy until the end.
-    store : ResultStore
-        Opened; only this process writes to it.
+    store : ResultStore or Sink
+        An opened file, or anything that takes rows; only this process writes to it.
     n_jobs : int
         Worker processes; -1 for one per core.
     progress : callable, optional

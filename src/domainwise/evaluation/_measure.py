@@ -1,0 +1,140 @@
+"""The measure of an evaluation: a scikit-learn scorer with a name, a direction and digits."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import get_scorer, get_scorer_names
+
+Array = NDArray[Any]
+
+#: Classes are balanced while the rarest has this part of an equal share of the rows.
+BALANCED_SHARE = 0.5
+_LABELS = {
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "AUC",
+    "r2": "R²",
+    "f1": "F1",
+    "neg_root_mean_squared_error": "RMSE",
+    "neg_mean_absolute_error": "mean absolute error",
+}
+#: Scorers that weigh every class the same: classifiers then get balanced class weights.
+_CLASS_AVERAGED = (
+    "balanced_accuracy",
+    "f1_macro",
+    "recall_macro",
+    "precision_macro",
+    "jaccard_macro",
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured.
+
+    Attributes
+    ----------
+    name : str
+        Name of the scorer.
+    label : str
+        How it is shown.
+    scorer : callable
+        ``scorer(estimator, X, y)``; larger is better.
+    sign : int
+        -1 where the scorer is the negative of an error; values are then shown as errors.
+    """
+
+    name: str
+    label: str
+    scorer: Any
+    sign: int = 1
+
+    @property
+    def balanced(self) -> bool:
+        """Whether classes weigh the same whatever their size."""
+        return self.name in _CLASS_AVERAGED
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return "larger is better" if self.sign > 0 else "smaller is better"
+
+    def shown(self, score: float) -> float:
+        """A score as the reader knows it: errors are positive."""
+        return self.sign * score
+
+    def format(self, score: float | None) -> str:
+        """Three digits after the point, fewer for large values, a dash for none."""
+        if score is None or not np.isfinite(score):
+            return "–"
+        value = self.shown(score)
+        return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
+
+    def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
+        """Whether the scorer can judge anything on these targets (AUC needs two classes)."""
+        dummy = DummyClassifier() if classification else DummyRegressor()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                dummy.fit(np.zeros((len(y_train), 1)), y_train)
+                score = self.scorer(dummy, np.zeros((len(y_test), 1)), y_test)
+            except ValueError:
+                return False
+        return bool(np.isfinite(score))
+
+
+def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
+    """Look a scorer up, or choose one by task and balance.
+
+    Parameters
+    ----------
+    scoring : str, callable or None
+        None is accuracy for classes of about the same size, balanced accuracy for others, and
+        RMSE for a continuous target.
+    y : ndarray of shape (n_samples,)
+        Targets.
+    classification : bool
+        Whether they are classes.
+
+    Returns
+    -------
+    Measure
+    """
+    if scoring is None:
+        scoring = default_scoring(y, classification)
+    if callable(scoring):
+        name = getattr(scoring, "__name__", "score")
+        return Measure(name, name.replace("_", " "), scoring)
+    names = get_scorer_names()
+    if scoring not in names:
+        # Errors are known by their plain names as well.
+        if f"neg_{scoring}" in names:
+            scoring = f"neg_{scoring}"
+        elif str(scoring).lower() in ("rmse", "mae"):
+            error = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
+            scoring = f"neg_{error[str(scoring).lower()]}"
+        else:
+            close = get_close_matches(str(scoring), names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(
+                f"scoring={scoring!r} is not a scorer of scikit-learn{hint} Known ones: "
+                f"{', '.join(names)}"
+            )
+    sign = -1 if scoring.startswith("neg_") else 1
+    plain = scoring.removeprefix("neg_").replace("_", " ")
+    return Measure(scoring, _LABELS.get(scoring, plain), get_scorer(scoring), sign)
+
+
+def default_scoring(y: Array, classification: bool) -> str:
+    """Return the scorer that fits the target."""
+    if not classification:
+        return "neg_root_mean_squared_error"
+    counts = np.unique(y, return_counts=True)[1]
+    balanced = counts.min() >= BALANCED_SHARE * len(y) / len(counts)
+    return "accuracy" if balanced else "balanced_accuracy"

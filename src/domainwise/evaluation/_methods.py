@@ -1,0 +1,361 @@
+"""The methods that are compared, and the small grids their parameters are chosen from.
+
+A method is a search: given numeric source rows and splits of them, it returns a fitted estimator
+with the parameters that did best on the left-out sources. All of them get the same splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, SVR
+
+from domainwise import DICA, KPCA, FastDICA, FastKPCA, InvariantSVC, InvariantSVR
+from domainwise.evaluation._measure import Measure
+from domainwise.kernels import resolve_gamma
+from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV
+
+Array = NDArray[Any]
+
+#: Source rows beyond which projections use landmarks instead of all pairs of rows.
+EXACT_ROWS = 5000
+GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
+COSTS = (0.1, 1.0, 10.0, 100.0)
+RIDGES = (1e-3, 1e-1, float("inf"))
+WEIGHTS = (0.01, 0.1, 1.0)
+SHRINKAGES = (1e-4, 1e-2, 1.0)  #: DICA's lambda over the number of rows
+ALPHAS = (1e-2, 1.0, 1e2, 1e4)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a method may see: rows of the source domains, as numbers."""
+
+    X: Array
+    y: Array
+    sample_domain: Array
+    splits: Sequence[tuple[Array, Array]]
+    measure: Measure
+    classification: bool
+    seed: int
+
+    @property
+    def class_weight(self) -> str | None:
+        """Classes weigh the same in training where they do in the measure."""
+        return "balanced" if self.classification and self.measure.balanced else None
+
+    @property
+    def gammas(self) -> list[float]:
+        """Kernel widths around the median rule."""
+        middle = resolve_gamma("median", "rbf", self.X)
+        return [middle * factor for factor in GAMMAS]
+
+    @property
+    def exact(self) -> bool:
+        """Whether there are few enough rows for all pairs of them."""
+        return len(self.X) <= EXACT_ROWS
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A fitted estimator, what was chosen for it and from how many candidates."""
+
+    estimator: Any
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    n_candidates: int = 1
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name.
+
+    Attributes
+    ----------
+    key : str
+        Name in ``methods``.
+    labels : tuple of str
+        Names in tables, for classes and for a continuous target.
+    kind : {"baseline", "projection", "machine"}
+        Plain methods are those that the others are compared with.
+    search : callable
+        From :class:`Sources` to :class:`Choice`.
+    about : str
+        What it is and what is chosen, in a line.
+    """
+
+    key: str
+    labels: tuple[str, str]
+    kind: str
+    search: Callable[[Sources], Choice]
+    about: str
+
+    def label(self, classification: bool) -> str:
+        """Name in tables."""
+        return self.labels[0 if classification else 1]
+
+
+class ClassMeans(LinearDiscriminantAnalysis):
+    """Linear discriminant analysis that takes all classes for equally frequent."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit with the same prior for every class."""
+        super().fit(X, y)
+        # Frequencies enter the pooled covariance, as they should, and the intercepts.
+        self.intercept_ = self.intercept_ - self._log_odds(self.priors_)
+        self.priors_ = np.full(len(self.classes_), 1.0 / len(self.classes_))
+        return self
+
+    def _log_odds(self, priors: Array) -> Array:
+        logs = np.log(priors)
+        return logs[1:] - logs[:1] if len(logs) == 2 else logs
+
+
+def head(sources: Sources) -> Any:
+    """Return the simple predictor behind a projection."""
+    if not sources.classification:
+        return Ridge()
+    return LinearDiscriminantAnalysis() if sources.class_weight is None else ClassMeans()
+
+
+def _constant(sources: Sources) -> Choice:
+    model = DummyClassifier() if sources.classification else DummyRegressor()
+    return Choice(model.fit(sources.X, sources.y))
+
+
+def _svm(sources: Sources) -> Choice:
+    grid = {"gamma": sources.gammas, "C": COSTS}
+    if sources.classification:
+        return _grid(sources, SVC(class_weight=sources.class_weight), grid)
+    # Errors below a tenth of the target's spread are free, in whatever unit it is given.
+    tube = 0.1 * float(np.std(sources.y))
+    grid["C"] = [cost * max(float(np.std(sources.y)), 1e-12) for cost in COSTS]
+    return _grid(sources, SVR(epsilon=tube), grid)
+
+
+def _linear(sources: Sources) -> Choice:
+    if not sources.classification:
+        return _grid(sources, Ridge(), {"alpha": ALPHAS})
+    model = LogisticRegression(class_weight=sources.class_weight, max_iter=1000)
+    return _grid(sources, model, {"C": [1.0 / alpha for alpha in ALPHAS[::-1]]})
+
+
+def _boosting(sources: Sources) -> Choice:
+    options: dict[str, Any] = dict(early_stopping=False, max_iter=100, random_state=sources.seed)
+    grid = {"max_leaf_nodes": (4, 31)}
+    if not sources.classification:
+        return _grid(sources, HistGradientBoostingRegressor(**options), grid)
+    options["class_weight"] = sources.class_weight
+    return _grid(sources, HistGradientBoostingClassifier(**options), grid)
+
+
+def _kpca(sources: Sources) -> Choice:
+    # Every training part has more rows than this.
+    fewest = min(len(train) for train, _ in sources.splits) - 1
+    sizes = sorted({min(size, fewest) for size in (5, 30)})
+    project = KPCA() if sources.exact else FastKPCA(random_state=sources.seed)
+    return _projected(sources, project, {"gamma": sources.gammas, "n_components": sizes})
+
+
+def _dica(sources: Sources) -> Choice:
+    # DICA's systems defeat iterations (DESIGN 2.5); these sizes are solved directly.
+    project = DICA(solver="dense") if sources.exact else FastDICA(random_state=sources.seed)
+    lams = [len(sources.X) * shrinkage for shrinkage in SHRINKAGES]
+    return _projected(sources, project, {"gamma": sources.gammas, "lam": lams})
+
+
+def _coir(sources: Sources) -> Choice:
+    return _path(sources, domain_weights=(0.0,))
+
+
+def _dcm(sources: Sources) -> Choice:
+    return _path(sources, domain_weights=(1.0,))
+
+
+def _dcmcv(sources: Sources) -> Choice:
+    weights = (0.0, *WEIGHTS)
+    return _path(sources, domain_weights=weights, conditionals=_conditionals(sources))
+
+
+def _fastdcm(sources: Sources) -> Choice:
+    return _path(sources, exact=False, domain_weights=(0.0, *WEIGHTS))
+
+
+def _conditionals(sources: Sources) -> tuple[bool, ...]:
+    return (False, True) if sources.classification else (False,)
+
+
+def _invariant(sources: Sources) -> Choice:
+    """Choose C and gamma without domains first, then how much domains matter."""
+    deviation = float(np.std(sources.y)) or 1.0
+    if sources.classification:
+        machine: Any = InvariantSVC(domain_weight=0.0, class_weight=sources.class_weight)
+        costs = list(COSTS)
+    else:
+        machine = InvariantSVR(domain_weight=0.0, epsilon=0.1 * deviation)
+        costs = [cost * deviation for cost in COSTS]
+    machine.set_params(random_state=sources.seed)
+    search = InvariantSearchCV(
+        machine,
+        {"gamma": sources.gammas, "C": costs},
+        cv=sources.splits,
+        scoring=sources.measure.scorer,
+    )
+    search.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
+    plain = dict(search.best_params_)
+    grid = [
+        {"gamma": [plain["gamma"]], "C": [plain["C"]], "domain_weight": [0.0]},
+        {
+            "gamma": [plain["gamma"]],
+            "C": [plain["C"], 10 * plain["C"]],
+            "domain_weight": WEIGHTS,
+            "conditional": _conditionals(sources),
+        },
+    ]
+    second = InvariantSearchCV(machine, grid, cv=sources.splits, scoring=sources.measure.scorer)
+    second.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
+    tried = len(search.cv_results_["params"]) + len(ParameterGrid(grid))
+    return Choice(second.best_estimator_, second.best_params_, tried)
+
+
+def _grid(sources: Sources, model: Any, grid: Mapping[str, Any]) -> Choice:
+    search = GridSearchCV(
+        model, dict(grid), cv=sources.splits, scoring=sources.measure.scorer, error_score="raise"
+    )
+    search.fit(sources.X, sources.y)
+    return Choice(search.best_estimator_, search.best_params_, len(search.cv_results_["params"]))
+
+
+def _projected(sources: Sources, project: Any, grid: Mapping[str, Any]) -> Choice:
+    """Search a projection together with its head."""
+    search = GridSearchCV(
+        Pipeline([("project", project), ("predict", head(sources))]),
+        {f"project__{name}": values for name, values in grid.items()},
+        cv=sources.splits,
+        scoring=sources.measure.scorer,
+        error_score="raise",
+    )
+    with config_context(enable_metadata_routing=True):
+        search.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
+    chosen = {name.removeprefix("project__"): v for name, v in search.best_params_.items()}
+    return Choice(search.best_estimator_, chosen, len(search.cv_results_["params"]))
+
+
+def _path(sources: Sources, *, exact: bool | None = None, **grid: Any) -> Choice:
+    """Search DCM along a path that shares the products of its candidates."""
+    exact = sources.exact if exact is None else exact
+    options = dict(
+        grid,
+        gammas=sources.gammas,
+        ridges=RIDGES,
+        cv=sources.splits,
+        scoring=sources.measure.scorer,
+        estimator=head(sources),
+        random_state=sources.seed,
+    )
+    search: Any = DCMCV(**options) if exact else FastDCMCV(**options)
+    search.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
+    fitted = search.best_estimator_
+    predict = head(sources).fit(fitted.transform(sources.X), sources.y)
+    model = Pipeline([("project", fitted), ("predict", predict)])
+    return Choice(model, search.best_params_, len(search.cv_results_["params"]))
+
+
+METHODS: dict[str, Method] = {
+    method.key: method
+    for method in (
+        Method(
+            "constant",
+            ("majority", "constant"),
+            "baseline",
+            _constant,
+            "predicts the most frequent class, or the mean, of the sources",
+        ),
+        Method(
+            "svm",
+            ("SVM", "SVR"),
+            "baseline",
+            _svm,
+            "support vector machine, RBF kernel; C and gamma chosen",
+        ),
+        Method(
+            "linear", ("logistic", "ridge"), "baseline", _linear, "linear model; its penalty chosen"
+        ),
+        Method(
+            "boosting",
+            ("boosting", "boosting"),
+            "baseline",
+            _boosting,
+            "histogram gradient boosting, 100 trees; their size chosen",
+        ),
+        Method(
+            "kpca",
+            ("KPCA", "KPCA"),
+            "projection",
+            _kpca,
+            "kernel PCA and a linear head; gamma and components chosen",
+        ),
+        Method(
+            "coir",
+            ("COIR", "COIR"),
+            "projection",
+            _coir,
+            "DCM without domains, and a linear head; gamma and ridge chosen",
+        ),
+        Method(
+            "dica",
+            ("DICA", "DICA"),
+            "projection",
+            _dica,
+            "domain-invariant component analysis and a linear head; gamma and lambda chosen",
+        ),
+        Method(
+            "dcm",
+            ("DCM", "DCM"),
+            "projection",
+            _dcm,
+            "domain weight 1, as in the paper, and a linear head; gamma and ridge chosen",
+        ),
+        Method("fastdcm", ("FastDCM", "FastDCM"), "projection", _fastdcm, "DCMCV on landmarks"),
+        Method(
+            "dcmcv",
+            ("DCMCV", "DCMCV"),
+            "projection",
+            _dcmcv,
+            "DCM and a linear head; gamma, ridge, domain weight and kind of weight chosen",
+        ),
+        Method(
+            "invariant",
+            ("InvariantSVC", "InvariantSVR"),
+            "machine",
+            _invariant,
+            "SVM on the invariant kernel; C, gamma, then weight and kind of weight chosen",
+        ),
+    )
+}
+
+
+def choose_methods(names: Any) -> list[Method]:
+    """Look methods up by name; None is all of them."""
+    if names is None:
+        return list(METHODS.values())
+    if isinstance(names, str):
+        names = [part for part in names.replace(",", " ").split() if part]
+    wanted = [str(name).lower() for name in names]
+    unknown = [name for name in wanted if name not in METHODS]
+    if unknown or not wanted:
+        raise ValueError(
+            f"methods: {', '.join(unknown) or 'none'} is not known; use some of "
+            f"{', '.join(METHODS)}"
+        )
+    return [METHODS[name] for name in METHODS if name in wanted]
