@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise import InvariantSVC, InvariantSVR
+from domainwise import InvariantFeatures, InvariantKernel, InvariantSVC, InvariantSVR
 from domainwise.selection import LeaveDomainsOut
 
 GAMMA = 0.25
@@ -284,3 +284,17 @@ def test_bad_targets_and_domains_are_named():
         InvariantSVR(conditional=True).fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="epsilon"):
         InvariantSVR(epsilon=-1).fit(X, X[:, 0], sample_domain=d)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("model", [InvariantKernel(), InvariantSVC(), InvariantSVR()])
+def test_tensors_are_refused_and_features_follow_them(model):
+    torch = pytest.importorskip("torch")
+    X, y, d = problem()
+    with pytest.raises(TypeError, match="InvariantFeatures follows X"):
+        model.fit(torch.from_numpy(X), y, sample_domain=d)
+    features = InvariantFeatures(30, random_state=0)
+    Z = features.fit_transform(torch.from_numpy(X), sample_domain=torch.from_numpy(d))
+    assert isinstance(Z, torch.Tensor)
+    expected = InvariantFeatures(30, random_state=0).fit_transform(X, sample_domain=d)
+    np.testing.assert_allclose(Z.numpy(), expected, atol=1e-9)

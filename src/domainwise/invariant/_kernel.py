@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from domainwise._backends import is_dask, is_tensor
 from domainwise._docs import with_shared_docs
 from domainwise._validation import (
     DOMAIN_CONSTRAINTS,
@@ -183,7 +184,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             In the precision of X.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        X = check_rows(self, X, reset=False)
         rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
         K = centred_cross(self._kernel, X, rows, self._row_means)
         K -= (K @ self._dual) @ self._images.T
@@ -192,7 +193,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[ArrayGram, Any]:
         """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""
         self._validate_params()
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        X = check_rows(self, X, ensure_min_samples=2)
         if self.kernel == "precomputed":
             check_precomputed(X)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
@@ -284,6 +285,16 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
 
     in_threads(len(cuts), work)
     return K
+
+
+def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
+    if is_tensor(X) or is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
+            f"{type(X).__module__}.{type(X).__name__}; InvariantFeatures follows X"
+        )
+    return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 
 def check_invariance_labels(

@@ -11,14 +11,14 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise._docs import with_shared_docs
 from domainwise._validation import CLASS_WEIGHT, NON_NEGATIVE, POSITIVE, SVM_SOLVER, check_target
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant._calibration import Calibration, calibrate
 from domainwise.invariant._features import InvariantFeatures
-from domainwise.invariant._kernel import INVARIANCE_CONSTRAINTS, InvariantKernel
+from domainwise.invariant._kernel import INVARIANCE_CONSTRAINTS, InvariantKernel, check_rows
 
 Array = NDArray[Any]
 
@@ -88,7 +88,7 @@ class InvariantMachine(BaseEstimator):
     def _values(self, X: Any, method: str) -> Array:
         """Call a method of the machine, in batches of rows so that memory stays bounded."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        X = check_rows(self, X, reset=False)
         width = self.transformer_._n_features_out
         batch = max(1, tile_side(8) ** 2 * 8 // width)
         parts = [
@@ -224,9 +224,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         self : object
         """
         self._validate_params()
-        X, y = validate_data(
-            self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=2, multi_output=False
-        )
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
         check_classification_targets(y)
         target = check_target(y, len(X), "delta")
         assert target.names is not None
@@ -404,15 +402,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "conditional=True measures domains inside classes, but the target of InvariantSVR "
                 "is continuous; use conditional=False"
             )
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            ensure_min_samples=2,
-            multi_output=False,
-            y_numeric=True,
-        )
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
         # The intercept of a linear machine is penalised: it should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
