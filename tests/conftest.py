@@ -1,8 +1,11 @@
 """Fixtures shared by the whole suite."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -20,3 +23,118 @@ def data_dir() -> Path:
             else "no data files: $DOMAINWISE_DATA is unset and ../shared/data does not exist"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that writes a complete results file with invented scores.
+
+    It exercises summaries and reports for every table without running anything.
+    """
+
+    def make(
+        profile: str = "full",
+        n_repeats: int = 8,
+        tables: tuple[str, ...] = ("synthetic", "parkinsons", "gvhd", "landmine", "oil"),
+        seed: int = 0,
+    ) -> Path:
+        from domainwise.experiments.cases import SETTINGS
+        from domainwise.experiments.protocols import TABLES
+        from domainwise.experiments.store import ResultStore
+
+        folder = tmp_path_factory.mktemp("results")
+        store = ResultStore(folder)
+        store.open(root_seed=seed, profile=profile)
+        rng = np.random.default_rng(seed)
+        for name in tables:
+            for case in TABLES[name].cases:
+                sized = case.quick() if profile == "quick" else case
+                for setting in SETTINGS:
+                    store.append(_invented_rows(sized, setting, n_repeats, rng))
+                store.append(_invented_times(sized, rng))
+        store.append(_invented_pictures(rng))
+        return folder
+
+    return make
+
+
+def _invented_rows(
+    case: Any, setting: str, n_repeats: int, rng: np.random.Generator
+) -> list[dict[str, Any]]:
+    level = {"accuracy": 70.0, "rmse": 9.0}
+    return [
+        {
+            "kind": "result",
+            "status": "ok",
+            "table": case.table,
+            "case": case.key,
+            "fingerprint": case.fingerprint(),
+            "setting": setting,
+            "repeat": repeat,
+            "method": method,
+            "n_train": 700 + repeat,
+            "n_test": 300,
+            "train_domains": ["0", "1"],
+            "test_domains": ["2"],
+            "metrics": {
+                key: level.get(key, 0.7) * (1 + 0.02 * number + 0.05 * rng.standard_normal())
+                for key in case.metrics
+            },
+            "selection": {"rule": "best mean score over held-out sources, 9 candidates"},
+            "eigenvalues": [3.0],
+            "invariance": {
+                "domain_dependence": float(rng.uniform(0, 0.2)),
+                "target_dependence": float(rng.uniform(0, 0.5)),
+                "mean_mmd": float(rng.uniform()),
+            },
+            "warnings": [],
+            "seconds": 0.1,
+        }
+        for repeat in range(n_repeats)
+        for number, method in enumerate(case.methods_of(setting))
+    ]
+
+
+def _invented_times(case: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "timing",
+            "status": "ok",
+            "table": case.table,
+            "case": case.key,
+            "fingerprint": case.fingerprint(),
+            "method": method,
+            "seconds": float(10 ** rng.uniform(-2, 1)),
+            "peak_mib": 200.0,
+            "n_landmarks": None,
+        }
+        for method in case.methods
+    ]
+
+
+def _invented_pictures(rng: np.random.Generator) -> list[dict[str, Any]]:
+    panels = [
+        {
+            "title": title,
+            "n_rows": 40,
+            "x": rng.normal(size=40).tolist(),
+            "y": rng.normal(size=40).tolist(),
+            "target": rng.choice([-1, 1], 40).tolist(),
+        }
+        for title in ("source domains", "unseen 1", "unseen 2", "unseen 3")
+    ]
+    rows: list[dict[str, Any]] = [
+        {"kind": "projection", "method": method, "panels": panels}
+        for method in ("coir", "dica", "dcm")
+    ]
+    spectrum = [4.0, *[1.0] * 30, 0.5, 0.3]
+    rows.append(
+        {
+            "kind": "spectrum",
+            "method": "algorithm1",
+            "n_classes": 2,
+            "n_domains": 3,
+            "eigenvalues": spectrum,
+        }
+    )
+    return rows

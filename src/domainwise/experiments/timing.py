@@ -32,6 +32,8 @@ Row = dict[str, Any]
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0
 TIME_LIMIT = 600
+#: Starting a process takes seconds: a quick run measures these only.
+QUICK_METHODS = ("svm", "dcm", "fastdcm")
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def plan_timing(
         points += [
             TimingPoint(case.key, method, quick, root_seed)
             for method in case.methods
+            if method in QUICK_METHODS or not quick
             if METHODS[method].kind in ("exact", "fast", "reference") or method == "svm"
             if (case.key, method) not in finished
         ]

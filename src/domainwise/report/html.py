@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from domainwise.experiments.methods import METHODS
 from domainwise.experiments.paper import PROVENANCE
 from domainwise.experiments.stats import PAIRED_CAVEAT
 from domainwise.report import honesty, plots, words
@@ -94,7 +95,8 @@ def render(run: RunSummary) -> str:
             if ranking.n_datasets > 1
         ],
         projections=[
-            plots.projection_plot(row, f"projection-{row['method']}") for row in run.projections
+            plots.projection_plot(row, f"projection-{row['method']}")
+            for row in sorted(run.projections, key=lambda row: list(METHODS).index(row["method"]))
         ],
         spectrum=None if run.spectrum is None else plots.spectrum_plot(run.spectrum, "spectrum"),
         honest=_honest(run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from domainwise.experiments.methods import METHODS
 from domainwise.report.summary import CaseView, CellView, MethodView
 from domainwise.report.words import LEVEL, count, p_text
 
@@ -29,7 +30,10 @@ class TextCell:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Headings and rows; the first cell of a row is the method."""
+    """Headings and rows; the first cell of a row is the method.
+
+    A row's kind is "variant" where the method does not compete, else empty.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[TextCell]]
@@ -49,7 +53,9 @@ def case_table(case: CaseView) -> TextTable:
     columns = ["method"]
     for metric in case.metrics:
         columns += [metric.label, "paper"] if metric.key in in_paper else [metric.label]
-    columns.append("p")
+    paired = any(method.paired and method.paired.p_value is not None for method in case.methods)
+    if paired:
+        columns.append("p")
     if timed:
         columns.append("s")
     if paper_timed:
@@ -65,7 +71,8 @@ def case_table(case: CaseView) -> TextTable:
             if metric.key in in_paper:
                 paper = None if cell is None else cell.paper
                 row.append(TextCell("" if paper is None else metric.format(*paper)))
-        row.append(_p_value(case, method))
+        if paired:
+            row.append(_p_value(case, method))
         if timed:
             row.append(TextCell(seconds_text(method.seconds)))
         if paper_timed:
@@ -73,7 +80,8 @@ def case_table(case: CaseView) -> TextTable:
         if timed:
             row.append(TextCell("" if method.peak_mib is None else f"{method.peak_mib:.0f}"))
         rows.append(row)
-    return TextTable(columns, rows, [method.kind for method in case.methods])
+    kinds = ["" if METHODS[method.key].main else "variant" for method in case.methods]
+    return TextTable(columns, rows, kinds)
 
 
 def case_caption(case: CaseView) -> str:
@@ -90,7 +98,7 @@ def case_caption(case: CaseView) -> str:
         words.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
     fewer = sorted(
         {
-            f"{method.label} {len(method.values)}"
+            f"{method.label} ({len(method.values)})"
             for method in case.methods
             if len(method.values) < case.n_repeats
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,19 +90,13 @@ def time_plot(case: CaseView, name: str) -> Picture | None:
         return None
     with drawing(4.3, 2.9) as figure:
         axes = figure.subplots()
+        points: list[tuple[str, float, float]] = []
         for view in views:
             colour = COLOURS.get(view.key, _OTHER)
             marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
             x, y = float(view.seconds or 0), view.cells[case.primary.key].ours.mean
             axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
-            axes.annotate(
-                view.label,
-                (x, y),
-                textcoords="offset points",
-                xytext=(5, 4),
-                fontsize=7,
-                color=INK,
-            )
+            points.append((view.label, np.log10(x), y))
             cell = view.cells[case.primary.key]
             if view.paper_seconds and cell.paper and not case.stand_in:
                 axes.plot(
@@ -114,7 +108,10 @@ def time_plot(case: CaseView, name: str) -> Picture | None:
                     markersize=6,
                 )
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.margins(x=0.16, y=0.12)
+        for text, place in merged_labels(points):
+            _label(axes, text, (10 ** place[0], place[1]))
         if not case.primary.greater_is_better:
             axes.invert_yaxis()
         axes.set_xlabel("seconds, one core")
@@ -139,6 +136,7 @@ def invariance_plot(case: CaseView, name: str) -> Picture | None:
     with drawing(4.3, 2.9) as figure:
         axes = figure.subplots()
         start = _dependence(before)
+        points = []
         for view in views:
             x, y = _dependence(view)
             if view.key == "svm":
@@ -150,14 +148,9 @@ def invariance_plot(case: CaseView, name: str) -> Picture | None:
                 marker = "^" if view.kind == "fast" else "o"
                 axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
                 text = view.label
-            axes.annotate(
-                text,
-                (x, y),
-                textcoords="offset points",
-                xytext=(5, 3),
-                fontsize=7,
-                color=INK,
-            )
+            points.append((text, x, y))
+        for text, place in merged_labels(points):
+            _label(axes, text, place)
         axes.set_xlabel("dependence on the domain (HSIC, 0–1)")
         axes.set_ylabel("dependence on the target")
         axes.margins(x=0.18, y=0.14)
@@ -212,6 +205,9 @@ def spectrum_plot(row: dict[str, Any], name: str) -> Picture:
         for chosen, colour, text in kinds:
             axes.plot(index[chosen], values[chosen], ".", color=colour, markersize=5, label=text)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="y", which="minor", labelsize=7)
         axes.set_xlabel("eigenvector")
         axes.set_ylabel("eigenvalue γ")
         axes.grid()
@@ -252,6 +248,40 @@ def ranking_plot(ranking: Ranking, setting: str, name: str) -> Picture:
             " told apart from the first (Nemenyi, 5 %)"
         )
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
+
+
+def merged_labels(
+    points: Sequence[tuple[str, float, float]],
+) -> list[tuple[str, tuple[float, float]]]:
+    """One label for points that lie almost on each other, where two would overlap.
+
+    Examples
+    --------
+    >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
+    [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
+    """
+    if not points:
+        return []
+    places = np.array([[x, y] for _, x, y in points], dtype=np.float64)
+    spread = np.ptp(places, axis=0)
+    # A label is about a quarter of the picture wide and a twentieth high.
+    near = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
+    groups: list[list[int]] = []
+    for index, place in enumerate(places):
+        for group in groups:
+            if np.all(np.abs(places[group[0]] - place) < near):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return [
+        (", ".join(points[i][0] for i in group), (points[group[0]][1], points[group[0]][2]))
+        for group in groups
+    ]
+
+
+def _label(axes: Any, text: str, place: tuple[float, float]) -> None:
+    axes.annotate(text, place, textcoords="offset points", xytext=(5, 4), fontsize=7, color=INK)
 
 
 def _mean_text(case: CaseView, view: MethodView) -> str:

@@ -1,0 +1,44 @@
+"""What a user installs holds what the program reads at run time."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        yield archive
+
+
+def test_the_wheel_holds_every_template(wheel):
+    templates = ROOT / "src" / "domainwise" / "report" / "templates"
+    wanted = {f"domainwise/report/templates/{path.name}" for path in templates.iterdir()}
+    assert len(wanted) >= 4
+    assert wanted <= set(wheel.namelist())
+
+
+def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
+    names = wheel.namelist()
+    assert "domainwise/py.typed" in names
+    (entry,) = [name for name in names if name.endswith("entry_points.txt")]
+    assert "domainwise = domainwise._entry:main" in wheel.read(entry).decode()
+
+
+def test_the_wheel_holds_nothing_but_the_package(wheel):
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"domainwise"}
