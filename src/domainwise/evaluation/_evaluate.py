@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from domainwise.evaluation._jobs import MethodJob, Row, can_score
@@ -11,7 +10,7 @@ from domainwise.evaluation._problem import make_problem, outer_splits
 from domainwise.evaluation._progress import progress_bar
 from domainwise.evaluation._projection import project_domains
 from domainwise.evaluation._result import Evaluation
-from domainwise.experiments.runner import run_jobs
+from domainwise.experiments.runner import Progress, run_jobs
 
 
 class _Memory:
@@ -37,7 +36,7 @@ def evaluate(
     inner_cv: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
-    progress: bool | Callable[[float, list[Row]], None] = True,
+    progress: bool | Progress = True,
     max_rows: int | str | None = "auto",
 ) -> Evaluation:
     """Find out which method holds up on unseen domains, and how much is lost there.

@@ -110,15 +110,17 @@ class ClassMeans(LinearDiscriminantAnalysis):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
-        super().fit(X, y)
+        model: Any = super().fit(X, y)
         # Frequencies enter the pooled covariance, as they should, and the intercepts.
-        self.intercept_ = self.intercept_ - self._log_odds(self.priors_)
-        self.priors_ = np.full(len(self.classes_), 1.0 / len(self.classes_))
+        model.intercept_ = model.intercept_ - _log_odds(model.priors_)
+        model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
 
-    def _log_odds(self, priors: Array) -> Array:
-        logs = np.log(priors)
-        return logs[1:] - logs[:1] if len(logs) == 2 else logs
+
+def _log_odds(priors: Array) -> Array:
+    """What frequencies add to the intercepts: one for two classes, one each for more."""
+    logs = np.log(priors)
+    return logs[1:] - logs[:1] if len(logs) == 2 else logs
 
 
 def head(sources: Sources) -> Any:
@@ -268,7 +270,9 @@ def _path(sources: Sources, *, exact: bool | None = None, **grid: Any) -> Choice
     fitted = search.best_estimator_
     predict = head(sources).fit(fitted.transform(sources.X), sources.y)
     model = Pipeline([("project", fitted), ("predict", predict)])
-    return Choice(model, search.best_params_, len(search.cv_results_["params"]))
+    varied = ("gamma", "ridge", *(name[:-1] for name, values in grid.items() if len(values) > 1))
+    chosen = {name: search.best_params_[name] for name in varied}
+    return Choice(model, chosen, len(search.cv_results_["params"]))
 
 
 METHODS: dict[str, Method] = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Report = Callable[[float, list[dict[str, Any]]], None]
+from domainwise.experiments.runner import Progress as Report
 
 
 @contextmanager

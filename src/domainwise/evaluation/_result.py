@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 
+import domainwise
 from domainwise.evaluation._measure import Measure
 from domainwise.evaluation._methods import Method
 from domainwise.evaluation._problem import Problem
@@ -339,8 +340,6 @@ def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, fl
 
 def _with_p_values(results: list[MethodResult]) -> list[MethodResult]:
     """Sort by mean and test against the best baseline, over domains."""
-    from dataclasses import replace
-
     results = sorted(results, key=lambda result: -result.mean)
     baseline = next((result for result in results if result.kind == "baseline"), None)
     if baseline is None:
@@ -395,12 +394,6 @@ def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str
 
 
 def _facts(problem: Problem) -> dict[str, Any]:
-    versions = {}
-    for package in ("domainwise", "numpy", "scikit-learn"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed as a package"
     return {
         "task": problem.task,
         "rows": len(problem.y),
@@ -410,7 +403,11 @@ def _facts(problem: Problem) -> dict[str, Any]:
         "classes": None if problem.classes is None else [_plain(c) for c in problem.classes],
         "seed": problem.seed,
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": {
+            "domainwise": domainwise.__version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
     }
 
 

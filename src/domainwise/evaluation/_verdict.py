@@ -44,14 +44,14 @@ def _who_holds_up(found: Evaluation) -> str:
             f"Nothing that was tried beats predicting a constant on an unseen domain: "
             f"{_both(found, best)}"
         )
-        return f"{text}; {rival.label} {_both(found, rival)}." if rival else f"{text}."
+        return f"{text}; {rival.label} has {_pair(found, rival)}." if rival else f"{text}."
     if rival is None:
         why = "" if found.baseline else "; no plain method was run to compare it with"
         return f"{best.label} has {_both(found, best)}{why}."
     if best.kind == "baseline":
         return (
             f"A plain method holds up best: {best.label} has {_both(found, best)}; the best of "
-            f"the others, {rival.label}, {_both(found, rival)}."
+            f"the others, {rival.label}, has {_pair(found, rival)}."
         )
     verb = "keeps" if found.measure.sign > 0 else "errs by"
     return (
@@ -145,6 +145,11 @@ def _both(found: Evaluation, result: MethodResult) -> str:
         f"{label} {found.measure.format(result.mean)} on average over {_count(found)} and "
         f"{found.measure.format(result.worst)} on the worst ({result.worst_domain!s})"
     )
+
+
+def _pair(found: Evaluation, result: MethodResult) -> str:
+    show = found.measure.format
+    return f"{show(result.mean)} and {show(result.worst)} ({result.worst_domain!s})"
 
 
 def _count(found: Evaluation) -> str:
