@@ -86,12 +86,18 @@ def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) ->
         ) from None
     except Exception as error:
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {error}") from error
-    buffer = io.BytesIO(content)
-    with zipfile.ZipFile(buffer, "a") as archive:
-        foreign = forbidden_types(json.loads(archive.read(SCHEMA)))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as written, zipfile.ZipFile(buffer, "w") as archive:
+        schema = json.loads(written.read(SCHEMA))
+        foreign = forbidden_types(schema)
         if foreign:
             raise ModelFileError(_about_types(f"{type(model).__name__} cannot be saved", foreign))
         archive.writestr(HEADER, json.dumps(_header(model, info), indent=2))
+        # skops writes this indented: most of the file, for a small model.
+        archive.writestr(SCHEMA, json.dumps(schema, separators=(",", ":")))
+        for name in written.namelist():
+            if name != SCHEMA:
+                archive.writestr(name, written.read(name))
     with replacing(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
 

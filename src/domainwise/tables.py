@@ -30,6 +30,7 @@ from domainwise._table_columns import (
     refuse_unusable,
 )
 from domainwise._table_files import (
+    FORMATS,
     TableError,
     import_pandas,
     iter_table,
@@ -46,6 +47,7 @@ from domainwise._table_labels import (
 )
 
 __all__ = [
+    "FORMATS",
     "Schema",
     "Table",
     "TableError",
@@ -56,6 +58,7 @@ __all__ = [
     "make_preprocessor",
     "read_table",
     "require_columns",
+    "split_names",
     "table_columns",
 ]
 
@@ -311,6 +314,21 @@ def require_columns(wanted: Iterable[str], names: Sequence[str], where: str) -> 
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
     also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
     raise TableError(f"{where} has no column {first!r}{also}; {hint}")
+
+
+def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+    """Split names that were given with commas between, unless that is itself one of ``names``.
+
+    >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
+    ['age', 'sex', 'dose, mg']
+    """
+    if given is None:
+        return None
+    split = []
+    for text in given:
+        parts = [text] if text in names else text.split(",")
+        split += [part if part in names else part.strip() for part in parts if part.strip()]
+    return split
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:

@@ -1,0 +1,292 @@
+"""The commands fit, predict, transform and info: models of one's own tables.
+
+Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from domainwise.cli_show import print_facts, print_model, print_notes, size_in_words
+
+_errors = Console(stderr=True, highlight=False)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
+ModelArgument = Annotated[
+    Path, typer.Argument(help="A model file that fit has written.", show_default=False)
+]
+NewArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Rows with the model's columns: CSV (also .gz), Parquet, Feather.", show_default=False
+    ),
+]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to copy to the output, with commas between.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (fit, predict, transform, info):
+        app.command()(command)
+
+
+def fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A table: CSV (also .gz), Parquet or Feather, told by its ending.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        str, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
+    ],
+    domain: Annotated[
+        str,
+        typer.Option(
+            help="Column that names the domain: site, patient, well.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Model file to write.", show_default=False)
+    ],
+    method: Annotated[
+        str, typer.Option(help="One of those above; auto searches the parameters of DCM.")
+    ] = "auto",
+    predictor: Annotated[
+        str,
+        typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm."),
+    ] = "auto",
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Feature columns, with commas between; all others if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns to leave out, with commas between.", show_default=False),
+    ] = None,
+    drop_domains: Annotated[
+        list[str] | None,
+        typer.Option(help="Domains to leave out, with commas between.", show_default=False),
+    ] = None,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Let every class count the same.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option(help="Score the method on domains left out, beside a constant.")
+    ] = True,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Fit a model to a table and write it to one file.
+
+    Missing values, categories and scaling are part of the model. Methods: auto, dcmcv, dcm, coir,
+    dica, kpca, the same with fast in front (landmarks, for large tables), invariant, svm, linear,
+    boosting, constant.
+    """
+    with _reported_errors(debug):
+        from domainwise.models import fit_table
+        from domainwise.tables import load_table, split_names, table_columns
+
+        if jobs == 0 or jobs < -1:
+            raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+        if seed < 0:
+            raise ValueError(f"--seed must be 0 or more, got {seed}")
+        _check_output(out, force, [".skops"])
+        with _working(f"reading {data}"):
+            names = table_columns(data)
+            table = load_table(
+                data,
+                target=target,
+                domain=domain,
+                features=split_names(features, names),
+                drop=split_names(drop, names),
+                drop_domains=split_names(drop_domains, ()),
+                task=task,
+            )
+        with _working("fitting, and scoring with domains left out" if check else "fitting"):
+            model = fit_table(
+                table,
+                method=method,
+                predictor=predictor,
+                balanced=balanced,
+                check=check,
+                random_state=seed,
+                n_jobs=jobs,
+            )
+            model.save(out)
+    info = {**model.info, "schema": model.schema.as_dict()}
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), **info}, indent=2))
+    else:
+        console = Console(highlight=False)
+        print_model(console, info, brief=True)
+        console.print(f"\nwrote [bold]{out}[/bold] ({size_in_words(out)})", soft_wrap=True)
+    print_notes(_errors, info)
+
+
+def predict(
+    model: ModelArgument,
+    new: NewArgument,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="Table to write; its ending says how.", show_default=False
+        ),
+    ],
+    keep: KeepOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Predict the rows of a table, also of domains the model has not seen.
+
+    Writes the prediction of each row, and for classes a probability of each, or a decision value
+    where the model has no probabilities. The domain column is copied if there is one, and not
+    needed. Large files are read and written piece by piece.
+    """
+    _apply(model, new, out, keep, force=force, as_json=as_json, debug=debug, project=False)
+
+
+def transform(
+    model: ModelArgument,
+    new: NewArgument,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="Table to write; its ending says how.", show_default=False
+        ),
+    ],
+    keep: KeepOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Project the rows of a table onto the components that carry over."""
+    _apply(model, new, out, keep, force=force, as_json=as_json, debug=debug, project=True)
+
+
+def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption = False) -> None:
+    """Print what a model file holds, without loading the model."""
+    with _reported_errors(debug):
+        from domainwise.persistence import read_info
+
+        header = read_info(model)
+    if as_json:
+        typer.echo(json.dumps({"file": str(model), **header}, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{model}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
+    if "schema" in header["info"]:
+        print_model(console, header["info"])
+    else:
+        print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
+    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+    print_facts(console, [("versions", versions)])
+    print_notes(console, header["info"])
+
+
+def _apply(
+    model: Path,
+    new: Path,
+    out: Path,
+    keep: Sequence[str] | None,
+    *,
+    force: bool,
+    as_json: bool,
+    debug: bool,
+    project: bool,
+) -> None:
+    with _reported_errors(debug):
+        from domainwise.models import TableModel, apply_to_file
+        from domainwise.tables import FORMATS, split_names, table_columns
+
+        _check_output(out, force, list(FORMATS))
+        if new.exists() and out.exists() and out.samefile(new):
+            raise ValueError(f"{out} is the input; name another output")
+        loaded = TableModel.load(model)
+        with _working(f"{'projecting' if project else 'predicting'} {new}"):
+            done = apply_to_file(
+                loaded,
+                new,
+                out,
+                project=project,
+                keep=split_names(keep, table_columns(new)) or (),
+            )
+    if as_json:
+        answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
+        typer.echo(json.dumps({**answer, "notes": done.notes}, indent=2))
+    else:
+        Console(highlight=False).print(
+            f"wrote [bold]{out}[/bold]: {done.n_rows:,} rows, columns {', '.join(done.columns)}",
+            soft_wrap=True,
+        )
+    for note in done.notes:
+        _errors.print(f"[yellow]note:[/yellow] {note}", soft_wrap=True)
+
+
+def _check_output(out: Path, force: bool, endings: list[str]) -> None:
+    """Refuse an output that cannot be written, before any work is done."""
+    if not any(out.name.lower().endswith(ending) for ending in endings):
+        raise ValueError(f"{out}: name an output that ends in {' or '.join(endings)}")
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; name a file")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent}: make it first, or name another output")
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists; use --force to overwrite it, or name another output")
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """A spinner on stderr, where that is a terminal."""
+    if not _errors.is_terminal:
+        yield
+        return
+    with _errors.status(what):
+        yield
+
+
+@contextmanager
+def _reported_errors(debug: bool) -> Iterator[None]:
+    """Turn errors into a message and an exit code: 2 for unusable input, 1 for the rest."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted: nothing was written", 1, debug)
+    except (ValueError, OSError, ImportError) as error:
+        _fail(str(error), 2, debug)
+    except MemoryError:
+        _fail("out of memory: try --method fastdcmcv or fastdcm", 1, debug)
+    except Exception as error:
+        _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> NoReturn:
+    if debug:
+        _errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
+    _errors.print("[red]error:[/red]", end=" ")
+    _errors.print(message, markup=False, soft_wrap=True)
+    raise typer.Exit(code) from None

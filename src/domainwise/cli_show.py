@@ -1,0 +1,112 @@
+"""How the command line shows a model to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+#: Names of metrics in words, and whether they are errors.
+METRICS = {
+    "balanced_accuracy": ("balanced accuracy", False),
+    "neg_root_mean_squared_error": ("RMSE", True),
+}
+#: Names listed before "and so many more".
+SHOWN = 12
+
+
+def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
+    """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
+    schema = info["schema"]
+    n_numeric, n_categorical = len(schema["numeric"]), len(schema["categorical"])
+    method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
+    target = schema["target"]
+    if info["classes"] is None:
+        target += " (continuous)"
+    else:
+        target += f" ({len(info['classes'])} classes: {_names(info['classes'])})"
+    domains = f"{len(info['domains'])} in {schema['domain']}"
+    features = f"{n_numeric + n_categorical} ({n_numeric} numeric, {n_categorical} categorical)"
+    if not brief:
+        domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
+        features += ": " + _names(schema["numeric"] + schema["categorical"])
+    facts = [("method", method + (_chosen(info["chosen"])))]
+    if info["n_components"] is not None:
+        facts.append(("components", str(info["n_components"])))
+    facts += [("target", target), ("domains", domains), ("features", features)]
+    facts.append(("rows", f"{info['n_rows']:,}"))
+    if info["check"] is not None:
+        facts.append(("unseen domains", check_in_words(info["check"])))
+    if not brief:
+        facts += [("seed", str(info["seed"])), ("written", info["created"])]
+    print_facts(console, facts)
+
+
+def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=14)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(name, escape(value))
+    console.print(grid)
+
+
+def print_notes(console: Console, info: dict[str, Any]) -> None:
+    """Print notes, and a warning if the model is no better than a constant."""
+    for note in info.get("notes", []):
+        console.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
+    check = info.get("check")
+    if check is not None and not check["better"]:
+        console.print(
+            "[bold yellow]warning:[/bold yellow] on domains left out, this model is no better than "
+            f"a constant prediction ({escape(check_in_words(check))}). Predictions for a new "
+            "domain may be worth nothing: compare methods with [bold]domainwise evaluate[/bold], or "
+            "look for features that mean the same in every domain.",
+            soft_wrap=True,
+        )
+
+
+def check_in_words(check: dict[str, Any]) -> str:
+    """Scores on domains left out, in one line.
+
+    >>> check_in_words(
+    ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
+    ... )
+    'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
+    """
+    name, is_error = METRICS.get(check["metric"], (check["metric"], False))
+    model, worst, constant = (
+        f"{-value:.4g}" if is_error else f"{value:.3f}"
+        for value in (check["model"], check["worst"], check["constant"])
+    )
+    return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
+
+
+def size_in_words(path: Path) -> str:
+    """Size of a file, such as "24 kB"."""
+    size = float(path.stat().st_size)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _chosen(chosen: dict[str, Any]) -> str:
+    # False and the defaults nobody searched say nothing to a reader.
+    parts = [
+        f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in chosen.items()
+        if value is not False
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _names(names: Sequence[Any]) -> str:
+    shown = ", ".join(str(name) for name in names[:SHOWN])
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
