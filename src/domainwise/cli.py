@@ -25,7 +25,7 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 
-from domainwise import __version__, cli_models, datasets
+from domainwise import __version__, cli_evaluate, cli_models, datasets
 
 app = typer.Typer(
     name="domainwise",
@@ -34,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+cli_evaluate.register(app)
 cli_models.register(app)
 
 #: Packages of an extra, by the extra's name.
