@@ -28,10 +28,12 @@ SMALL_EXPONENT = 1 / 64
 FACTOR_LIMIT = 7.0
 #: Kernel values up to 1 are raised to 2^14, towards the upper end of float16.
 LIFT = 14.0
-#: Largest number and smallest root mean square that float16 pieces are used for.
-LARGEST, SMALLEST_RMS = 2.0**10, 2.0**-6
+#: Largest number, and smallest one of a typical row, that float16 pieces are used for.
+LARGEST, SMALLEST = 2.0**10, 2.0**-6
+#: Rows of a thin matrix brought into pieces at a time.
+PANEL = 2**18
 #: Columns of one launch.
-MAX_COLUMNS = 128
+MAX_COLUMNS = 64
 MAX_DEGREE = 16
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
@@ -61,27 +63,25 @@ def fusible(kernel: Kernel) -> bool:
     return kernel.name in ("rbf", "laplacian")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tile:
     """Shape of a program: rows, columns, warps, pipeline stages, rows between flushes."""
 
-    rows: int = 128
-    columns: int = 128
-    warps: int = 8
+    rows: int = 64
+    columns: int = 64
+    warps: int = 4
     stages: int = 3
-    flush: int = 2048
-    wide: int = 1
-    maxnreg: int | None = None
+    flush: int = 1024
 
 
 def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
-    """Tile measured to be quick (benchmarks/gpu.py)."""
+    """Tile that was quickest among those tried on an H200."""
     if pieces == 0:
-        return Tile(64, 64, 4, 2, 2048)
+        return Tile(stages=2)
     if kind in (LAPLACIAN, DIFFERENCES):
-        return Tile(128, 64, 8, 2, 2048)
-    if R > 64 or P > 64:
-        return Tile(128, 64, 8, 2, 2048)
+        return Tile(128, warps=8, stages=2)
+    if pieces == 2 and R >= 32:
+        return Tile(128, warps=8, stages=3 if P <= 64 else 2)
     return Tile()
 
 
@@ -163,11 +163,11 @@ class FusedKernel:
         if not self.pieces:
             return 1.0
         largest = max(float(U.abs().max()), float(V.abs().max()))
-        rms = float(U.square().mean().sqrt())
-        if largest == 0 or (largest <= LARGEST and rms >= SMALLEST_RMS):
+        typical = float(U.abs().amax(1).median())
+        if largest == 0 or (largest <= LARGEST and typical >= SMALLEST):
             return 1.0
         scale = 2.0 ** math.floor(math.log2(LARGEST / largest))
-        return scale if rms * scale >= SMALLEST_RMS else None
+        return scale if typical * scale >= SMALLEST else None
 
     def _plan_inner(self, U: Any, V: Any) -> None:
         half_U, half_V = (0.5 * W.square().sum(1) for W in (U, V))
@@ -217,16 +217,17 @@ class FusedKernel:
             rows[:, :n] = U.T
             return Side(n, rows, half)
         if not self.pieces:
-            rows = torch.zeros((1, padded, self.width), device=U.device)
-            rows[0, :n, : self.p] = U
+            rows = torch.zeros((padded, self.width), device=U.device)
+            rows[:n, : self.p] = U
             half[:n] = 0.5 * U.square().sum(1)
             return Side(n, rows, half)
-        rows = torch.zeros((self.pieces, padded, self.width), dtype=torch.float16, device=U.device)
-        split_pieces(U * self.scale, rows[:, :n, : self.p])
+        rows = torch.zeros((padded, self.pieces, self.width), dtype=torch.float16, device=U.device)
+        U = U * self.scale
+        split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
             # The kernel of the rounded rows: distances stay distances.
-            U = rows[0, :n].float() / self.scale
-        half[:n] = 0.5 * U.square().sum(1)
+            U = rows[:n, 0].float()
+        half[:n] = (0.5 * self.unscale) * U.square().sum(1)
         return Side(n, rows, half)
 
     @property
@@ -249,7 +250,8 @@ class FusedKernel:
         from domainwise.gram.torch.triton_kernel import fused_product
 
         r = V.shape[1]
-        R = max(8 if self.pieces == 2 else 16, 1 << (r - 1).bit_length())
+        least = 1 if r == 1 else 8 if self.pieces == 2 else 16
+        R = max(least, 1 << (r - 1).bit_length())
         tile = tile or tile_for(R, self.width, self.pieces, self.kind)
         Z, scales, sums = self._thin(V, R)
         left, right = self.left, self.right
@@ -260,7 +262,7 @@ class FusedKernel:
         out = torch.empty((splits, left.padded, R), device=V.device)
         inner = self.kind in (INNER, POLYNOMIAL)
         with torch.cuda.device(V.device) if V.is_cuda else _nothing():
-            self.handle = fused_product[(blocks, splits)](
+            fused_product[(blocks, splits)](
                 left.rows,
                 right.rows,
                 left.half,
@@ -286,10 +288,8 @@ class FusedKernel:
                 BM=tile.rows,
                 BN=tile.columns,
                 FLUSH=tile.flush,
-                WIDE=tile.wide,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
-                **({"maxnreg": tile.maxnreg} if tile.maxnreg else {}),
             )
         result = out[0, : left.n, :r].double()
         for part in out[1:, : left.n, :r]:
@@ -305,19 +305,25 @@ class FusedKernel:
         return result
 
     def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
-        """Return V in pieces, padded and scaled by columns, and the scales."""
-        n, r = V.shape
+        """Return V in pieces, padded and scaled by columns; the scales; what V sums up to."""
+        (n, r), device = V.shape, V.device
+        weights = None
         if self.factored:
-            V = V * torch.exp2(-self.right.half[:n].to(V.dtype))[:, None]
-        sums = V.sum(0)
-        if not self.pieces:
-            Z = torch.zeros((self.right.padded, R), device=V.device)
-            Z[:n, :r] = V
-            return Z, torch.ones(r, dtype=torch.float64, device=V.device), sums
-        largest = V.abs().amax(0).double()
-        scales = torch.exp2(-torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
-        Z = torch.zeros((self.right.padded, self.pieces, R), dtype=torch.float16, device=V.device)
-        split_pieces(V * scales.to(V.dtype), Z.transpose(0, 1)[:, :n, :r])
+            weights = torch.exp2(-self.right.half[:n].to(V.dtype))[:, None]
+        sums = V.sum(0) if weights is None else (weights.T @ V)[0]
+        scales = torch.ones(r, dtype=torch.float64, device=device)
+        if self.pieces and R > 1:
+            largest = torch.linalg.vector_norm(V, ord=math.inf, dim=0)
+            scales = torch.exp2(-torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
+        pieces = self.pieces if R > 1 else 0
+        dtype = torch.float16 if pieces else torch.float32
+        Z = torch.zeros((self.right.padded, max(pieces, 1), R), dtype=dtype, device=device)
+        # In panels, so that no copy of V in float64 is made.
+        for rows in (slice(i, min(i + PANEL, n)) for i in range(0, n, PANEL)):
+            panel = V[rows] * scales
+            if weights is not None:
+                panel *= weights[rows]
+            split_pieces(panel, Z[rows].transpose(0, 1)[:, :, :r])
         return Z, scales, sums
 
 

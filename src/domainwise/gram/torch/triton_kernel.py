@@ -5,8 +5,8 @@ gives the inner products, a few instructions turn them into kernel values, a sec
 these with Z. Operands come in *pieces* (see :mod:`domainwise.gram.torch.fused`): float16 numbers
 whose sum is the float32 number to 11 bits (one piece) or 22 bits (two).
 
-Sums over the tensor cores' accumulators are cut after FLUSH rows and added with compensation, so
-that their rounding does not grow with the number of rows.
+The tensor cores' accumulators round down and are biased; they are emptied after FLUSH rows, so that
+the error does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -46,38 +46,64 @@ def _exp2m1(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _inner(
-    a_hi, a_lo, left, right, step, rows, cols, j, BM: tl.constexpr, BN: tl.constexpr,
-    P: tl.constexpr, BK: tl.constexpr, PIECES: tl.constexpr,
+    left, right, rows, cols, P: tl.constexpr, BK: tl.constexpr, PIECES: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Inner products of BM left rows with the BN right rows from j on."""
+    """Inner products of left and right rows, whose pieces lie side by side."""
     k = tl.arange(0, BK)
-    base = (cols + j)[:, None] * P + k[None, :]
-    if PIECES == 0:
-        t = tl.zeros((BM, BN), dtype=tl.float32)
-        for k0 in tl.static_range(0, P, BK):
-            if P == BK:
-                a = a_hi
-            else:
-                a = tl.load(left + rows[:, None] * P + k[None, :] + k0)
-            b = tl.load(right + base + k0)
-            t = tl.dot(a, tl.trans(b), t, input_precision="ieee")
-        return t
+    WIDTH: tl.constexpr = 2 * P if PIECES == 2 else P
     t = tl.zeros((BM, BN), dtype=tl.float32)
-    for k0 in tl.static_range(0, P, BK):
-        b = tl.trans(tl.load(right + base + k0))
-        if P == BK:
-            a = a_hi
-        else:
-            a = tl.load(left + rows[:, None] * P + k[None, :] + k0)
+    for k0 in range(0, P, BK):
+        a = tl.load(left + rows[:, None] * WIDTH + k0 + k[None, :])
+        b = tl.trans(tl.load(right + cols[:, None] * WIDTH + k0 + k[None, :]))
         if PIECES == 2:
-            b_lo = tl.trans(tl.load(right + step[1] + base + k0))
-            if P == BK:
-                t = tl.dot(a_lo, b, t)
-            else:
-                t = tl.dot(tl.load(left + step[0] + rows[:, None] * P + k[None, :] + k0), b, t)
+            a_lo = tl.load(left + rows[:, None] * WIDTH + P + k0 + k[None, :])
+            b_lo = tl.trans(tl.load(right + cols[:, None] * WIDTH + P + k0 + k[None, :]))
+            t = tl.dot(a_lo, b, t)
             t = tl.dot(a, b_lo, t)
-        t = tl.dot(a, b, t)
+        t = tl.dot(a, b, t, input_precision="ieee")
     return t
+
+
+@triton.jit
+def _differences(
+    left, right, rows, cols, n_left, n_right, lift, P, KIND: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """``lift`` minus the distances of rows that are stored feature by feature, (P, n)."""
+    t = tl.full((BM, BN), lift, dtype=tl.float32)
+    for f in range(P):
+        x = tl.load(left + f * n_left.to(tl.int64) + rows)
+        y = tl.load(right + f * n_right.to(tl.int64) + cols)
+        d = x[:, None] - y[None, :]
+        if KIND == 1:
+            t -= tl.abs(d)
+        else:
+            t -= d * d
+    return t
+
+
+@triton.jit
+def _times_pieces(
+    value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Add ``value Z`` to acc, both in two float16 pieces."""
+    # The leading 11 bits, cut off: exact in float16.
+    top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    value_hi = top.to(tl.float16)
+    value_lo = (value - top).to(tl.float16)
+    if JOINED:
+        both = tl.arange(0, 2 * R)
+        z = tl.load(Z + cols[:, None] * (2 * R) + both[None, :])
+        acc = tl.dot(value_lo, z, acc)
+        return tl.dot(value_hi, z, acc)
+    else:
+        rank = tl.arange(0, R)
+        z = tl.load(Z + cols[:, None] * (2 * R) + rank[None, :])
+        z_lo = tl.load(Z + cols[:, None] * (2 * R) + R + rank[None, :])
+        acc = tl.dot(value_lo, z, acc)
+        acc = tl.dot(value_hi, z_lo, acc)
+        return tl.dot(value_hi, z, acc)
 
 
 @triton.jit
@@ -86,58 +112,38 @@ def fused_product(
     n_left, n_right, chunk, unscale, value_scale, lift, middle,
     KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr, WIDE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Write ``k(left, right) Z`` of one chunk of the right rows to ``out[chunk]``.
 
     KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
     3 for polynomials. Exponents are raised by ``lift``, which keeps small values above float16's
     smallest numbers. All row counts are multiples of the tiles; Z is zero beyond the real rows.
+    One column (R = 1) is multiplied in float32, without tensor cores.
     """
+    JOINED: tl.constexpr = PIECES == 2 and R == 8
+    WIDE: tl.constexpr = 2 * R if JOINED else R
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     split = tl.program_id(1)
-    cols = tl.arange(0, BN).to(tl.int64)
-    RW: tl.constexpr = 2 * R if (PIECES == 2 and WIDE == 1) else R
-    rank = tl.arange(0, RW)
-    k = tl.arange(0, BK)
-    step_left = n_left.to(tl.int64) * P
-    step_right = n_right.to(tl.int64) * P
-    a_hi = tl.zeros((1, 1), dtype=tl.float32)
-    a_lo = a_hi
-    if (KIND == 0 or KIND == 3) and P == BK:
-        a_hi = tl.load(left + rows[:, None] * P + k[None, :])
-        if PIECES == 2:
-            a_lo = tl.load(left + step_left + rows[:, None] * P + k[None, :])
-        else:
-            a_lo = a_hi
+    rank = tl.arange(0, R)
+    half_i = tl.zeros((1,), dtype=tl.float32)
     if KIND == 0 and not FACTORED:
         half_i = tl.load(left_half + rows) - lift
-    total = tl.zeros((BM, RW), dtype=tl.float32)
-    carry = tl.zeros((BM, RW), dtype=tl.float32)
+    total = tl.zeros((BM, WIDE), dtype=tl.float32)
     start = split * chunk
     stop = tl.minimum(start + chunk, n_right)
     for first in range(start, stop, FLUSH):
-        acc = tl.zeros((BM, RW), dtype=tl.float32)
+        acc = tl.zeros((BM, WIDE), dtype=tl.float32)
+        column = tl.zeros((BM,), dtype=tl.float32)
         last = tl.minimum(first + FLUSH, stop)
         for j in range(first, last, BN):
+            cols = j + tl.arange(0, BN).to(tl.int64)
             if KIND == 0 or KIND == 3:
-                t = _inner(
-                    a_hi, a_lo, left, right, (step_left, step_right), rows, cols, j,
-                    BM, BN, P, BK, PIECES,
-                )  # fmt: skip
+                t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
             else:
-                # Feature-major storage: (P, n) on both sides.
-                t = tl.full((BM, BN), lift, dtype=tl.float32)
-                for f in range(P):
-                    x = tl.load(left + f * n_left.to(tl.int64) + rows)
-                    y = tl.load(right + f * n_right.to(tl.int64) + j + cols)
-                    d = x[:, None] - y[None, :]
-                    if KIND == 1:
-                        t -= tl.abs(d)
-                    else:
-                        t -= d * d
+                t = _differences(left, right, rows, cols, n_left, n_right, lift, P, KIND, BM, BN)
             if KIND == 0 and not FACTORED:
-                half_j = tl.load(right_half + j + cols)
+                half_j = tl.load(right_half + cols)
                 t = tl.minimum(t * unscale - half_i[:, None] - half_j[None, :], lift)
             if KIND == 3:
                 t = t * unscale
@@ -149,35 +155,15 @@ def fused_product(
                 value = _exp2m1(t) * value_scale
             else:
                 value = _exp2(t) - middle
-            if PIECES == 0:
-                acc = tl.dot(
-                    value,
-                    tl.load(Z + (cols + j)[:, None] * R + rank[None, :]),
-                    acc,
-                    input_precision="ieee",
-                )
-            elif PIECES == 1:
-                z = tl.load(Z + (cols + j)[:, None] * R + rank[None, :])
-                acc = tl.dot(value.to(tl.float16), z, acc)
+            if R == 1:
+                column += tl.sum(value * tl.load(Z + cols)[None, :], axis=1)
+            elif PIECES == 2:
+                acc = _times_pieces(value, Z, cols, acc, R, JOINED)
             else:
-                value_hi = value.to(tl.float16)
-                value_lo = (value - value_hi.to(tl.float32)).to(tl.float16)
-                if WIDE == 1:
-                    z = tl.load(Z + (cols + j)[:, None] * RW + rank[None, :])
-                    acc = tl.dot(value_lo, z, acc)
-                    acc = tl.dot(value_hi, z, acc)
-                else:
-                    zh = tl.load(Z + (cols + j)[:, None] * (2 * R) + rank[None, :])
-                    zl = tl.load(Z + (cols + j)[:, None] * (2 * R) + R + rank[None, :])
-                    acc = tl.dot(value_lo, zh, acc)
-                    acc = tl.dot(value_hi, zl, acc)
-                    acc = tl.dot(value_hi, zh, acc)
-        # Kahan's sum of the flushed accumulators.
-        new = acc - carry
-        grown = total + new
-        carry = (grown - total) - new
-        total = grown
-    if RW == 2 * R:
+                z = tl.load(Z + cols[:, None] * R + rank[None, :])
+                acc = tl.dot(value.to(z.dtype), z, acc, input_precision="ieee")
+        total += column[:, None] if R == 1 else acc
+    if JOINED:
         total = tl.sum(tl.reshape(total, (BM, 2, R)), axis=1)
-    at = split.to(tl.int64) * n_left * R + rows[:, None] * R + tl.arange(0, R)[None, :]
+    at = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
     tl.store(out + at, total)

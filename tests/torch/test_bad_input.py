@@ -1,0 +1,110 @@
+"""What tensors are refused, and how."""
+
+import numpy as np
+import pytest
+
+import domainwise
+from domainwise import DCM, FastDCM
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def fitted(data):
+    X, y, domain = data
+    return DCM().fit(torch.as_tensor(X), y, sample_domain=domain)
+
+
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=20)], ids=repr)
+@pytest.mark.parametrize(
+    "spoil, error, message",
+    [
+        (lambda T: T.long(), TypeError, "torch.int64: convert it with X.to"),
+        (lambda T: T.half(), TypeError, "torch.float16: convert it with X.to"),
+        (lambda T: T.to(torch.complex64), ValueError, "Complex data not supported"),
+        (lambda T: T.to_sparse(), TypeError, "sparse tensor"),
+        (lambda T: T[:, 0], ValueError, "Expected a 2D tensor"),
+        (lambda T: T[:1], ValueError, "1 sample"),
+        (lambda T: T[:, :0], ValueError, "0 feature"),
+        (lambda T: T.index_fill(0, torch.tensor([3]), float("nan")), ValueError, "NaN"),
+        (lambda T: T.index_fill(0, torch.tensor([3]), float("inf")), ValueError, "infinity"),
+        (lambda T: T.to("meta"), ValueError, "meta: devices of type cpu and cuda"),
+    ],
+)
+def test_bad_rows_are_refused(estimator, spoil, error, message, data):
+    X, y, domain = data
+    with pytest.raises(error, match=message):
+        estimator.fit(spoil(torch.as_tensor(X)), y, sample_domain=domain)
+
+
+def test_bad_labels_are_refused(data):
+    X, y, domain = data
+    T, t, d = (torch.as_tensor(a) for a in (X, y, domain))
+    with pytest.raises(ValueError, match="y has 239 entries but X has 240 rows"):
+        DCM().fit(T, t[1:], sample_domain=d)
+    with pytest.raises(ValueError, match="sample_domain has 239 entries but X has 240 rows"):
+        DCM().fit(T, t, sample_domain=d[1:])
+    with pytest.raises(ValueError, match="one class only"):
+        DCM().fit(T, torch.zeros(240), sample_domain=d)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        DCM().fit(T, t.double().index_fill(0, torch.tensor([3]), float("nan")), sample_domain=d)
+    with pytest.raises(ValueError, match="y is on meta"):
+        DCM().fit(T, t.to("meta"), sample_domain=d)
+    with pytest.raises(ValueError, match="sample_domain is on meta, but X is not a tensor"):
+        DCM().fit(X, y, sample_domain=d.to("meta"))
+
+
+def test_a_model_elsewhere_is_refused(fitted, data):
+    X, y, domain = data
+    with pytest.raises(TypeError, match='call to\\("numpy"\\)'):
+        fitted.transform(X)
+    with pytest.raises(TypeError, match="call to\\(X.device\\)"):
+        DCM().fit(X, y, sample_domain=domain).transform(torch.as_tensor(X))
+    with pytest.raises(ValueError, match="4 features"):
+        fitted.transform(torch.as_tensor(X[:, :4]))
+
+
+def test_a_device_that_is_not_here_is_refused(fitted):
+    if torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="numbered from 0"):
+            fitted.to("cuda:99")
+    else:
+        with pytest.raises(RuntimeError, match="CUDA is not available here"):
+            fitted.to("cuda")
+    with pytest.raises(ValueError, match="cpu and cuda"):
+        fitted.to("meta")
+
+
+def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
+    from domainwise._torch import TorchBackend
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(TorchBackend, "project", full)
+    with pytest.raises(MemoryError, match="working_memory"):
+        fitted.transform(torch.as_tensor(data[0]))
+
+
+def test_precision_is_chosen_for_a_block_only():
+    from domainwise._precision import current_precision
+
+    with domainwise.precision("tf32"):
+        assert current_precision() == "tf32"
+        with domainwise.precision("ieee"):
+            assert current_precision() == "ieee"
+        assert current_precision() == "tf32"
+    assert current_precision() == "tf32x3"
+    with (
+        pytest.raises(ValueError, match="tf32, tf32x3, ieee; got 'half'"),
+        domainwise.precision("half"),
+    ):
+        pass
+
+
+def test_same_tensor_twice_gives_the_same_bits(data):
+    X, y, domain = data
+    T = torch.as_tensor(X.astype(np.float32))
+    first, second = (DCM().fit(T, y, sample_domain=domain) for _ in range(2))
+    assert torch.equal(first.dual_coef_, second.dual_coef_)

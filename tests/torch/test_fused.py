@@ -1,0 +1,88 @@
+"""The fused kernel against float64: on a GPU, or under Triton's interpreter where Triton is."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from domainwise.kernels import Kernel, make_kernel
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernel is imported
+pytest.importorskip("triton")
+
+TOLERANCE = {"tf32": 2e-3, "tf32x3": 3e-6, "ieee": 3e-6}
+
+
+def errors(kernel, X, new, r, precision, V=None):
+    """Relative errors of the fused product and its reference."""
+    from domainwise.gram.torch.fused import FusedKernel, Tile
+
+    rng = np.random.default_rng(1)
+    V = rng.standard_normal((len(X), r)) if V is None else V
+    origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
+    exact = replace(kernel, origin=origin)
+    left, right = exact.prepare(new.astype(np.float64)), exact.prepare(X.astype(np.float64))
+    wanted = exact.block(left.left, right.right) @ V
+    rows, others = torch.as_tensor(X, device=DEVICE), torch.as_tensor(new, device=DEVICE)
+    fused = FusedKernel(kernel, rows, None if new is X else others, precision=precision)
+    found = fused.product(torch.as_tensor(V, device=DEVICE), tile=Tile(flush=128)).cpu().numpy()
+    return fused, float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def rows(n, p, scale=1.0, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, p)) * scale
+    return X.astype(np.float32)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "ieee"])
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "poly"])
+@pytest.mark.parametrize("r", [1, 3, 20])
+def test_products_are_as_precise_as_was_asked_for(name, precision, r):
+    X = rows(300, 5)
+    assert errors(make_kernel(name, X), X, X, r, precision)[1] < TOLERANCE[precision]
+
+
+@pytest.mark.parametrize("p", [1, 16, 17, 70, 130])
+def test_any_number_of_features(p):
+    X, new = rows(200, p), rows(70, p, seed=2)
+    assert errors(make_kernel("rbf", X), X, new, 2, "tf32x3")[1] < 3e-6
+
+
+def test_any_number_of_columns():
+    X = rows(150, 4)
+    for r in (8, 9, 33, 70):
+        assert errors(make_kernel("rbf", X), X, X, r, "tf32x3")[1] < 3e-6
+
+
+def test_a_tiny_gamma_keeps_its_digits():
+    X = rows(200, 5)
+    V = np.random.default_rng(0).standard_normal((200, 3))
+    for name in ("rbf", "laplacian"):
+        kernel = make_kernel(name, X, gamma=1e-7)
+        fused, error = errors(kernel, X, X, 3, "tf32x3", V - V.mean(0))
+        assert fused.accurate
+        assert error < 1e-5
+
+
+def test_a_narrow_kernel_and_far_rows_go_by_differences():
+    X = rows(200, 5, scale=3000.0)
+    fused, error = errors(make_kernel("rbf", X, gamma=1.0), X, X, 2, "tf32x3")
+    assert fused.kind == 2
+    assert error < 3e-6
+    X[0] *= 1e6  # one outlier, which no common scale of float16 fits
+    fused, error = errors(Kernel("rbf", gamma=1e-7), X, X, 2, "tf32x3")
+    assert fused.kind == 2
+    assert error < 3e-6
+
+
+def test_norms_are_factored_out_only_where_float16_holds_the_values():
+    X = rows(200, 16)
+    assert errors(make_kernel("rbf", X), X, X, 2, "tf32x3")[0].factored
+    fused, error = errors(make_kernel("rbf", X), X, 10 * rows(40, 16, seed=2), 2, "tf32x3")
+    assert not fused.factored
+    assert error < 1e-5
