@@ -28,12 +28,13 @@ from domainwise._dask_input import (
     known_lengths,
     label_columns,
     layout_of,
+    n_partitions,
     tasks_of,
 )
 from domainwise._validation import Labels, check_sample_domain, check_target
 from domainwise.gram import Gram
 from domainwise.gram.dask import DaskGram, cross_tasks, in_blocks, row_blocks
-from domainwise.gram.graphs import call, constant, one_blas_thread, run
+from domainwise.gram.graphs import call, constant, fetch, run, task
 from domainwise.gram.nystrom import NystromSums
 from domainwise.kernels import EXPONENT_ERROR, MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels import RowLabels
@@ -74,7 +75,7 @@ class DaskBackend(NumpyBackend):
         """Check X without computing it; to fit, return an array whose chunks are known."""
         if reset:
             return self._rows_to_fit(estimator, X, ensure_min_samples)
-        if is_frame(X) and hasattr(X, "columns"):
+        if is_frame(X) and X.ndim == 2:
             names = list(getattr(estimator, "feature_names_in_", X.columns))
             # Labels may be columns of the same data frame: they are left out.
             X = X[names] if set(names) <= set(X.columns) else X
@@ -126,11 +127,11 @@ class DaskBackend(NumpyBackend):
         row = np.zeros((1, X.shape[1]), dtype=X.dtype)
         if isinstance(gamma, str) and isinstance(kernel, str):
             if gamma == "scale":
-                variance = float(X.var(dtype=np.float64).compute())
+                variance = float(fetch(X.var(dtype=np.float64)))
                 gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
             else:
                 few = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_ROWS)).astype(int)
-                rows = np.asarray(X[few].compute())
+                rows = fetch(X[few])
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         return _centred_on(make_kernel(kernel, row, gamma=gamma, **arguments), X)
 
@@ -154,14 +155,14 @@ class DaskBackend(NumpyBackend):
         layout, _ = layout_of(X)
         if hasattr(model, "X_fit_") and hasattr(model.X_fit_, "__dask_graph__"):
             return _projected_by_blocks(model, X, layout)
-        n_components, task = model._n_features_out, constant(model, "model")
+        n_components, sent = model._n_features_out, constant(model, "model")
         if is_frame(X):
             meta = _empty_frame(model, X, layout)
-            return X.map_partitions(_project_frame, task, layout, meta=meta)
+            return X.map_partitions(_project_frame, sent, layout, meta=meta)
         X = X.rechunk({1: -1})
         return X.map_blocks(
             _project_array,
-            model=task,
+            model=sent,
             layout=layout,
             dtype=layout.dtype,
             chunks=(X.chunks[0], (n_components,)),
@@ -175,6 +176,11 @@ class DaskBackend(NumpyBackend):
     def cast(self, values: Array, X: Any) -> Any:
         """Return values of the rows of X as an array with the chunks of X."""
         return da.from_array(values.astype(X.dtype), chunks=(X.chunks[0], values.shape[1]))
+
+    def place(self, model: Any, X: Any) -> None:
+        """A fast model is small and stays with the client; note how many partitions it saw."""
+        frame = X.frame if isinstance(X, KnownRows) else X
+        model.solver_info_["n_partitions"] = n_partitions(frame)
 
     def memory_advice(self, X: Any) -> AbstractContextManager[None]:
         """Left to Dask, which says which worker ran out of memory."""
@@ -203,7 +209,7 @@ def project_in_memory(kernel: Kernel, X: Array, support: Any, dual: Array) -> Ar
 
 def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
     """Project rows on a support of many blocks, of which a worker holds a few at a time."""
-    rows = [call(layout.values, task) for task in tasks_of(X)]
+    rows = [call(_values, part, layout) for part in tasks_of(X)]
     sums = cross_tasks(model._kernel, rows, model.X_fit_, model.dual_coef_)
     offset = constant(model._offset, "offset")
     if is_frame(X):
@@ -212,8 +218,8 @@ def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
         meta = _empty_frame(model, X, layout)
         columns = constant(meta.columns, "columns")
         parts = [
-            call(_as_frame, task, total, offset, layout.dtype, columns)
-            for task, total in zip(tasks_of(X), sums, strict=True)
+            call(_as_frame, part, total, offset, layout.dtype, columns)
+            for part, total in zip(tasks_of(X), sums, strict=True)
         ]
         return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
     parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
@@ -225,23 +231,31 @@ def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
+@task
 def _project_array(rows: Array, model: Any, layout: Layout) -> Array:
-    with one_blas_thread():
-        X = layout.values(rows)
-        if not len(X):
-            return np.empty((0, model._n_features_out), dtype=layout.dtype)
-        return model._project(X)
+    X = layout.values(rows)
+    if not len(X):
+        return np.empty((0, model._n_features_out), dtype=layout.dtype)
+    return model._project(X)
 
 
+@task
 def _project_frame(rows: Any, model: Any, layout: Layout) -> Any:
     values = _project_array(rows, model, layout)
     return type(rows)(values, index=rows.index, columns=model.get_feature_names_out())
 
 
+@task
+def _values(rows: Any, layout: Layout) -> Array:
+    return layout.values(rows)
+
+
+@task
 def _shifted(values: Array, offset: Array, dtype: Any) -> Array:
     return (values - offset).astype(dtype)
 
 
+@task
 def _as_frame(rows: Any, values: Array, offset: Array, dtype: Any, columns: Any) -> Any:
     return type(rows)(_shifted(values, offset, dtype), index=rows.index, columns=columns)
 
@@ -255,18 +269,17 @@ def _empty_frame(model: Any, X: Any, layout: Layout) -> Any:
 def _gathered(labels: Any, X: Any, name: str) -> Array:
     if not hasattr(labels, "__dask_graph__"):
         check_aligned(X, labels, name)
-    labels = labels.compute()
-    return labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
+    return fetch(labels)
 
 
 def _centred_on(kernel: Kernel, X: Any) -> Kernel:
     """Return the kernel with the mean of X as its origin, where that gains digits."""
     if kernel.name not in ("rbf", "linear"):
         return kernel
-    origin = np.asarray(X.mean(axis=0, dtype=np.float64).compute()).astype(X.dtype)
+    origin = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
     if kernel.name == "linear":
         return replace(kernel, origin=origin)
-    farthest = float(((X - origin) ** 2).sum(axis=1).max().compute())
+    farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
     if kernel.gamma * farthest * float(np.finfo(X.dtype).eps) <= EXPONENT_ERROR:
         return replace(kernel, origin=origin, by_differences=False)
     return replace(kernel, origin=None, by_differences=True)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise._dask_input import Layout, Partitions, named, partitions_of
 from domainwise._validation import Labels, check_sample_domain, check_target
-from domainwise.gram.graphs import call, constant, one_blas_thread, run, tree
+from domainwise.gram.graphs import call, constant, received, run, task, tree
 from domainwise.gram.nystrom import NystromSums
 
 Array = NDArray[Any]
@@ -95,9 +95,10 @@ def sum_partitions(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Nystro
     model.__dict__.pop("_sums", None)
     plan = constant(Plan(model, parts.layout, continuous), "plan")  # type: ignore[arg-type]
     sums = [call(partial_sums, plan, *parts.arguments(i)) for i in range(len(parts))]
-    (total,) = run([tree(sums, merge_sums)])
+    total = _aligned(*run([tree(sums, merge_sums)]))
     if target is not None and target.codes is not None:
-        classes = {key[0] for key in total.groups}
+        keys: Any = total.groups
+        classes = {key[0] for key in keys}
         if len(classes) == 1:
             raise ValueError(
                 f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
@@ -106,9 +107,10 @@ def sum_partitions(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Nystro
     return total
 
 
+@task
 def partial_sums(plan: Plan, rows: Any, y: Any, domain: Any, source: str) -> NystromSums | None:
     """Sum over one partition; None if it is empty."""
-    with one_blas_thread(), named(source):
+    with named(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return None
@@ -117,14 +119,14 @@ def partial_sums(plan: Plan, rows: Any, y: Any, domain: Any, source: str) -> Nys
         return plan.model._sum_rows(X, *labels)
 
 
+@task
 def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
     """Join the sums of neighbouring partitions, in their order."""
-    with one_blas_thread():
-        total = None
-        for part in parts:
-            if part is not None:
-                total = part if total is None else total.merge(part)
-        return total
+    total = None
+    for part in parts:
+        if part is not None:
+            total = part if total is None else total.merge(part)
+    return total
 
 
 def first_look(parts: Partitions, wanted: int) -> Look:
@@ -151,6 +153,7 @@ def first_look(parts: Partitions, wanted: int) -> Look:
     return Look(X if X is not None else parts.empty, y, domain, n_rows)
 
 
+@task
 def look_at(
     layout: Layout, rows: Any, y: Any, domain: Any, source: str, quota: int
 ) -> tuple[int, Array, Any, Any]:
@@ -160,6 +163,12 @@ def look_at(
         chosen = _spread(len(X), quota)
         few = [None if labels is None else labels[chosen] for labels in (y, domain)]
         return len(X), X[chosen], few[0], few[1]
+
+
+def _aligned(sums: NystromSums) -> NystromSums:
+    """Sums that have come over a network, as arrays that BLAS can use."""
+    groups = {key: (count, received(total)) for key, (count, total) in sums.groups.items()}
+    return NystromSums(sums.n_samples, received(sums.mean), received(sums.second), groups)
 
 
 def _rows_wanted(estimator: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise.gram.graphs import Task
+from domainwise.gram.graphs import Task, received
 
 Array = NDArray[Any]
 
@@ -78,6 +78,7 @@ class Layout:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
             X = np.asarray(rows, dtype=self.dtype)
+        X = received(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"expected rows of {self.n_features} features, got shape {X.shape}")
         if not np.isfinite(X).all():
@@ -177,7 +178,7 @@ def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
 def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, Any]:
     """Describe partitions of X, and return X without rows."""
     if is_frame(X):
-        if not hasattr(X, "columns"):
+        if X.ndim != 2:
             raise TypeError(f"X is {describe(X)}: pass a data frame, X.to_frame(), or an array")
         labels = {*_listed(target), *_listed(domain)}
         features = [column for column in X.columns if column not in labels]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise.gram.graphs import Task, call, constant, memory_per_task, one_blas_thread, run, tree
+from domainwise.gram.graphs import Task, call, constant, fetch, memory_per_task, run, task, tree
 from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
 from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
 from domainwise.kernels import Kernel
@@ -87,7 +87,7 @@ class BlockPreconditioner:
         rng = np.random.default_rng(gram.seed)
         m = min(PRECONDITIONER_RANK, gram.n_samples)
         chosen = np.sort(rng.choice(gram.n_samples, m, replace=False))
-        landmarks = np.asarray(gram.X[chosen].compute())
+        landmarks = fetch(gram.X[chosen])
         W = gram.kernel.matrix(landmarks).astype(np.float64)
         d, U = np.linalg.eigh((W + W.T) / 2)
         keep = d > m * np.finfo(gram.dtype).eps * max(float(d[-1]), 0.0)
@@ -151,8 +151,8 @@ def block_cuts(X: Any) -> list[slice]:
 
 def row_blocks(X: Any) -> list[Task]:
     """Tasks of the blocks of X, each checked when it has been read."""
-    tasks = X.to_delayed().ravel()
-    return [call(_checked, task, cut) for task, cut in zip(tasks, block_cuts(X), strict=True)]
+    blocks = X.to_delayed().ravel()
+    return [call(_checked, block, cut) for block, cut in zip(blocks, block_cuts(X), strict=True)]
 
 
 def tournament(n: int) -> list[list[tuple[int, int]]]:
@@ -185,6 +185,7 @@ def cross_tasks(kernel: Kernel, X: list[Task], support: Any, dual: Array) -> lis
     return sums
 
 
+@task
 def _checked(rows: Any, cut: slice) -> Array:
     X = np.asarray(rows)
     if len(X) != cut.stop - cut.start:
@@ -197,46 +198,46 @@ def _checked(rows: Any, cut: slice) -> Array:
     return X
 
 
+@task
 def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
-    with one_blas_thread():
-        return symmetric_product(kernel, kernel.prepare(rows), V)
+    return symmetric_product(kernel, kernel.prepare(rows), V)
 
 
+@task
 def _pair(
     kernel: Kernel, left: Array, right: Array, V: Array, W: Array, up: Array, down: Array
 ) -> tuple[Array, Array]:
     """Add ``K_lr W`` to the sums of the left block and ``K_lr' V`` to those of the right."""
-    with one_blas_thread():
-        a, b = kernel.prepare(left), kernel.prepare(right)
-        dtype = a.left.dtype
-        V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
-        up, down = up.copy(), down.copy()
-        side = tile_side(dtype.itemsize)
-        buffer = np.empty(side * side, dtype=dtype)
-        for i in panels(len(left), side):
-            for j in panels(len(right), side):
-                shape = (i.stop - i.start, j.stop - j.start)
-                out = buffer[: shape[0] * shape[1]].reshape(shape)
-                tile = kernel.block(a.left[i], b.right[j], out)
-                up[i] += tile @ W[j]
-                down[j] += tile.T @ V[i]
-        return up, down
+    a, b = kernel.prepare(left), kernel.prepare(right)
+    dtype = a.left.dtype
+    V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
+    up, down = up.copy(), down.copy()
+    side = tile_side(dtype.itemsize)
+    buffer = np.empty(side * side, dtype=dtype)
+    for i in panels(len(left), side):
+        for j in panels(len(right), side):
+            shape = (i.stop - i.start, j.stop - j.start)
+            out = buffer[: shape[0] * shape[1]].reshape(shape)
+            tile = kernel.block(a.left[i], b.right[j], out)
+            up[i] += tile @ W[j]
+            down[j] += tile.T @ V[i]
+    return up, down
 
 
+@task
 def _cross(kernel: Kernel, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
-    with one_blas_thread():
-        found = cross_product(kernel, X, kernel.prepare(rows), dual)
-        return found if total is None else total + found
+    found = cross_product(kernel, X, kernel.prepare(rows), dual)
+    return found if total is None else total + found
 
 
+@task
 def _inner(kernel: Kernel, rows: Array, V: Array) -> Array:
-    with one_blas_thread():
-        return thin_product(kernel.prepare(rows).right.T, V)
+    return thin_product(kernel.prepare(rows).right.T, V)
 
 
+@task
 def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
-    with one_blas_thread():
-        return thin_product(kernel.prepare(rows).left, inner)
+    return thin_product(kernel.prepare(rows).left, inner)
 
 
 def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Array:
@@ -245,35 +246,36 @@ def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Ar
     return np.asarray(C @ root)
 
 
+@task
 def _moments(
     kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: None
 ) -> tuple[Array, Array]:
-    with one_blas_thread():
-        m = landmarks[1].shape[1]
-        total, second = np.zeros(m), np.zeros((m, m))
-        for cut in panels(len(rows), 4096):
-            Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
-            total += Phi.sum(axis=0)
-            second += Phi.T @ Phi
-        return total, second
+    m = landmarks[1].shape[1]
+    total, second = np.zeros(m), np.zeros((m, m))
+    for cut in panels(len(rows), 4096):
+        Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
+        total += Phi.sum(axis=0)
+        second += Phi.T @ Phi
+    return total, second
 
 
+@task
 def _features_inner(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, R: Array) -> Array:
-    with one_blas_thread():
-        total = np.zeros((landmarks[1].shape[1], R.shape[1]))
-        for cut in panels(len(rows), 4096):
-            total += _features(kernel, landmarks, rows[cut]).T @ R[cut]
-        return total
+    total = np.zeros((landmarks[1].shape[1], R.shape[1]))
+    for cut in panels(len(rows), 4096):
+        total += _features(kernel, landmarks, rows[cut]).T @ R[cut]
+    return total
 
 
+@task
 def _features_outer(
     kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, weights: Array
 ) -> Array:
-    with one_blas_thread():
-        parts = panels(len(rows), 4096)
-        return np.vstack([_features(kernel, landmarks, rows[cut]) @ weights for cut in parts])
+    parts = panels(len(rows), 4096)
+    return np.vstack([_features(kernel, landmarks, rows[cut]) @ weights for cut in parts])
 
 
+@task
 def _sum(parts: list[Array]) -> Array:
     total = parts[0].copy()
     for part in parts[1:]:
@@ -281,6 +283,7 @@ def _sum(parts: list[Array]) -> Array:
     return total
 
 
+@task
 def _sum_pairs(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     first, second = zip(*parts, strict=True)
     return _sum(list(first)), _sum(list(second))

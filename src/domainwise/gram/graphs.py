@@ -1,23 +1,28 @@
 """What task graphs over rows have in common: constants, trees of merges, one thread per task.
 
-Every function here that ends up inside a task keeps BLAS to one thread, and partial results are
-merged in a tree that depends on their number alone. The bits of a result therefore do not depend
-on how many workers there are or on who computed what.
+A function marked :func:`task` keeps BLAS to one thread and gets arrays that BLAS can use, and
+partial results are merged in a tree that depends on their number alone. The bits of a result
+therefore do not depend on how many workers there are or on who computed what.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from threading import Lock
 from typing import Any
 from uuid import uuid4
 
+import cloudpickle
 import dask
+import numpy as np
+from numpy.typing import NDArray
 
 from domainwise.gram.dense import available_memory
 from domainwise.gram.tiles import blas_limit
 
+Array = NDArray[Any]
 Task = Any
 
 #: Partial results that one task merges.
@@ -49,9 +54,52 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
 
 
+class Constant:
+    """A value that travels in one piece, so that its arrays arrive aligned."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
+        return _restored, (cloudpickle.dumps(self.value, protocol=5),)
+
+
+def _restored(data: bytes) -> Constant:
+    return Constant(cloudpickle.loads(data))
+
+
 def constant(value: Any, name: str) -> Task:
     """Return a task that is a value: sent once per worker, and again when a worker is lost."""
-    return dask.delayed(value, name=f"{name}-{uuid4().hex}", traverse=False)
+    return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
+
+
+def task(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that computes inside a task."""
+
+    @wraps(function)
+    def computing(*arguments: Any, **named: Any) -> Any:
+        with one_blas_thread():
+            return function(
+                *(received(argument) for argument in arguments),
+                **{name: received(argument) for name, argument in named.items()},
+            )
+
+    return computing
+
+
+def received(value: Any) -> Any:
+    """Return what a task was sent in a form to compute with.
+
+    Arrays come out of network buffers at any address. NumPy multiplies those that are not aligned
+    without BLAS: slowly, and to other bits.
+    """
+    if isinstance(value, Constant):
+        return value.value
+    if isinstance(value, list | tuple):
+        return type(value)(received(part) for part in value)
+    if isinstance(value, np.ndarray) and not value.flags.aligned:
+        return value.copy(order="K")
+    return value
 
 
 def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = None) -> Task:
@@ -70,7 +118,14 @@ def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
 
 def run(tasks: Sequence[Task]) -> list[Any]:
     """Compute tasks on the current client, or with Dask's own threads where there is none."""
-    return list(dask.compute(*tasks, traverse=False))
+    return [received(result) for result in dask.compute(*tasks, traverse=False)]
+
+
+def fetch(collection: Any) -> Array:
+    """Compute a Dask array, series or data frame as a NumPy array."""
+    found = collection.compute()
+    found = found.to_numpy() if hasattr(found, "to_numpy") else np.asarray(found)
+    return np.asarray(received(found))
 
 
 def current_client() -> Any:
