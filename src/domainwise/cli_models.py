@@ -76,7 +76,7 @@ def fit(
     features: Annotated[
         list[str] | None,
         typer.Option(
-            help="Feature columns, with commas between; all others if not given.",
+            help="Feature columns, with commas between; else all others.",
             show_default=False,
         ),
     ] = None,
