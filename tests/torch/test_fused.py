@@ -86,3 +86,28 @@ def test_norms_are_factored_out_only_where_float16_holds_the_values():
     fused, error = errors(make_kernel("rbf", X), X, 10 * rows(40, 16, seed=2), 2, "tf32x3")
     assert not fused.factored
     assert error < 1e-5
+
+
+@pytest.mark.parametrize(
+    "name, gamma", [("rbf", 0.1), ("rbf", 3.0), ("rbf", 1e-6), ("laplacian", 0.1)]
+)
+def test_sums_over_groups_give_the_product(name, gamma, monkeypatch):
+    from domainwise.gram.torch import groups
+
+    monkeypatch.setattr(groups, "STRETCH", 128)
+    X, rng = rows(400, 5), np.random.default_rng(3)
+    codes = np.concatenate([np.arange(7), rng.integers(0, 7, 393)])
+    table = rng.standard_normal((7, 70))
+    kernel = make_kernel(name, X, gamma=gamma)
+    exact = replace(kernel, origin=None if kernel.origin is None else kernel.origin.astype(float))
+    both = exact.prepare(X.astype(np.float64))
+    wanted = exact.block(both.left, both.right) @ table[codes]
+    product = groups.GroupedProduct(
+        kernel,
+        torch.as_tensor(X, device=DEVICE),
+        torch.as_tensor(codes, device=DEVICE),
+        np.bincount(codes).astype(float),
+        precision="tf32x3",
+    )
+    found = product.product(table).cpu().numpy()
+    assert np.linalg.norm(found - wanted) < 5e-6 * np.linalg.norm(wanted)

@@ -10,6 +10,7 @@ two first; data that no common scale fits goes by differences of coordinates ins
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -260,8 +261,7 @@ class FusedKernel:
         chunk = -(-right.padded // (splits * tile.columns)) * tile.columns
         splits = -(-right.padded // chunk)
         out = torch.empty((splits, left.padded, R), device=V.device)
-        inner = self.kind in (INNER, POLYNOMIAL)
-        with torch.cuda.device(V.device) if V.is_cuda else _nothing():
+        with on_device(V):
             fused_product[(blocks, splits)](
                 left.rows,
                 right.rows,
@@ -273,35 +273,53 @@ class FusedKernel:
                 left.padded,
                 right.padded,
                 chunk,
-                self.unscale,
-                self.value_scale,
-                self.lift,
-                self.middle,
-                KIND=self.kind,
-                PIECES=self.pieces,
-                FACTORED=self.factored,
-                ACCURATE=self.accurate,
-                DEGREE=self.degree,
-                P=self.width if inner else self.p,
-                BK=min(64, self.width) if inner else 16,
+                *self.scalars,
                 R=R,
                 BM=tile.rows,
                 BN=tile.columns,
                 FLUSH=tile.flush,
                 num_warps=tile.warps,
                 num_stages=tile.stages,
+                **self.options,
             )
-        result = out[0, : left.n, :r].double()
-        for part in out[1:, : left.n, :r]:
+        return self._finished(out, r, scales, sums, V.sum(0))
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        """Numbers of the plan, in the order in which kernels take them."""
+        return self.unscale, self.value_scale, self.lift, self.middle
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Compile-time choices of the plan."""
+        inner = self.kind in (INNER, POLYNOMIAL)
+        return {
+            "KIND": self.kind,
+            "PIECES": self.pieces,
+            "FACTORED": self.factored,
+            "ACCURATE": self.accurate,
+            "DEGREE": self.degree,
+            "P": self.width if inner else self.p,
+            "BK": min(64, self.width) if inner else 16,
+        }
+
+    def _finished(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
+        """Add up the parts and undo the plan's scales; what is left out is the constant 1.
+
+        ``weighted`` and ``plain`` are the column sums of what was multiplied, with and without the
+        factored norms: values were taken about ``middle``.
+        """
+        n = self.left.n
+        result = out[0, :n, :r].double()
+        for part in out[1:, :n, :r]:
             result += part
         result *= 1.0 / (scales * (self.value_scale * 2.0**self.lift))
-        # The kernel's values were taken about ``middle``; the contract is k - 1.
         if self.factored:
-            result += sums
-            result *= torch.exp2(-left.half[: left.n].double())[:, None]
-            result -= V.sum(0)
+            result += weighted
+            result *= torch.exp2(-self.left.half[:n].double())[:, None]
+            result -= plain
         elif self.lift:
-            result += (self.middle / 2.0**self.lift - 1.0) * V.sum(0)
+            result += (self.middle / 2.0**self.lift - 1.0) * plain
         return result
 
     def _thin(self, V: Any, R: int) -> tuple[Any, Any, Any]:
@@ -345,7 +363,6 @@ def _power_below(x: float) -> float:
     return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
 
 
-class _nothing:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
+def on_device(X: Any) -> AbstractContextManager[Any]:
+    """Launch where X is; there is nothing to choose under Triton's interpreter."""
+    return torch.cuda.device(X.device) if X.is_cuda else nullcontext()

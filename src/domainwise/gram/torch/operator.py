@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from abc import abstractmethod
 from typing import Any
 
@@ -17,6 +18,7 @@ from domainwise.gram.dense import LAPACK_ROWS
 from domainwise.gram.iterative import FLOAT32_TOLERANCE
 from domainwise.gram.krylov import krylov_pairs
 from domainwise.gram.solve import conjugate_gradients
+from domainwise.gram.torch.groups import GroupedProduct, worth_grouping
 from domainwise.gram.torch.precondition import LandmarkPreconditioner
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels import Kernel
@@ -85,16 +87,17 @@ class TorchGram(Gram):
         return self._centred_product(V, self.uncentred_product)
 
     def _centred_product(self, V: Tensor, multiply: Any) -> Tensor:
-        n, r = V.shape
-        first = self._row_means is None
+        (n, r), first = V.shape, self._row_means is None
         centred = torch.empty((n, r + first), dtype=torch.float64, device=self.device)
         torch.sub(V, V.mean(0), out=centred[:, :r])
         if first:
             centred[:, r] = 1.0
-        KV = multiply(centred)
-        del centred
-        if first:
-            self._row_means = KV[:, r] / n
+        return self._centred_image(multiply(centred), r)
+
+    def _centred_image(self, KV: Tensor, r: int) -> Tensor:
+        """Centre a product; a column behind the first r is that of the row means."""
+        if KV.shape[1] > r:
+            self._row_means = KV[:, r] / self.n_samples
             KV = KV[:, :r]
         KV -= KV.mean(0)
         return KV
@@ -223,6 +226,30 @@ class TorchStreamedGram(TorchGram):
         if self._quick.path == "triton":
             self.info["precision"] = current_precision()
         self._preconditioner: LandmarkPreconditioner | None = None
+        self._lifted: tuple[Any, Array] | None = None
+
+    def lift(self, coordinates: Array) -> Tensor:
+        """Turn label-space coordinates into rows, and remember what they were made of."""
+        thin = super().lift(coordinates)
+        self._lifted = (weakref.ref(thin), coordinates)
+        return thin
+
+    def product(self, V: Tensor) -> Tensor:
+        """Return ``H K H V``; one that is constant on groups of rows is multiplied group-wise."""
+        labels: Any = self.labels
+        if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
+            return super().product(V)
+        if self._quick.path != "triton" or not worth_grouping(self.n_samples, len(labels.counts)):
+            return super().product(V)
+        table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
+        r = table.shape[1]
+        table = table - labels.counts @ table / self.n_samples
+        if self._row_means is None:
+            table = np.hstack([table, np.ones((len(table), 1))])
+        grouped = GroupedProduct(
+            self.kernel, self.X, labels.codes, labels.counts, precision=self.info["precision"]
+        )
+        return self._centred_image(grouped.product(table), r)
 
     def uncentred_product(self, V: Tensor) -> Tensor:
         """Return ``K V`` without K."""

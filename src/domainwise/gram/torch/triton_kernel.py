@@ -9,6 +9,7 @@ The tensor cores' accumulators round down and are biased; they are emptied after
 the error does not grow with the number of rows.
 """
 
+# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import os
@@ -20,7 +21,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
 
 
 @triton.jit
-def _exp2(x):  # type: ignore[no-untyped-def]
+def _exp2(x):
     if INTERPRETED:
         return tl.exp2(x)
     else:
@@ -31,7 +32,7 @@ def _exp2(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _exp2m1(x):  # type: ignore[no-untyped-def]
+def _exp2m1(x):
     """2^x - 1 to float32's relative precision: by a series where subtracting would lose digits."""
     near = x * (
         0.6931471805599453
@@ -48,7 +49,7 @@ def _exp2m1(x):  # type: ignore[no-untyped-def]
 def _inner(
     left, right, rows, cols, P: tl.constexpr, BK: tl.constexpr, PIECES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Inner products of left and right rows, whose pieces lie side by side."""
     k = tl.arange(0, BK)
     WIDTH: tl.constexpr = 2 * P if PIECES == 2 else P
@@ -69,7 +70,7 @@ def _inner(
 def _differences(
     left, right, rows, cols, n_left, n_right, lift, P, KIND: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """``lift`` minus the distances of rows that are stored feature by feature, (P, n)."""
     t = tl.full((BM, BN), lift, dtype=tl.float32)
     for f in range(P):
@@ -86,7 +87,7 @@ def _differences(
 @triton.jit
 def _times_pieces(
     value, Z, cols, acc, R: tl.constexpr, JOINED: tl.constexpr
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Add ``value Z`` to acc, both in two float16 pieces."""
     # The leading 11 bits, cut off: exact in float16.
     top = (value.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
@@ -107,13 +108,41 @@ def _times_pieces(
 
 
 @triton.jit
+def _values(
+    left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
+    unscale, value_scale, lift, middle,
+    KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Kernel values of a tile, in the scale and about the middle that the plan has chosen."""
+    if KIND == 0 or KIND == 3:
+        t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
+    else:
+        t = _differences(left, right, rows, cols, n_left, n_right, lift, P, KIND, BM, BN)
+    if KIND == 0 and not FACTORED:
+        half_j = tl.load(right_half + cols)
+        t = tl.minimum(t * unscale - half_i[:, None] - half_j[None, :], lift)
+    if KIND == 3:
+        t = t * unscale
+        value = t * 0.0 + 1.0
+        for power in tl.static_range(DEGREE - 1):
+            value = value * t + tl.load(coefs + power)
+        value = value * t * value_scale
+    elif ACCURATE:
+        value = _exp2m1(t) * value_scale
+    else:
+        value = _exp2(t) - middle
+    return value
+
+
+@triton.jit
 def fused_product(
     left, right, left_half, right_half, Z, out, coefs,
     n_left, n_right, chunk, unscale, value_scale, lift, middle,
     KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
     DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, FLUSH: tl.constexpr,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Write ``k(left, right) Z`` of one chunk of the right rows to ``out[chunk]``.
 
     KIND is 0 for RBF from inner products, 1 for the Laplacian kernel, 2 for RBF from differences,
@@ -138,23 +167,11 @@ def fused_product(
         last = tl.minimum(first + FLUSH, stop)
         for j in range(first, last, BN):
             cols = j + tl.arange(0, BN).to(tl.int64)
-            if KIND == 0 or KIND == 3:
-                t = _inner(left, right, rows, cols, P, BK, PIECES, BM, BN)
-            else:
-                t = _differences(left, right, rows, cols, n_left, n_right, lift, P, KIND, BM, BN)
-            if KIND == 0 and not FACTORED:
-                half_j = tl.load(right_half + cols)
-                t = tl.minimum(t * unscale - half_i[:, None] - half_j[None, :], lift)
-            if KIND == 3:
-                t = t * unscale
-                value = t * 0.0 + 1.0
-                for power in tl.static_range(DEGREE - 1):
-                    value = value * t + tl.load(coefs + power)
-                value = value * t * value_scale
-            elif ACCURATE:
-                value = _exp2m1(t) * value_scale
-            else:
-                value = _exp2(t) - middle
+            value = _values(
+                left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
+                unscale, value_scale, lift, middle,
+                KIND, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+            )  # fmt: skip
             if R == 1:
                 column += tl.sum(value * tl.load(Z + cols)[None, :], axis=1)
             elif PIECES == 2:
@@ -165,5 +182,43 @@ def fused_product(
         total += column[:, None] if R == 1 else acc
     if JOINED:
         total = tl.sum(tl.reshape(total, (BM, 2, R)), axis=1)
+    at = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
+    tl.store(out + at, total)
+
+
+@triton.jit
+def fused_group_product(
+    left, right, left_half, right_half, weights, table, segments, bounds, out, coefs,
+    n_left, n_right, unscale, value_scale, lift, middle,
+    KIND: tl.constexpr, PIECES: tl.constexpr, FACTORED: tl.constexpr, ACCURATE: tl.constexpr,
+    DEGREE: tl.constexpr, P: tl.constexpr, BK: tl.constexpr, R: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Write ``k(left, right) Z`` for a Z whose rows are those of ``table``, one per group.
+
+    The right rows are sorted by group. ``segments`` lists (first row, last row, group) of stretches
+    within one group; this program takes those from ``bounds[split]`` on. Kernel values are summed
+    over a stretch and multiplied once, whatever the number of columns.
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    split = tl.program_id(1)
+    rank = tl.arange(0, R)
+    half_i = tl.zeros((1,), dtype=tl.float32)
+    if KIND == 0 and not FACTORED:
+        half_i = tl.load(left_half + rows) - lift
+    total = tl.zeros((BM, R), dtype=tl.float32)
+    for s in range(tl.load(bounds + split), tl.load(bounds + split + 1)):
+        first, last = tl.load(segments + 3 * s), tl.load(segments + 3 * s + 1)
+        column = tl.zeros((BM,), dtype=tl.float32)
+        for j in range(first, last, BN):
+            cols = j + tl.arange(0, BN).to(tl.int64)
+            value = _values(
+                left, right, right_half, coefs, half_i, rows, cols, n_left, n_right,
+                unscale, value_scale, lift, middle,
+                KIND, PIECES, FACTORED, ACCURATE, DEGREE, P, BK, BM, BN,
+            )  # fmt: skip
+            column += tl.sum(value * tl.load(weights + cols)[None, :], axis=1)
+        group = tl.load(segments + 3 * s + 2)
+        total += column[:, None] * tl.load(table + group * R + rank)[None, :]
     at = split.to(tl.int64) * n_left * R + rows[:, None] * R + rank[None, :]
     tl.store(out + at, total)
