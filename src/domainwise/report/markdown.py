@@ -36,7 +36,7 @@ def to_markdown(run: RunSummary) -> str:
         "## Tables",
         "",
         LEGEND,
-        "Times: one fit and prediction on one core, in a process",
+        "Times: CPU seconds of one fit and prediction, in a process",
     ]
     parts[-1] += " of its own; MiB: its peak memory, Python and data included."
     for table in run.tables:
