@@ -64,9 +64,10 @@ def print_notes(console: Console, info: dict[str, Any]) -> None:
     if check is not None and not check["better"]:
         console.print(
             "[bold yellow]warning:[/bold yellow] on domains left out, this model is no better "
-            f"than a constant prediction ({escape(check_in_words(check))}). Predictions for a new "
-            "domain may be worth nothing: compare methods with [bold]domainwise evaluate[/bold], "
-            "or look for features that mean the same in every domain.",
+            f"than a constant, as far as {check['n_domains']} domains can tell "
+            f"({escape(check_in_words(check))}). Predictions for a new domain may be worth "
+            "nothing: compare methods with [bold]domainwise evaluate[/bold], or look for "
+            "features that mean the same in every domain.",
             soft_wrap=True,
         )
 
