@@ -46,7 +46,8 @@ def tiny(monkeypatch):
         tuning_folds=2,
     )
     monkeypatch.setitem(TABLES, "synthetic", Table("synthetic", "Tiny", (case,), "Tiny."))
-    monkeypatch.setattr("domainwise.experiments.reproduce.plan_figures", lambda *a, **k: [])
+    for name in ("plan_figures", "plan_long_runs"):
+        monkeypatch.setattr(f"domainwise.experiments.reproduce.{name}", lambda *a, **k: [])
 
 
 def test_reproduce_writes_results_tables_and_report(tiny, tmp_path):

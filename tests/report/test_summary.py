@@ -8,7 +8,7 @@ from domainwise.report.layout import case_caption, case_table
 from domainwise.report.markdown import to_markdown
 from domainwise.report.publish import publish
 from domainwise.report.summary import summarise_run
-from domainwise.report.words import count, how_close, join, p_text, what_was_run
+from domainwise.report.words import count, how_close, join, p_text, unfinished, what_was_run
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,16 @@ def test_markdown_says_command_seed_and_stand_ins(run):
     for line in text.splitlines():
         if line.startswith("| "):
             assert line.endswith(" |")
+
+
+def test_what_is_missing_is_said(run, made_up_results):
+    """The made-up file has 8 repeats of everything; the protocol asks for more."""
+    (sentence,) = unfinished(run)
+    assert "LandMine, all objects, paper: 8 of 10" in sentence
+    assert "tuned: 8 of 10" in sentence
+    store = ResultStore(made_up_results(n_repeats=20, tables=("oil",)))
+    store.read()
+    assert unfinished(summarise_run(store)) == []
 
 
 def test_a_quick_run_claims_nothing(made_up_results):

@@ -10,6 +10,7 @@ from typing import Any
 from domainwise import datasets
 from domainwise.experiments.cases import Case, Table
 from domainwise.experiments.figures import plan_figures
+from domainwise.experiments.longrun import plan_long_runs
 from domainwise.experiments.runner import Job, Progress, plan_trials, run_jobs
 from domainwise.experiments.store import ResultStore
 from domainwise.experiments.timing import plan_timing
@@ -73,6 +74,8 @@ def make_plan(
     if any(table.key == "synthetic" for table in tables):
         drawn = [*store.rows("projection"), *store.rows("spectrum")]
         jobs += plan_figures(drawn, quick=quick, root_seed=root_seed)
+        if not quick:
+            jobs += plan_long_runs(cases, store.rows("long_run"), root_seed=root_seed)
     serial: list[Job] = []
     if timing:
         serial += plan_timing(cases, store.rows("timing"), quick=quick, root_seed=root_seed)

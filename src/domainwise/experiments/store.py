@@ -1,9 +1,9 @@
 """Results on disk: one JSON object per line, appended as soon as it exists.
 
 The first line is a header: schema, versions, machine, seed. Every other line has a ``kind``:
-``result``, ``timing``, ``projection``, ``spectrum``, or ``session`` where a later run continued the
-file. Lines are written whole and flushed, so an interrupted run leaves a file that can be read and
-continued. A file that is not exactly such a file is refused and never written to.
+``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, or ``session`` where a later run
+continued the file. Lines are written whole and flushed, so an interrupted run leaves a file that
+can be read and continued. A file that is not exactly such a file is refused and never written to.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def choose_parameters(
     """Parameters of a method in the trial's setting, and the record of how they were chosen."""
     seed = seed_of(trial.root_seed, trial.case.key, trial.repeat, "method")
     random_state = int(seed.generate_state(1)[0] % 2**31)
-    if trial.setting == "paper" or method.key == "majority":
+    if trial.setting != "tuned" or method.key == "majority":
         parameters = paper_parameters(trial.case, method, split.y, len(split.X), random_state)
         return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
     # The same tuning rows and groups of domains for every method.

@@ -84,7 +84,7 @@ def render(run: RunSummary) -> str:
         title="The paper's tables, reproduced",
         style=_read("style.css"),
         quick=run.quick,
-        what=words.what_was_run(run),
+        what=[*words.what_was_run(run), *words.unfinished(run)],
         close=words.how_close(run),
         wins=words.who_wins(run),
         sure=words.how_sure(run),
@@ -145,6 +145,7 @@ def _honest(run: RunSummary) -> dict[str, Any] | None:
         "column": honesty.svm_column(run),
         "within": honesty.reproduced(run),
         "outside": honesty.not_reproduced(run),
+        "ridges": honesty.ridge_paths(run),
         "reasons": [reason.split("**")[1:] for reason in honesty.reasons(run)],
     }
 

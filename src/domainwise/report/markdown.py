@@ -24,6 +24,7 @@ def to_markdown(run: RunSummary) -> str:
     parts = ["# The paper's tables, reproduced", "", _how_made(run), ""]
     for sentences in (
         words.what_was_run(run),
+        words.unfinished(run),
         words.how_close(run),
         words.who_wins(run),
         words.how_sure(run),
@@ -67,6 +68,7 @@ def _honest(run: RunSummary) -> list[str]:
             honesty.not_reproduced(run),
         ),
         ("Why", honesty.reasons(run)),
+        ("What the ridge is worth (1e-5 / 1e-3 / ∞)", honesty.ridge_paths(run)),
     ):
         if entries:
             lines += [f"{title}:", "", *(f"- {entry}" for entry in entries), ""]

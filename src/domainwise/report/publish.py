@@ -42,6 +42,7 @@ class Published:
             "cases": [_case_json(case) for case in self.run.cases()],
             "summary": [
                 *words.what_was_run(self.run),
+                *words.unfinished(self.run),
                 *words.how_close(self.run),
                 *words.who_wins(self.run),
                 *words.how_sure(self.run),

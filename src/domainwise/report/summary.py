@@ -122,6 +122,7 @@ class RunSummary:
     rankings: Mapping[str, Ranking]
     projections: Sequence[Row] = field(default_factory=list)
     spectrum: Row | None = None
+    long_runs: Mapping[str, Row] = field(default_factory=dict)
     failures: Sequence[Row] = field(default_factory=list)
 
     @property
@@ -187,6 +188,7 @@ def summarise_run(store: ResultStore) -> RunSummary:
         },
         projections=store.rows("projection"),
         spectrum=spectra[-1] if spectra else None,
+        long_runs={row["case"]: row for row in store.rows("long_run")},
         failures=list(failures.values()),
     )
 

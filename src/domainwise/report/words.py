@@ -39,6 +39,29 @@ def what_was_run(run: RunSummary) -> list[str]:
     return sentences
 
 
+def unfinished(run: RunSummary) -> list[str]:
+    """What the protocol asks for and the results file does not hold (yet)."""
+    missing = []
+    for table in run.tables:
+        found = {(view.case.key, view.setting): view for view in table.cases}
+        for case in table.table.cases:
+            for setting in ("paper", "tuned"):
+                view = found.get((case.key, setting))
+                sized = case.quick() if run.quick else case
+                planned = sized.repeats if setting == "paper" else sized.tuned_repeats
+                have = 0 if view is None else view.n_repeats
+                if have < planned:
+                    missing.append(
+                        f"{table.table.title}, {case.title}, {setting}: {have} of {planned}"
+                    )
+    if not missing:
+        return []
+    return [
+        "Fewer repeats than the protocol asks for were run (the same command in the same folder"
+        f" adds the others): {'; '.join(missing)}."
+    ]
+
+
 def how_close(run: RunSummary) -> list[str]:
     """How many cells agree with the paper."""
     if run.quick:
@@ -85,7 +108,7 @@ def how_sure(run: RunSummary) -> list[str]:
         cases = run.cases(setting)
         if not cases:
             continue
-        parts = [text for rival in ("svm", "coir") if (text := _record(cases, rival))]
+        parts = [text for rival in ("svm", "coir") if (text := record(cases, rival))]
         if parts:
             words = "the paper's parameters" if setting == "paper" else "tuned parameters"
             sentences.append(f"With {words}, DCM {join(parts)}.")
@@ -178,7 +201,8 @@ def _beats_nothing(table: TableView) -> str:
     return ""
 
 
-def _record(cases: Sequence[CaseView], rival: str) -> str:
+def record(cases: Sequence[CaseView], rival: str) -> str:
+    """In how many cases DCM is better and worse than a rival, beyond chance."""
     better = worse = tested = 0
     for case in cases:
         view = case.find(rival)
