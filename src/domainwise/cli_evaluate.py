@@ -216,8 +216,8 @@ def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
     there = [str(path) for path in files if path.exists()]
     if there and not force:
         raise ValueError(
-            f"{' and '.join(there)} exists; use --force to overwrite, or name another folder with "
-            "--out"
+            f"{' and '.join(there)} would be overwritten; use --force to do so, or name another "
+            "folder with --out"
         )
 
 

@@ -78,15 +78,23 @@ class Measure:
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Whether the scorer can judge anything on these targets (AUC needs two classes)."""
+        return not self.objection(y_train, y_test, classification)
+
+    def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
+        """Why the scorer cannot judge a constant on these targets; empty where it can."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 dummy.fit(np.zeros((len(y_train), 1)), y_train)
                 score = self.scorer(dummy, np.zeros((len(y_test), 1)), y_test)
-            except ValueError:
-                return False
-        return bool(np.isfinite(score))
+            except (ValueError, AttributeError) as error:
+                return str(error).split("\n")[0]
+        return "" if np.isfinite(score) else f"it is {score}"
+
+
+def _is_for_numbers(name: str) -> bool:
+    return name in ("r2", "explained_variance") or name.endswith(("_error", "_deviance"))
 
 
 def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
@@ -121,11 +129,13 @@ def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
             scoring = f"neg_{error[str(scoring).lower()]}"
         else:
             close = get_close_matches(str(scoring), names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(
-                f"scoring={scoring!r} is not a scorer of scikit-learn{hint} Known ones: "
-                f"{', '.join(names)}"
-            )
+            hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
+            raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
+    if classification and _is_for_numbers(scoring):
+        raise ValueError(
+            f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
+            "another measure, or the task regression"
+        )
     sign = -1 if scoring.startswith("neg_") else 1
     plain = scoring.removeprefix("neg_").replace("_", " ")
     return Measure(scoring, _LABELS.get(scoring, plain), get_scorer(scoring), sign)

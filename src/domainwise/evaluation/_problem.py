@@ -107,6 +107,10 @@ def make_problem(
         )
     target, classes = check_task(y, n, task)
     measure = choose_measure(scoring, target, classes is not None)
+    objection = measure.objection(target, target, classes is not None)
+    if objection:
+        kind = "a continuous target" if classes is None else f"{len(classes)} classes"
+        raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
     rows = draw_rows(labels.codes, max_rows, random_state)
     return Problem(
         take_rows(X, rows) if len(rows) < n else X,

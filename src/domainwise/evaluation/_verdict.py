@@ -118,10 +118,7 @@ def _price(found: Evaluation) -> str:
     gain = best.reference - best.mean
     shown = found.measure.format(best.reference)
     if gain <= 0:
-        return (
-            f"Labels from the domain alone would not have helped: folds inside the domains give "
-            f"{shown}."
-        )
+        return f"Labels from the domain alone would give less: {shown} in folds inside the domains."
     lost = found.measure.format(found.measure.sign * gain)
     return (
         f"With labels from the domain itself {best.label} would reach {shown} on average, so that "

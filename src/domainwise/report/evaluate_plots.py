@@ -23,8 +23,8 @@ COLOURS = {
     "kpca": "#a678de",
     "coir": "#2a9d8f",
     "dica": "#d9902f",
-    "dcm": "#e0533d",
-    "fastdcm": "#e8796a",
+    "dcm": "#b06a50",
+    "fastdcm": "#f09a8a",
     "dcmcv": "#e0533d",
     "invariant": "#d6498f",
 }
@@ -114,6 +114,7 @@ def projection_picture(projection: DomainProjection, name: str, *, by: str) -> P
                     label=_short(value),
                     rasterized=True,
                 )
+        # Drawn as lines, not pixels, so that they take the page's ink.
         axes.scatter(
             x[unseen],
             y[unseen],
@@ -121,7 +122,6 @@ def projection_picture(projection: DomainProjection, name: str, *, by: str) -> P
             facecolors="none",
             edgecolors=INK,
             linewidths=0.5,
-            rasterized=True,
             label=f"{_short(projection.worst)}, unseen" if by == "domain" else None,
         )
         handles, labels = axes.get_legend_handles_labels()

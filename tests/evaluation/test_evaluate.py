@@ -1,0 +1,267 @@
+"""The numbers of an evaluation, and what may be seen on the way to them."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, root_mean_squared_error
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+
+from domainwise import evaluate
+from domainwise.evaluation import _methods
+from domainwise.evaluation._methods import ALPHAS, METHODS, ClassMeans
+from domainwise.evaluation._problem import draw_rows
+
+QUICK = ["constant", "linear"]
+
+
+def problem(n_domains=5, size=16, seed=0, regression=False):
+    rng = np.random.default_rng(seed)
+    domain = np.repeat([f"site {i}" for i in range(n_domains)], size)
+    X = rng.normal(size=(len(domain), 3)) + rng.normal(size=(n_domains, 3)).repeat(size, axis=0)
+    value = X[:, 0] - 0.5 * X[:, 1] + 0.5 * rng.normal(size=len(X))
+    return X, value if regression else (value > np.median(value)).astype(int), domain
+
+
+def prepared(X, train, test):
+    mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
+    return (X[train] - mean) / spread, (X[test] - mean) / spread
+
+
+def by_hand(X, y, domain, make, parameters, score):
+    """Nested leave-one-domain-out, written out."""
+    found = {}
+    for name in np.unique(domain):
+        train, test = np.flatnonzero(domain != name), np.flatnonzero(domain == name)
+        A, B = prepared(X, train, test)
+        means = []
+        for parameter in parameters:
+            inner = []
+            for held in np.unique(domain[train]):
+                rows = domain[train] != held
+                model = make(parameter).fit(A[rows], y[train][rows])
+                inner.append(score(y[train][~rows], model.predict(A[~rows])))
+            means.append(np.mean(inner))
+        best = make(parameters[int(np.argmax(means))]).fit(A, y[train])
+        found[str(name)] = score(y[test], best.predict(B))
+    return found
+
+
+def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
+    X, y, domain = problem()
+    found = evaluate(X, y, domain, methods=QUICK)
+    expected = by_hand(
+        X,
+        y,
+        domain,
+        lambda C: LogisticRegression(C=C, max_iter=1000),
+        [1 / alpha for alpha in ALPHAS[::-1]],
+        accuracy_score,
+    )
+    assert found.scores["linear"] == pytest.approx(expected)
+    result = found.find("linear")
+    assert result.mean == pytest.approx(np.mean(list(expected.values())))
+    assert result.worst == min(expected.values()) == expected[result.worst_domain]
+    assert result.spread == pytest.approx(np.std(list(expected.values()), ddof=1))
+
+
+def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_errors():
+    X, y, domain = problem(regression=True)
+    found = evaluate(X, y, domain, methods=QUICK)
+    expected = by_hand(
+        X,
+        y,
+        domain,
+        lambda alpha: Ridge(alpha=alpha),
+        ALPHAS,
+        lambda *pair: -root_mean_squared_error(*pair),
+    )
+    assert found.scores["linear"] == pytest.approx(expected)
+    row = found.table().set_index("method").loc["ridge"]
+    assert row["mean"] == pytest.approx(-np.mean(list(expected.values())))
+    assert row["worst"] == pytest.approx(-min(expected.values()))
+    assert found.best.key == "linear"
+
+
+def test_parameters_do_not_depend_on_the_domain_that_is_left_out():
+    X, y, domain = problem()
+    changed_X, changed_y = X.copy(), y.copy()
+    last = domain == "site 4"
+    changed_X[last] = 100 - 3 * X[last]
+    changed_y[last] = 1 - y[last]
+    plain = evaluate(X, y, domain, methods=["linear", "dcm"])
+    changed = evaluate(changed_X, changed_y, domain, methods=["linear", "dcm"])
+    for key in ("linear", "dcm"):
+        # Splits come in the order of the domains.
+        assert plain.find(key).parameters[4] == changed.find(key).parameters[4]
+    assert plain.scores != changed.scores
+
+
+def test_inner_splits_get_source_domains_only():
+    X, y, domain = problem()
+    seen = []
+
+    class Spy(LeaveOneGroupOut):
+        def split(self, X, y=None, groups=None):
+            seen.append(set(np.unique(groups)))
+            return super().split(X, y, groups)
+
+    evaluate(X, y, domain, methods=["linear"], inner_cv=Spy())
+    everything = set(range(5))
+    assert seen == [everything - {left_out} for left_out in range(5)]
+
+
+def test_methods_get_rows_of_source_domains_only(monkeypatch):
+    X, y, domain = problem()
+    X[:, 2] = np.unique(domain, return_inverse=True)[1]  # tells the domain, before scaling
+    seen = []
+
+    def spy(sources):
+        seen.append(set(sources.sample_domain.tolist()))
+        for train, test in sources.splits:
+            assert max(train.max(), test.max()) < len(sources.X) == 64
+            assert not set(sources.sample_domain[train]) & set(sources.sample_domain[test])
+        # Standardised with the sources' own mean, which the left-out domain would shift.
+        np.testing.assert_allclose(sources.X.mean(axis=0), 0, atol=1e-12)
+        return METHODS["constant"].search(sources)
+
+    spied = _methods.Method("linear", ("spy", "spy"), "baseline", spy, "looks")
+    monkeypatch.setitem(METHODS, "linear", spied)
+    evaluate(X, y, domain, methods=["linear"])
+    assert seen == [set(range(5)) - {left_out} for left_out in range(5)]
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_every_method_runs_on_classes_and_on_numbers(regression):
+    X, y, domain = problem(3, 12, regression=regression)
+    found = evaluate(X, y, domain)
+    assert {result.key for result in found.results} == set(METHODS)
+    assert not found.left_out
+    assert all(np.isfinite(result.mean) for result in found.results)
+
+
+def test_more_than_ten_domains_are_left_out_in_groups_and_scored_one_by_one():
+    X, y, domain = problem(12, 8)
+    found = evaluate(X, y, domain, methods=QUICK)
+    assert len(found.domains) == 12
+    assert len(found.find("linear").parameters) == 6  # groups of two
+
+
+def test_results_do_not_depend_on_the_number_of_workers():
+    X, y, domain = problem(4, 12)
+    one, two = (evaluate(X, y, domain, methods=["linear", "coir"], n_jobs=n) for n in (1, 2))
+    assert one.scores == two.scores
+    assert one.verdict() == two.verdict()
+
+
+def test_categories_and_missing_values_are_prepared_on_the_sources():
+    pandas = pytest.importorskip("pandas")
+    X, y, domain = problem(4, 14)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame.loc[::7, "a"] = np.nan
+    frame["kind"] = np.where(X[:, 1] > 0, "high", "low")
+    frame.loc[::9, "kind"] = None
+    frame.loc[domain == "site 3", "kind"] = "only here"
+    found = evaluate(frame, np.where(y == 1, "yes", "no"), domain, methods=["linear", "dcm"])
+    assert not found.left_out
+    assert found.facts["columns"] == 4
+    assert found.facts["classes"] == ["no", "yes"]
+
+
+def test_rare_classes_get_balanced_accuracy_and_common_ones_accuracy():
+    X, y, domain = problem(3, 20)
+    assert evaluate(X, y, domain, methods=QUICK).measure.name == "accuracy"
+    rare = np.zeros(60, dtype=int)
+    rare[[0, 1, 2, 20, 21, 22, 40, 41, 42]] = 1
+    assert evaluate(X, rare, domain, methods=QUICK).measure.name == "balanced_accuracy"
+
+
+def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
+    X, y, domain = problem()
+    y[domain == "site 2"] = 0
+    found = evaluate(X, y, domain, methods=QUICK, scoring="roc_auc")
+    result = found.find("linear")
+    assert np.isnan(result.scores["site 2"])
+    assert result.mean == pytest.approx(np.nanmean(list(result.scores.values())))
+    assert any("not defined on site 2" in note for note in found.notes)
+    assert json.loads(found.to_json())["methods"][0]["per_domain"][2]["score"] is None
+
+
+def test_machines_without_probabilities_are_left_out_with_the_reason():
+    X, y, domain = problem(3, 12)
+    found = evaluate(X, y, domain, methods=["svm", "linear"], scoring="neg_log_loss")
+    assert [result.key for result in found.results] == ["linear"]
+    assert "probabilities" in found.left_out["svm"]
+
+
+def test_rows_are_drawn_evenly_and_small_domains_stay_whole():
+    codes = np.repeat([0, 1, 2], [5, 100, 300])
+    rows = draw_rows(codes, 65, 0)
+    assert np.bincount(codes[rows]).tolist() == [5, 30, 30]
+    assert np.array_equal(rows, draw_rows(codes, 65, 0))
+    assert len(draw_rows(codes, 64, 0)) == 64
+    assert len(draw_rows(codes, None, 0)) == 405
+
+
+def test_class_means_are_discriminant_analysis_with_equal_priors():
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    for shares in ([0.8, 0.2], [0.7, 0.2, 0.1]):
+        y = rng.choice(len(shares), 100, p=shares)
+        X = rng.normal(size=(100, 2)) + y[:, None]
+        even = LinearDiscriminantAnalysis(priors=np.full(len(shares), 1 / len(shares))).fit(X, y)
+        ours = ClassMeans().fit(X, y)
+        np.testing.assert_allclose(ours.predict_proba(X), even.predict_proba(X), atol=1e-9)
+
+
+def test_within_is_the_mean_of_folds_inside_the_domain():
+    X, y, domain = problem(3, 30)
+    found = evaluate(X, y, domain, methods=["constant"])
+    # Stratified folds of a constant: about the share of the majority in each domain.
+    for name, value in found.find("constant").within.items():
+        share = np.bincount(y[domain == name]).max() / 30
+        assert value == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (dict(sample_domain=np.zeros(80)), "one domain"),
+        (dict(sample_domain=None), "sample_domain is needed"),
+        (dict(sample_domain=np.zeros(3)), "3 entries"),
+        (dict(y=np.zeros(80)), "one class"),
+        (dict(methods=["svn"]), "svn is not known"),
+        (dict(scoring="acuracy"), "did you mean 'accuracy'"),
+        (dict(scoring="r2"), "continuous target"),
+        (dict(task="clustering"), "'auto', 'classification' or 'regression'"),
+        (dict(cv=GroupKFold(2)), None),
+        (dict(cv=3), "both sides of a split"),
+        (dict(max_rows=4), "fewer than two rows"),
+        (dict(X=np.full((80, 2), np.inf)), "infinity"),
+    ],
+)
+def test_bad_input_is_refused_with_words_about_it(change, words):
+    X, y, domain = problem()
+    arguments = dict(X=X, y=y, sample_domain=domain, methods=["constant"]) | change
+    if words is None:
+        evaluate(**arguments)
+        return
+    with pytest.raises(ValueError, match=words):
+        evaluate(**arguments)
+
+
+def test_a_class_that_only_one_domain_has_is_refused_when_nothing_else_is_left():
+    X, _, domain = problem(3, 10)
+    y = (domain == "site 0").astype(int)
+    with pytest.raises(ValueError, match="without site 0 only one class is left"):
+        evaluate(X, y, domain, methods=["constant"])
+
+
+def test_no_warning_reaches_the_caller():
+    X, y, domain = problem(3, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(X, y, domain, methods=["linear", "dcm"])
