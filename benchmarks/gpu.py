@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
 from domainwise.gram.torch.fused import FusedKernel
+from domainwise.gram.torch.groups import GroupedProduct
 from domainwise.gram.torch.products import _BlockedProduct
 from domainwise.kernels import Kernel
 
@@ -150,15 +151,36 @@ def products(ceiling: dict[str, float], n: int) -> None:
                 roof = max(roof, flops / ceiling["matmul"])
             row(name, columns, f"{n:,}", f"{took:.3f} s", f"{error:.1e}", f"{roof:.3f} s",
                 f"{roof / took:.0%}" if pieces else "-")  # fmt: skip
+    codes = torch.randint(60, (n,), device=DEVICE)
+    table = np.random.default_rng(0).standard_normal((60, r - 1))
+    counts = codes.bincount().double().cpu().numpy()
+    table -= counts @ table / n
+    wanted = reference(kernel, X, torch.from_numpy(table).to(DEVICE)[codes])
+    for name, pieces in (("tf32x3", 3), ("tf32", 1)):
+        grouped = GroupedProduct(kernel, X, codes, counts, precision=name)
+        took = seconds(lambda g=grouped: g.product(table), 2)
+        roof = max(n * n / ceiling["exp"], 2.0 * n * n * pieces * 16 / ceiling["matmul"])
+        error = relative(grouped.product(table), wanted)
+        row(f"{name}, labels of 60 groups", r - 1, f"{n:,}", f"{took:.3f} s", f"{error:.1e}",
+            f"{roof:.3f} s", f"{roof / took:.0%}")  # fmt: skip
     small = 262_144
-    X, V = problem(small)[0], thin(small, r)
+    X, V, codes = problem(small)[0], thin(small, r), torch.randint(60, (small,), device=DEVICE)
     kernel = rbf(X)
+    counts = codes.bincount().double().cpu().numpy()
     fused = FusedKernel(kernel, X, precision="tf32x3")
-    quick = seconds(lambda: fused.product(V))
-    blocked = seconds(lambda: _BlockedProduct(kernel, X, None).product(V), 1)
-    say()
-    say(f"Blocked torch, {small:,} rows, {r} columns: {blocked:.2f} s; fused (tf32x3): "
-        f"{quick:.4f} s, {blocked / quick:.0f} times as fast.")  # fmt: skip
+    grouped = GroupedProduct(kernel, X, codes, counts, precision="tf32x3")
+    times = {
+        "fused, any columns": seconds(lambda: fused.product(V)),
+        "fused, labels of 60 groups": seconds(lambda: grouped.product(table)),
+        "blocked torch, every tile": seconds(lambda: _BlockedProduct(kernel, X, X).product(V), 1),
+        "blocked torch, half the tiles": seconds(
+            lambda: _BlockedProduct(kernel, X, None).product(V), 1
+        ),
+    }
+    header(f"{small:,} rows, {r} columns", "time", "fused is quicker by", "with labels by")
+    for name, took in times.items():
+        ratios = [took / times[other] for other in list(times)[:2]]
+        row(name, f"{took:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
 
 
 def other_kernels() -> None:

@@ -76,9 +76,9 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self, "dual_coef_")
         backend = backend_of(X)
-        X = backend.check_rows(self, X, reset=False)
-        backend.check_model(self.dual_coef_, X)
         with backend.memory_advice(X):
+            X = backend.check_rows(self, X, reset=False)
+            backend.check_model(self.dual_coef_, X)
             return backend.map_rows(self, X)
 
     def _project(self, X: Any) -> Any:
