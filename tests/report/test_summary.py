@@ -111,8 +111,8 @@ def test_markdown_says_command_seed_and_stand_ins(run):
 def test_what_is_missing_is_said(run, made_up_results):
     """The made-up file has 8 repeats of everything; the protocol asks for more."""
     (sentence,) = unfinished(run)
-    assert "LandMine, all objects, paper: 8 of 10" in sentence
-    assert "tuned: 8 of 10" in sentence
+    assert "Synthetic domains, tuned: 8 of 10" in sentence
+    assert "LandMine (all objects), paper: 8 of 10" in sentence
     store = ResultStore(made_up_results(n_repeats=20, tables=("oil",)))
     store.read()
     assert unfinished(summarise_run(store)) == []

@@ -41,19 +41,22 @@ def what_was_run(run: RunSummary) -> list[str]:
 
 def unfinished(run: RunSummary) -> list[str]:
     """What the protocol asks for and the results file does not hold (yet)."""
-    missing = []
+    missing: list[str] = []
     for table in run.tables:
-        found = {(view.case.key, view.setting): view for view in table.cases}
-        for case in table.table.cases:
-            for setting in ("paper", "tuned"):
-                view = found.get((case.key, setting))
+        found = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        for setting in ("paper", "tuned"):
+            # Cases that lack the same are named together.
+            lacking: dict[tuple[int, int], list[str]] = {}
+            for case in table.table.cases:
                 sized = case.quick() if run.quick else case
                 planned = sized.repeats if setting == "paper" else sized.tuned_repeats
-                have = 0 if view is None else view.n_repeats
+                have = found.get((case.key, setting), 0)
                 if have < planned:
-                    missing.append(
-                        f"{table.table.title}, {case.title}, {setting}: {have} of {planned}"
-                    )
+                    lacking.setdefault((have, planned), []).append(case.title)
+            for (have, planned), titles in lacking.items():
+                all_of_them = len(titles) == len(table.table.cases)
+                which = "" if all_of_them else f" ({join(titles)})"
+                missing.append(f"{table.table.title}{which}, {setting}: {have} of {planned}")
     if not missing:
         return []
     return [
