@@ -143,6 +143,16 @@ def test_chosen_and_dropped_columns_and_domains_are_respected(frame):
     table = checked(frame, drop_domains=["EU"])
     assert table.domains == ["AS", "NA"]
     assert len(table.y) == len(table.X) == 40
+    frame["site"] = frame["site"].replace({"EU": "Europe, west"})
+    assert checked(frame, drop_domains=["Europe, west"]).domains == ["AS", "NA"]
+    frame.loc[:19, "site"] = "Oceania"
+    assert checked(frame, drop_domains=["AS, Oceania"]).domains == ["Europe, west", "NA"]
+
+
+def test_a_feature_that_only_names_the_domain_is_noted(frame):
+    frame["city"] = frame["site"].map({"NA": "Boston", "EU": "Lund", "AS": "Pune"})
+    (note,) = checked(frame).notes
+    assert note.startswith("feature 'city' only names the domain")
 
 
 @pytest.mark.parametrize(

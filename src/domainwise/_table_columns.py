@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,21 @@ def describe_names(names: Iterable[Any], most: int = 8) -> str:
     shown = [repr(str(name)) for name in names]
     rest = len(shown) - most
     return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+    """Split names that were given with commas between, unless that is itself one of ``names``.
+
+    >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
+    ['age', 'sex', 'dose, mg']
+    """
+    if given is None:
+        return None
+    split = []
+    for text in given:
+        parts = [text] if text in names else text.split(",")
+        split += [part if part in names else part.strip() for part in parts if part.strip()]
+    return split
 
 
 def is_numeric(column: Any) -> bool:
@@ -91,7 +107,11 @@ def as_labels(column: Any) -> Array:
 def refuse_unusable(column: Any, name: str, role: str = "column") -> None:
     """Refuse dates, nested values, columns without values, identifiers and misread numbers."""
     pandas = import_pandas()
-    drop = f"leave it out with --drop {name}" if role == "column" else "name another target"
+    drop = (
+        f"leave it out with --drop {shlex.quote(name)}"
+        if role == "column"
+        else "name another target"
+    )
     if bool(column.isna().all()):
         raise TableError(f"{role} {name!r} has no values; {drop}")
     if column.dtype.kind in "mM" or isinstance(column.dtype, pandas.DatetimeTZDtype):

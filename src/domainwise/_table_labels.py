@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from domainwise._table_columns import (
     describe_names,
     is_numeric,
     refuse_unusable,
+    split_names,
 )
 from domainwise._table_files import TableError
 
@@ -38,10 +40,13 @@ def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
 def other_domains(domains: Array, dropped: Sequence[str], where: str) -> Array:
     """Mark the rows that are not of dropped domains."""
     present = {str(name) for name in np.unique(domains)}
-    unknown = [name for name in dropped if str(name) not in present]
+    left_out = split_names([str(name) for name in dropped], sorted(present)) or []
+    unknown = [name for name in left_out if name not in present]
     if unknown:
-        raise TableError(f"{where} has no domain {describe_names(unknown)}")
-    return np.array([str(name) not in {str(d) for d in dropped} for name in domains])
+        raise TableError(
+            f"{where} has no domain {describe_names(unknown)}; it has {describe_names(present)}"
+        )
+    return np.array([str(name) not in left_out for name in domains])
 
 
 def task_of(target: Any, task: str) -> str:
@@ -100,7 +105,7 @@ def check_domains(domains: Array, y: Array, task: str, name: str) -> None:
                 f"{'domain' if len(single) == 1 else 'domains'} {describe_names(single)} of column "
                 f"{name!r} {'has' if len(single) == 1 else 'have'} one class only; leave "
                 f"{'it' if len(single) == 1 else 'them'} out with --drop-domains "
-                f"{','.join(single)}, or merge with others"
+                f"{shlex.quote(','.join(single))}, or merge with others"
             )
 
 
@@ -111,5 +116,19 @@ def refuse_constant(frame: Any, features: Sequence[str]) -> None:
         raise TableError(
             f"{'feature' if len(constant) == 1 else 'features'} {describe_names(constant)} "
             f"{'has' if len(constant) == 1 else 'have'} the same value in every row; leave out "
-            f"with --drop {','.join(constant)}"
+            f"with --drop {shlex.quote(','.join(constant))}"
         )
+
+
+def note_domain_names(frame: Any, categorical: Sequence[str], domains: Array) -> list[str]:
+    """Tell of categories that say which domain a row is of, and nothing else."""
+    n_domains = len(np.unique(domains))
+    notes = []
+    for name in categorical:
+        pairs = {*zip(frame[name].astype(str), domains.tolist(), strict=True)}
+        if len(pairs) == n_domains == frame[name].nunique(dropna=False):
+            notes.append(
+                f"feature {name!r} only names the domain, and says nothing about others; "
+                f"leave it out with --drop {shlex.quote(name)}"
+            )
+    return notes

@@ -123,7 +123,7 @@ def fit(
                 domain=domain,
                 features=split_names(features, names),
                 drop=split_names(drop, names),
-                drop_domains=split_names(drop_domains, ()),
+                drop_domains=drop_domains,
                 task=task,
             )
         with _working("fitting, and scoring with domains left out" if check else "fitting"):

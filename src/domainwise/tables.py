@@ -28,6 +28,7 @@ from domainwise._table_columns import (
     describe_names,
     is_numeric,
     refuse_unusable,
+    split_names,
 )
 from domainwise._table_files import (
     FORMATS,
@@ -39,6 +40,7 @@ from domainwise._table_files import (
 )
 from domainwise._table_labels import (
     check_domains,
+    note_domain_names,
     other_domains,
     refuse_constant,
     target_values,
@@ -225,7 +227,7 @@ def check_table(
     drop : sequence of str, default=None
         Columns to leave out.
     drop_domains : sequence of str, default=None
-        Domains whose rows are left out.
+        Domains whose rows are left out; commas may stand between them.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
     where : str
@@ -266,6 +268,7 @@ def check_table(
     refuse_constant(frame, chosen)
     numeric = tuple(name for name in chosen if is_numeric(frame[name]))
     categorical = tuple(name for name in chosen if name not in numeric)
+    notes += note_domain_names(frame, categorical, domains)
     schema = Schema(numeric, categorical, target, domain, task)
     return Table(schema.prepare(frame), y, domains, schema, tuple(notes))
 
@@ -314,21 +317,6 @@ def require_columns(wanted: Iterable[str], names: Sequence[str], where: str) -> 
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
     also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
     raise TableError(f"{where} has no column {first!r}{also}; {hint}")
-
-
-def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Split names that were given with commas between, unless that is itself one of ``names``.
-
-    >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
-    ['age', 'sex', 'dose, mg']
-    """
-    if given is None:
-        return None
-    split = []
-    for text in given:
-        parts = [text] if text in names else text.split(",")
-        split += [part if part in names else part.strip() for part in parts if part.strip()]
-    return split
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:
