@@ -1,0 +1,93 @@
+"""The report of an evaluation: everything in one file, the worst domain singled out."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from domainwise import evaluate
+from domainwise.metrics import mmd
+
+
+@pytest.fixture(scope="module")
+def found():
+    rng = np.random.default_rng(0)
+    domain = np.repeat(["<b>ayr</b>", "bath", "cork", "deal"], 14)
+    X = rng.normal(size=(56, 3))
+    X[domain == "deal"] += 1.5
+    return evaluate(X, (X[:, 0] + X[:, 1] > 0).astype(int), domain, methods=["linear", "dcm"])
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory):
+    return found.report(tmp_path_factory.mktemp("page") / "report.html").read_text("utf-8")
+
+
+class Ids(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.ids = []
+
+    def handle_starttag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+
+
+def test_the_page_loads_nothing_and_runs_nothing(page):
+    assert not re.search(r"<script|<link[^>]+https?:|url\(https?:|src=\"https?:", page)
+    assert "@import" not in page
+
+
+def test_names_of_domains_are_text_and_not_markup(page):
+    assert "<b>ayr</b>" not in page
+    assert "&lt;b&gt;ayr&lt;/b&gt;" in page
+
+
+def test_ids_are_unique(page):
+    parser = Ids()
+    parser.feed(page)
+    assert len(parser.ids) == len(set(parser.ids))
+
+
+def test_the_page_says_the_verdict_and_singles_out_the_worst_domain(found, page):
+    from markupsafe import escape
+
+    for sentence in found.verdict().split(". "):
+        assert str(escape(sentence)) in page
+    assert page.count('<tr class="worst">') == 1
+    row = page[page.index('<tr class="worst">') :]
+    assert str(escape(str(found.worst_domain))) in row[:200]
+
+
+def test_every_picture_has_words(page):
+    pictures = re.findall(r"<svg[^>]*>", page)
+    assert len(pictures) == 5
+    assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
+
+
+def test_distances_are_those_of_the_metrics_with_the_worst_domain_last(found):
+    projection = found.projection
+    assert projection.worst == projection.domains[-1] == found.worst_domain
+    assert projection.left_out == [found.worst_domain]
+    assert sorted(projection.domains) == sorted(found.domains)
+    order = [sorted(found.domains).index(name) for name in projection.domains]
+    Z = projection.Z
+    assert projection.before.shape == projection.after.shape == (4, 4)
+    expected = mmd(Z, projection.domain)[np.ix_(order, order)]
+    np.testing.assert_allclose(projection.after, expected, atol=1e-12)
+
+
+def test_the_figure_of_scores_has_a_row_for_each_domain(found):
+    axes = found.plot().axes[0]
+    assert len(axes.get_yticks()) == 4
+
+
+def test_tables_have_a_row_for_each_method_and_domain(found):
+    pytest.importorskip("pandas")
+    assert list(found.table()["method"]) == [result.label for result in found.results]
+    per_domain = found.per_domain()
+    assert len(per_domain) == 8
+    assert per_domain["worst"].sum() == 2

@@ -1,0 +1,103 @@
+"""What is said about scores: who holds up, by how much, and whether that is chance."""
+
+import numpy as np
+import pytest
+
+from domainwise.evaluation._measure import choose_measure
+from domainwise.evaluation._result import Evaluation, MethodResult, _with_p_values, holm
+
+CLASSES = np.array([0, 0, 1, 1])
+
+
+def evaluation(scores, *, scoring="accuracy", within=None):
+    """An evaluation with these scores: {key: [one score per domain]}."""
+    kinds = {"constant": "baseline", "svm": "baseline"}
+    classification = not scoring.startswith("neg_")
+    results = []
+    for key, values in scores.items():
+        by_domain = {f"site {i}": value for i, value in enumerate(values)}
+        inside = dict.fromkeys(by_domain, np.nan if within is None else within)
+        kind = kinds.get(key, "projection")
+        results.append(MethodResult(key, key.upper(), kind, "", by_domain, inside))
+    measure = choose_measure(scoring, CLASSES, classification)
+    domains = list(results[0].scores)
+    return Evaluation(_with_p_values(results), domains, measure, {}, {})
+
+
+SVM = [0.70, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.77]
+
+
+def test_a_gain_on_every_domain_is_beyond_chance():
+    found = evaluation({"svm": SVM, "dcm": [score + 0.05 for score in SVM]})
+    assert found.best.key == "dcm"
+    assert found.best.p_value == pytest.approx(2 / 2**8)
+    words = found.verdict()
+    assert words.startswith("DCM keeps 0.750 (accuracy) on the worst domain (site 0), SVM 0.700")
+    assert "The difference is beyond chance (p = 0.008)" in words
+
+
+def test_a_gain_on_half_of_the_domains_is_not():
+    mixed = [score + (0.05 if i % 2 else -0.04) for i, score in enumerate(SVM)]
+    words = evaluation({"svm": SVM, "dcm": mixed}).verdict()
+    assert "The difference is not beyond chance" in words
+
+
+def test_many_methods_make_a_small_p_value_a_matter_of_chance():
+    gain = [0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, -0.01]
+    ours = {
+        key: [a + b + shift for a, b in zip(SVM, gain, strict=True)]
+        for key, shift in (("dcm", 0.0), ("coir", -0.001), ("dica", -0.002), ("kpca", -0.003))
+    }
+    found = evaluation({"svm": SVM, **ours})
+    assert found.best.p_value < 0.05 <= found.best.p_adjusted
+    assert "but not among the four methods that were compared" in found.verdict()
+
+
+def test_five_domains_are_too_few_to_tell():
+    found = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
+    assert found.best.p_value is None
+    assert "With five domains there are too few to tell" in found.verdict()
+
+
+def test_a_plain_method_that_wins_is_said_to_win():
+    words = evaluation({"svm": SVM, "dcm": [score - 0.05 for score in SVM]}).verdict()
+    assert words.startswith("A plain method holds up best: SVM has accuracy 0.735")
+    assert "The difference is beyond chance" in words
+
+
+def test_a_constant_that_wins_is_said_to_win():
+    words = evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).verdict()
+    assert words.startswith("Nothing that was tried beats predicting a constant")
+
+
+def test_the_best_method_is_compared_with_a_constant_as_well():
+    noise = [0.01, -0.01, 0.02, -0.01, 0.01, -0.02, 0.01, 0.0]
+    constant = [score - delta for score, delta in zip(SVM, noise, strict=True)]
+    words = evaluation({"constant": constant, "svm": SVM}).verdict()
+    assert "Beware: SVM is not better than a constant" in words
+
+
+def test_errors_are_shown_as_errors():
+    errors = [-10.0 * score for score in SVM]
+    ours = [error + 1.0 for error in errors]
+    found = evaluation({"svm": errors, "dcm": ours}, scoring="neg_root_mean_squared_error")
+    assert found.worst_domain == "site 7"
+    assert found.verdict().startswith("DCM errs by 6.700 (RMSE) on the worst domain (site 7)")
+
+
+def test_labels_of_the_domain_have_a_price():
+    words = evaluation({"svm": SVM}, within=0.835).verdict()
+    assert "would reach 0.835 on average, so that being unseen costs 0.100" in words
+    words = evaluation({"svm": SVM}, within=0.5).verdict()
+    assert "would give less: 0.500" in words
+
+
+def test_another_method_may_be_best_on_its_worst_domain():
+    steady = [0.72] * 8
+    assert "DCM does best of all, with 0.720" in evaluation({"svm": SVM, "dcm": steady}).verdict()
+
+
+def test_holm_multiplies_by_the_number_of_hypotheses_left():
+    assert holm({"a": 0.03, "b": 0.01, "c": 0.02}) == pytest.approx(
+        {"b": 0.03, "c": 0.04, "a": 0.04}
+    )
