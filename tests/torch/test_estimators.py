@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import domainwise
 from domainwise import (
     COIR,
     DCM,
@@ -195,6 +196,16 @@ def test_models_are_pickled_copied_cloned_and_moved(estimator, data):
     assert isinstance(host.dual_coef_, np.ndarray)
     np.testing.assert_allclose(host.transform(X), expected, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(host.to("cpu").transform(T), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30)], ids=repr)
+def test_models_are_saved_and_loaded(estimator, data, tmp_path):
+    pytest.importorskip("skops")
+    T, y, domain = tensors(*data)
+    model = fitted(estimator, T, y, domain)
+    domainwise.save(model, tmp_path / "model.skops")
+    again = domainwise.load(tmp_path / "model.skops")
+    assert torch.equal(again.transform(T), model.transform(T))
 
 
 def test_a_model_saved_on_a_device_that_is_not_here_wakes_up_on_the_cpu(data):
