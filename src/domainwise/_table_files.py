@@ -267,7 +267,7 @@ def _arrow_names(path: Path, kind: str) -> list[str]:
             from pyarrow import parquet
 
             return list(parquet.read_schema(path).names)
-        return list(_feather_table(path).schema.names)
+        return list(next(_feather_batches(path)).schema.names)
 
 
 def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Iterator[Any]:
@@ -282,16 +282,27 @@ def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Itera
                     table = pyarrow.Table.from_batches([batch])
                     yield table.select(columns).to_pandas(ignore_metadata=True)
             return
-        table = _feather_table(path).select(columns)
-        for start in range(0, table.num_rows, rows):
-            yield table.slice(start, rows).to_pandas(ignore_metadata=True)
+        for batch in _feather_batches(path):
+            for start in range(0, batch.num_rows, rows):
+                table = pyarrow.Table.from_batches([batch.slice(start, rows)])
+                yield table.select(columns).to_pandas(ignore_metadata=True)
 
 
-def _feather_table(path: Path) -> Any:
-    """Open a Feather file through a memory map: rows are paged in when they are asked for."""
+def _feather_batches(path: Path) -> Iterator[Any]:
+    """Record batches of a Feather file, each read when it is asked for; at least one."""
+    import pyarrow
     from pyarrow import feather
 
-    return feather.read_table(path, memory_map=True)
+    with open(path, "rb") as file:
+        first_version = file.read(4) == b"FEA1"
+    if first_version:  # which knows no batches
+        yield from feather.read_table(path).to_batches()
+        return
+    with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as reader:
+        if not reader.num_record_batches:
+            yield pyarrow.RecordBatch.from_pylist([], schema=reader.schema)
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
 
 
 class _arrow_errors:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from domainwise.cli_show import print_facts, print_model, print_notes, size_in_words
 
@@ -143,7 +144,9 @@ def fit(
     else:
         console = Console(highlight=False)
         print_model(console, info, brief=True)
-        console.print(f"\nwrote [bold]{out}[/bold] ({size_in_words(out)})", soft_wrap=True)
+        console.print(
+            f"\nwrote [bold]{escape(str(out))}[/bold] ({size_in_words(out)})", soft_wrap=True
+        )
     print_notes(_errors, info)
 
 
@@ -198,7 +201,7 @@ def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption =
         typer.echo(json.dumps({"file": str(model), **header}, indent=2))
         return
     console = Console(highlight=False)
-    console.print(f"[bold]{model}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
+    console.print(f"[bold]{escape(str(model))}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
     if "schema" in header["info"]:
         print_model(console, header["info"])
     else:
@@ -227,24 +230,27 @@ def _apply(
         if new.exists() and out.exists() and out.samefile(new):
             raise ValueError(f"{out} is the input; name another output")
         loaded = TableModel.load(model)
-        with _working(f"{'projecting' if project else 'predicting'} {new}"):
+        doing = f"{'projecting' if project else 'predicting'} {new}"
+        with _working(doing) as say:
             done = apply_to_file(
                 loaded,
                 new,
                 out,
                 project=project,
                 keep=split_names(keep, table_columns(new)) or (),
+                progress=lambda rows: say(f"{doing}: {rows:,} rows"),
             )
     if as_json:
         answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
         typer.echo(json.dumps({**answer, "notes": done.notes}, indent=2))
     else:
         Console(highlight=False).print(
-            f"wrote [bold]{out}[/bold]: {done.n_rows:,} rows, columns {', '.join(done.columns)}",
+            f"wrote [bold]{escape(str(out))}[/bold]: {done.n_rows:,} rows, "
+            f"columns {escape(', '.join(done.columns))}",
             soft_wrap=True,
         )
     for note in done.notes:
-        _errors.print(f"[yellow]note:[/yellow] {note}", soft_wrap=True)
+        _errors.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
 
 
 def _check_output(out: Path, force: bool, endings: list[str]) -> None:
@@ -260,13 +266,13 @@ def _check_output(out: Path, force: bool, endings: list[str]) -> None:
 
 
 @contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A spinner on stderr, where that is a terminal."""
+def _working(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr, where that is a terminal; yields a function that changes its words."""
     if not _errors.is_terminal:
-        yield
+        yield lambda words: None
         return
-    with _errors.status(what):
-        yield
+    with _errors.status(escape(what)) as status:
+        yield lambda words: status.update(escape(words))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ which is saved with its column schema and applied to files of any size.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -280,6 +280,7 @@ def apply_to_file(
     project: bool = False,
     keep: Sequence[str] = (),
     chunk_rows: int = CHUNK_ROWS,
+    progress: Callable[[int], None] | None = None,
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
@@ -294,6 +295,8 @@ def apply_to_file(
         Columns of the source to copy; the domain column is, if it is there.
     chunk_rows : int
         Rows at a time.
+    progress : callable, default=None
+        Called with the number of rows done.
 
     Returns
     -------
@@ -323,6 +326,8 @@ def apply_to_file(
             out = pandas.concat([frame[kept].reset_index(drop=True), out], axis=1)
             columns = [str(name) for name in out.columns]
             writer.write(out)
+            if progress is not None:
+                progress(writer.n_rows)
         n_rows = writer.n_rows
     notes = [
         f"{count} rows have a value of {name!r} that the model does not know; it is treated as none"
