@@ -98,13 +98,13 @@ class Findings:
 
 
 def time_rules(X: Any, labels: dict[str, Any]) -> dict[str, float]:
-    """Seconds of one fit with each rule, before anything is remembered."""
+    """CPU seconds of one fit with each rule, before anything is remembered."""
     seconds = {}
     for rule in LANDMARK_RULES:
         model = FastDCM(n_landmarks=TIMED_COUNT, landmarks=rule)
-        started = time.perf_counter()
+        started = time.process_time()
         model.fit(X, **labels)
-        seconds[rule] = time.perf_counter() - started
+        seconds[rule] = time.process_time() - started
     return seconds
 
 
@@ -221,12 +221,19 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
         rule: np.median([f.seconds[rule] / f.seconds["uniform"] for f in findings])
         for rule in LANDMARK_RULES
     }
+    distance = max(
+        abs(np.mean(f.scores[rule, m]) / np.mean(f.exact_scores) - 1)
+        for f, m in settings
+        for rule in LANDMARK_RULES
+        if m >= 200
+    )
     report.text(
         f"k-means++ comes closest to exact DCM in {wins['kmeans++']} of {len(settings)} settings "
         f"(leverage scores in {wins['leverage']}, stratified in {wins['stratified']}, uniform in "
         f"{wins['uniform']}), and from 100 landmarks on its angle is {ratio:.0f} times smaller "
         "than that of uniform landmarks. What reaches the predictor differs far less: from 200 "
-        "landmarks on, every rule scores like the exact method."
+        f"landmarks on, the mean score of every rule is within {100 * distance:.1f} % of the exact "
+        "method's."
     )
     report.text("![angle to exact DCM and score on unseen domains against M](landmarks.png)")
     report.text(
@@ -245,7 +252,7 @@ def write_page(report: Report, findings: list[Findings], splits: int, draws: int
             rows.append([study.title, str(count), *cells, f"{np.mean(found.exact_scores):.3f}"])
     rows.append(
         [
-            "time of a fit over uniform's",
+            "CPU time of a fit over uniform's",
             str(TIMED_COUNT),
             *[f"{c:.1f}×" for c in cost.values()],
             "",
