@@ -17,6 +17,12 @@ from domainwise.evaluation._problem import draw_rows
 QUICK = ["constant", "linear"]
 
 
+@pytest.fixture
+def one_width(monkeypatch):
+    """A single kernel width, for speed; not in worker processes, which import modules afresh."""
+    monkeypatch.setattr(_methods, "GAMMAS", (1.0,))
+
+
 def problem(n_domains=5, size=16, seed=0, regression=False):
     rng = np.random.default_rng(seed)
     domain = np.repeat([f"site {i}" for i in range(n_domains)], size)
@@ -85,7 +91,7 @@ def test_errors_of_numbers_are_those_of_a_loop_written_by_hand_and_shown_as_erro
     assert found.best.key == "linear"
 
 
-def test_parameters_do_not_depend_on_the_domain_that_is_left_out():
+def test_parameters_do_not_depend_on_the_domain_that_is_left_out(one_width):
     X, y, domain = problem()
     changed_X, changed_y = X.copy(), y.copy()
     last = domain == "site 4"
@@ -134,7 +140,10 @@ def test_methods_get_rows_of_source_domains_only(monkeypatch):
 
 
 @pytest.mark.parametrize("regression", [False, True])
-def test_every_method_runs_on_classes_and_on_numbers(regression):
+def test_every_method_runs_on_classes_and_on_numbers(regression, one_width, monkeypatch):
+    small = dict(COSTS=(1.0,), RIDGES=(1e-1,), WEIGHTS=(0.1,), TREES=3)
+    for name, value in small.items():
+        monkeypatch.setattr(_methods, name, value)
     X, y, domain = problem(3, 12, regression=regression)
     found = evaluate(X, y, domain)
     assert {result.key for result in found.results} == set(METHODS)
@@ -156,7 +165,7 @@ def test_results_do_not_depend_on_the_number_of_workers():
     assert one.verdict() == two.verdict()
 
 
-def test_categories_and_missing_values_are_prepared_on_the_sources():
+def test_categories_and_missing_values_are_prepared_on_the_sources(one_width):
     pandas = pytest.importorskip("pandas")
     X, y, domain = problem(4, 14)
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
@@ -260,7 +269,7 @@ def test_a_class_that_only_one_domain_has_is_refused_when_nothing_else_is_left()
         evaluate(X, y, domain, methods=["constant"])
 
 
-def test_no_warning_reaches_the_caller():
+def test_no_warning_reaches_the_caller(one_width):
     X, y, domain = problem(3, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

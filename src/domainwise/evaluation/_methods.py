@@ -36,6 +36,7 @@ RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.01, 0.1, 1.0)
 SHRINKAGES = (1e-4, 1e-2, 1.0)  #: DICA's lambda over the number of rows
 ALPHAS = (1e-2, 1.0, 1e2, 1e4)
+TREES = 100
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _linear(sources: Sources) -> Choice:
 
 
 def _boosting(sources: Sources) -> Choice:
-    options: dict[str, Any] = dict(early_stopping=False, max_iter=100, random_state=sources.seed)
+    options: dict[str, Any] = dict(early_stopping=False, max_iter=TREES, random_state=sources.seed)
     grid = {"max_leaf_nodes": (4, 31)}
     if not sources.classification:
         return _grid(sources, HistGradientBoostingRegressor(**options), grid)
