@@ -251,6 +251,15 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
     assert not out.exists()
 
 
+def test_a_damaged_description_is_refused_and_control_characters_are_not_printed(tmp_path):
+    persistence.save(domainwise.DCM(), tmp_path / "m.skops", info={"schema": {"numeric": 3}})
+    refused("description is incomplete", "info", tmp_path / "m.skops")
+    persistence.save(domainwise.DCM(), tmp_path / "m.skops", info={"notes": ["\x1b[2Jgone"]})
+    done = run("info", tmp_path / "m.skops")
+    assert done.exit_code == 0
+    assert "\x1b" not in done.output
+
+
 def test_debug_shows_the_traceback(tmp_path):
     done = run("info", tmp_path / "none.skops", "--debug")
     assert done.exit_code == 2

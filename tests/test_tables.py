@@ -2,6 +2,7 @@
 
 import datetime as dt
 import gzip
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -76,6 +77,23 @@ def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
 def test_the_row_numbers_pandas_writes_are_no_feature_of_a_parquet_file(frame, tmp_path):
     frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
     assert tables.table_columns(tmp_path / "t.parquet") == list(frame.columns)
+
+
+def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
+    frame["price"] = [Decimal(i) / 4 for i in range(60)]
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = load_table(tmp_path / "t.parquet", target="ill", domain="site")
+    assert "price" in table.schema.numeric
+    np.testing.assert_array_equal(table.X["price"], np.arange(60) / 4)
+
+
+def test_truth_values_with_gaps_are_numbers_for_a_model_that_knows_them_as_such(frame):
+    schema = checked(frame).schema
+    with_gap = frame.assign(smoker=frame["smoker"].astype(object))
+    with_gap.loc[0, "smoker"] = None
+    prepared = schema.prepare(with_gap)["smoker"]
+    assert np.isnan(prepared[0])
+    np.testing.assert_array_equal(prepared[1:], frame["smoker"][1:].astype(float))
 
 
 def test_a_byte_order_mark_and_semicolons_are_read_as_spreadsheets_mean_them(tmp_path):
@@ -189,6 +207,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("one", [1.5] * 60, "feature 'one' has the same value in every row.*--drop one"),
         ("id", [f"patient {i}" for i in range(60)], "names rows"),
         ("num", [*map(str, range(58)), "?", "?"], "holds numbers, but also '\\?'"),
+        ("num", [str(i) for i in range(60)], "holds numbers as text"),
         ("euro", [f"{i},5" for i in range(60)], "decimal commas"),
         ("nest", [[1, 2]] * 60, "holds list values"),
         ("inf", [np.inf, *range(59)], "'inf' is infinite in row 1"),

@@ -143,6 +143,8 @@ def _refuse_odd_text(known: Any, name: str, drop: str) -> None:
     numbers = import_pandas().to_numeric(values, errors="coerce")
     if numbers.notna().mean() >= NUMBER_SHARE and numbers.nunique() > NUMBER_VALUES:
         odd = values[numbers.isna()].unique()
+        if not len(odd):
+            raise TableError(f"column {name!r} holds numbers as text; store them as numbers")
         raise TableError(
             f"column {name!r} holds numbers, but also {describe_names(odd, 3)}; mend those cells, "
             f"or leave them empty, or {drop}"

@@ -280,12 +280,23 @@ def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Itera
             with parquet.ParquetFile(path, memory_map=True) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns):
                     table = pyarrow.Table.from_batches([batch])
-                    yield table.select(columns).to_pandas(ignore_metadata=True)
+                    yield _arrow_frame(table, columns)
             return
         for batch in _feather_batches(path):
             for start in range(0, batch.num_rows, rows):
                 table = pyarrow.Table.from_batches([batch.slice(start, rows)])
-                yield table.select(columns).to_pandas(ignore_metadata=True)
+                yield _arrow_frame(table, columns)
+
+
+def _arrow_frame(table: Any, columns: list[str]) -> Any:
+    """The columns as a data frame, decimal numbers as floats."""
+    import pyarrow
+
+    table = table.select(columns)
+    for i, field in enumerate(table.schema):
+        if pyarrow.types.is_decimal(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pyarrow.float64()))
+    return table.to_pandas(ignore_metadata=True)
 
 
 def _feather_batches(path: Path) -> Iterator[Any]:

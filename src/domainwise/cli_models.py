@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -197,10 +198,16 @@ def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption =
         from domainwise.persistence import read_info
 
         header = read_info(model)
-    if as_json:
-        typer.echo(json.dumps({"file": str(model), **header}, indent=2))
-        return
-    console = Console(highlight=False)
+        if as_json:
+            typer.echo(json.dumps({"file": str(model), **header}, indent=2))
+            return
+        try:
+            _print_header(Console(highlight=False), model, header)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"{model} is damaged: its description is incomplete") from error
+
+
+def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None:
     console.print(f"[bold]{escape(str(model))}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
     if "schema" in header["info"]:
         print_model(console, header["info"])
@@ -222,7 +229,7 @@ def _apply(
     debug: bool,
     project: bool,
 ) -> None:
-    with _reported_errors(debug):
+    with _reported_errors(debug), warnings.catch_warnings(record=True) as caught:
         from domainwise.models import TableModel, apply_to_file
         from domainwise.tables import FORMATS, split_names, table_columns
 
@@ -240,16 +247,18 @@ def _apply(
                 keep=split_names(keep, table_columns(new)) or (),
                 progress=lambda rows: say(f"{doing}: {rows:,} rows"),
             )
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    notes = list(dict.fromkeys(said + done.notes))
     if as_json:
         answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
-        typer.echo(json.dumps({**answer, "notes": done.notes}, indent=2))
+        typer.echo(json.dumps({**answer, "notes": notes}, indent=2))
     else:
         Console(highlight=False).print(
             f"wrote [bold]{escape(str(out))}[/bold]: {done.n_rows:,} rows, "
             f"columns {escape(', '.join(done.columns))}",
             soft_wrap=True,
         )
-    for note in done.notes:
+    for note in notes:
         _errors.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
 
 

@@ -323,6 +323,9 @@ def apply_to_file(
             for name, count in model.unseen_categories(X).items():
                 unseen[name] += count
             out = model.projection(X) if project else model.predictions(X)
+            double = sorted({*kept} & {*out.columns})
+            if double:
+                raise TableError(f"column {double[0]!r} of {source} is also one of the output")
             out = pandas.concat([frame[kept].reset_index(drop=True), out], axis=1)
             columns = [str(name) for name in out.columns]
             writer.write(out)
