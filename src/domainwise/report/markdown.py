@@ -6,6 +6,10 @@ from domainwise.report import honesty, words
 from domainwise.report.layout import LEGEND, TextCell, case_caption, case_table
 from domainwise.report.summary import CaseView, RunSummary, TableView
 
+_TIMES = (
+    "Times: CPU seconds of one fit and prediction, in a process of its own; MiB: its peak memory,"
+    " Python and data included; blank where not measured."
+)
 _SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
 
 
@@ -37,9 +41,8 @@ def to_markdown(run: RunSummary) -> str:
         "## Tables",
         "",
         LEGEND,
-        "Times: CPU seconds of one fit and prediction, in a process",
+        _TIMES,
     ]
-    parts[-1] += " of its own; MiB: its peak memory, Python and data included."
     for table in run.tables:
         parts += ["", *_table(table)]
     parts += ["", "## Machine and versions", "", *_environment(run), ""]
