@@ -148,7 +148,10 @@ def test_every_predictor_follows_a_projection(predictor, tmp_path):
 def test_auto_uses_landmarks_for_large_tables():
     sizes = dict(n_domains=5, task="classification")
     assert make_recipe(n_rows=3000, **sizes).method == "dcmcv"
-    assert make_recipe(n_rows=3001, **sizes).method == "fastdcmcv"
+    large = make_recipe(n_rows=3001, **sizes)
+    assert large.method == "fastdcmcv"
+    assert large.steps[0][1].n_landmarks == "auto"
+    assert make_recipe(n_rows=100_000, **sizes).steps[0][1].n_landmarks == 500 / 100_000
 
 
 def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):

@@ -26,17 +26,20 @@ from domainwise import (
     InvariantSVR,
 )
 from domainwise.invariant._machines import EXACT_ROWS
+from domainwise.landmarks import landmark_count
 from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV, LeaveDomainsOut
 
 #: Above this many rows "auto" searches with landmarks instead of all rows.
 EXACT_SEARCH_ROWS = 3000
+#: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
+SEARCH_LANDMARKS = 500
 #: Groups of domains that a search leaves out in turn, at most.
 SEARCH_FOLDS = 10
 
 METHODS = {
     "auto": "dcmcv up to 3,000 rows, fastdcmcv beyond",
     "dcmcv": "DCM, its parameters chosen by leaving source domains out",
-    "fastdcmcv": "the same with landmarks, for large tables",
+    "fastdcmcv": "the same with at most 500 landmarks, for large tables",
     "dcm": "DCM with default parameters",
     "fastdcm": "DCM with landmarks",
     "coir": "the projection without domains",
@@ -149,6 +152,9 @@ def make_recipe(
     if method in ("dcmcv", "fastdcmcv"):
         # The search judges projections by the predictor that will be used.
         projection.set_params(n_jobs=n_jobs, estimator=None if predictor == "ridge" else head)
+    if method == "fastdcmcv" and landmark_count("auto", n_rows) > SEARCH_LANDMARKS:
+        # A fraction, because a search also fits to fewer rows.
+        projection.set_params(n_landmarks=SEARCH_LANDMARKS / n_rows)
     return Recipe(method, predictor, [("project", projection), ("predict", head)])
 
 
