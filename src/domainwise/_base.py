@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from domainwise._backends import backend_of
 from domainwise._projection import Projection, fixed_seed
 from domainwise._validation import Labels, check_n_components
+from domainwise.components import Components, standardise
 from domainwise.gram import Gram
 from domainwise.kernels import Kernel
 from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature
-from domainwise.methods import Components, standardise
 
 Array = NDArray[Any]
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from domainwise._backends import backend_of, is_dask
 from domainwise._projection import Projection, fixed_seed
 from domainwise._validation import Labels
+from domainwise.components import standardise
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.gram.streamlabels import LabelMap, finalize
 from domainwise.kernels import Kernel
 from domainwise.labels import CHOLESKY_TOLERANCE
 from domainwise.landmarks import choose_landmarks, landmark_count
-from domainwise.methods import standardise
 
 Array = NDArray[Any]
 

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise._backends import backend_of
 from domainwise._devices import move, portable, restored
 from domainwise._validation import Labels
+from domainwise.components import Components
 from domainwise.gram import Gram
 from domainwise.kernels import Kernel
 from domainwise.labels import LabelSpace
-from domainwise.methods import Components
 
 Array = NDArray[Any]
 

@@ -17,9 +17,9 @@ from domainwise._validation import (
     SOLVER_CONSTRAINTS,
     TARGET_CONSTRAINTS,
 )
+from domainwise.components import Components
 from domainwise.gram import Gram
 from domainwise.labels import LabelSpace
-from domainwise.methods import Components
 
 
 @with_shared_docs

@@ -1,20 +1,21 @@
 """The methods, each a function over a Gram operator (DESIGN 2.2 to 2.5).
 
-A method returns :class:`Components`: dual coefficients, the projected training rows, and the
-eigenvalues of its problem. Scale and sign are settled by :func:`standardise`.
+A method returns :class:`~domainwise.components.Components`: dual coefficients, the projected
+training rows, and the eigenvalues of its problem. Scale and sign are settled afterwards.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eig, svd
 
+from domainwise.components import CONSTANT, Components, norms, relative_floor
 from domainwise.gram.base import Gram, Images, RitzPairs, Thin
 from domainwise.labels import LabelSpace, joint_basis, label_factor
 
@@ -24,36 +25,6 @@ Array = NDArray[Any]
 CONTINUOUS_CUT = 1e-2
 #: Components of an unsupervised method when their number is not given.
 UNSUPERVISED_COMPONENTS = 10
-CONSTANT = (
-    "the projection is constant: the rows of X do not differ as far as this kernel tells "
-    "(check gamma and the scale of the features)"
-)
-
-
-@dataclass
-class Components:
-    """What a method found.
-
-    Attributes
-    ----------
-    dual : thin
-        Coefficients; a row x projects to ``k(x)'dual``, centred.
-    values : thin
-        Projected training rows, ``K dual``.
-    eigenvalues : ndarray
-    n_informative : int
-        How many of the problem's eigenvalues tell targets apart.
-    info : dict
-    floor : float or ndarray
-        Standard deviation up to which a component's values are rounding.
-    """
-
-    dual: Thin
-    values: Thin
-    eigenvalues: Array
-    n_informative: int
-    info: dict[str, Any] = field(default_factory=dict)
-    floor: float | Array = 0.0
 
 
 def dcm(
@@ -169,15 +140,15 @@ def _unsupervised_dcm(
     k = _unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
     # Where target and domain cancel, mu is their rounding.
-    noise = gram.tolerance * c * _norms(gram, pairs.KX)
-    usable = np.abs(pairs.values) * _norms(gram, pairs.X) > noise
+    noise = gram.tolerance * c * norms(gram, pairs.KX)
+    usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _smoothed(gram, images, pairs, usable)
     _warn_unconverged(pairs)
     found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
     found.eigenvalues = 1.0 + pairs.values
     found.n_informative = int((usable & (pairs.values > 0)).sum())
     found.info.update(pairs.info)
-    found.floor = _relative_floor(gram, found.values)
+    found.floor = relative_floor(gram, found.values)
     return found
 
 
@@ -193,22 +164,12 @@ def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> Ri
     X = pairs.X + gram.combine(left - gram.combine(right, np.diag(mu)), step)
     KX = gram.product(X)
     _, left, right = images(X, KX, None)
-    rest = _norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
-    size = _norms(gram, X)
+    rest = norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
+    size = norms(gram, X)
     residual = float((rest / np.where(size > 0, size, 1.0)).max(initial=0.0))
     info = {**pairs.info, "residual": residual}
     info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
     return RitzPairs(mu, X, KX, info)
-
-
-def _norms(gram: Gram, V: Thin) -> Array:
-    return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
-
-
-def _relative_floor(gram: Gram, values: Thin) -> float:
-    """Standard deviation that is rounding next to the largest component's."""
-    size = _norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
-    return float(1e-2 * gram.tolerance * size)
 
 
 def dica(
@@ -292,7 +253,7 @@ def kpca(gram: Gram, *, n_components: int | None = None) -> Components:
 def _from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
     _warn_unconverged(pairs)
     informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
-    floor = _relative_floor(gram, pairs.KX)
+    floor = relative_floor(gram, pairs.KX)
     return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
 
 
@@ -324,49 +285,6 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
         )
     order = np.flatnonzero(good)[np.argsort(-values[good].real, kind="stable")]
     return values[order].real, C[:, order].real
-
-
-def standardise(
-    gram: Gram, found: Components, labels: LabelSpace, *, warn: bool = True
-) -> Components:
-    """Give components unit variance and their sign, and drop those without variance (2.11).
-
-    ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
-    """
-    size = _norms(gram, found.values) / np.sqrt(gram.n_samples)
-    alive = size > found.floor
-    if not alive.any():
-        raise ValueError(CONSTANT)
-    if warn and not alive.all():
-        warnings.warn(
-            f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "
-            "has too low a rank) and were dropped",
-            UserWarning,
-            stacklevel=2,
-        )
-    scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
-    dual, values = gram.combine(found.dual, scale), gram.combine(found.values, scale)
-    signs = _signs(gram, dual, values, labels)
-    flip = np.diag(signs)
-    return Components(
-        gram.combine(dual, flip),
-        gram.combine(values, flip),
-        found.eigenvalues[alive],
-        found.n_informative,
-        found.info,
-    )
-
-
-def _signs(gram: Gram, dual: Thin, values: Thin, labels: LabelSpace) -> Array:
-    anchors = gram.anchors(dual, values)
-    signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
-    if labels.sign is not None:
-        direction = labels.sign[:, None]
-        norm = float(np.linalg.norm(direction)) * np.sqrt(gram.n_samples)
-        if norm > 0:
-            correlation = gram.inner(gram.lift(direction), values)[0] / norm
-            signs = np.where(np.abs(correlation) >= 1e-6, np.sign(correlation), signs)
-    return np.where(signs == 0, 1.0, signs)
 
 
 def _domain_factor(labels: LabelSpace, n: int, epsilon: float, weight: float) -> Array:
@@ -415,7 +333,7 @@ def _with_extras(
     values = pairs.KX - gram.combine(KQ, weights)
     # Principal directions are as long as their coefficients are short; the others' size says
     # nothing about them. What K does to label directions does, if nothing else is left.
-    scale = max(pairs.values.max(initial=0.0), _norms(gram, KQ).max(initial=0.0))
+    scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
     m, extra = len(found.eigenvalues), len(pairs.values)
     return Components(
