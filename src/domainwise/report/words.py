@@ -10,6 +10,8 @@ from domainwise.report.summary import CaseView, CellView, RunSummary, TableView
 
 #: Below this a paired difference is called one.
 LEVEL = 0.05
+#: Means of fewer repeats are shown, but not counted as agreeing with the paper or not.
+MIN_REPEATS = 5
 
 
 def what_was_run(run: RunSummary) -> list[str]:
@@ -82,8 +84,8 @@ def how_close(run: RunSummary) -> list[str]:
     if not total:
         return []
     return [
-        f"Of {total} cells whose data are the paper's, {within} lie within one of the paper's"
-        f" standard deviations ({join(parts)})."
+        f"Of {total} cells whose data are the paper's and that have {MIN_REPEATS} repeats or more,"
+        f" {within} lie within one of the paper's standard deviations ({join(parts)})."
     ]
 
 
@@ -127,6 +129,7 @@ def how_sure(run: RunSummary) -> list[str]:
             f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}."
             f" The methods {verdict} differ beyond chance (Friedman p = {p_text(ranking.p_value)});"
             f" ranks closer than {ranking.critical_difference:.1f} cannot be told apart."
+            + _few_repeats(run.cases(setting))
         )
     return sentences
 
@@ -137,7 +140,9 @@ def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
         (method.label, metric.label, method.cells[metric.key])
         for method in case.methods
         for metric in case.metrics
-        if metric.key in method.cells and method.cells[metric.key].within is not None
+        if metric.key in method.cells
+        and method.cells[metric.key].within is not None
+        and method.cells[metric.key].ours.n >= MIN_REPEATS
     ]
 
 
@@ -164,6 +169,14 @@ def p_text(p_value: float | None) -> str:
     return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
+def _few_repeats(cases: Sequence[CaseView]) -> str:
+    """A caveat where a rank rests on a mean of very few repeats."""
+    fewest = min(case.n_repeats for case in cases)
+    if fewest >= MIN_REPEATS:
+        return ""
+    return f" Some of the means behind them have only {count(fewest, 'repeat')}."
+
+
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
@@ -173,9 +186,10 @@ def _repeats(run: RunSummary) -> str:
     for setting in ("paper", "tuned"):
         counts = sorted({case.n_repeats for case in run.cases(setting)})
         if counts:
-            span = f"{counts[0]} to " if len(counts) > 1 else ""
+            span = f"{counts[0]} to {counts[-1]} repeats"
+            shown = span if len(counts) > 1 else count(counts[0], "repeat")
             words = "with the paper's parameters" if setting == "paper" else "with tuned ones"
-            parts.append(f"{span}{count(counts[-1], 'repeat')} {words}")
+            parts.append(f"{shown} {words}")
     return (join(parts) + ".").capitalize() if parts else ""
 
 
