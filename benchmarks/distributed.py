@@ -1,0 +1,275 @@
+"""Throughput, scaling, memory and traffic of fit_parquet on a cluster of this machine's cores.
+
+``python benchmarks/distributed.py`` makes 20 million rows of Parquet in a temporary folder, which
+it removes, and writes DISTRIBUTED.md beside itself; ``--quick`` writes no report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measuring import MIB, Report, Result, measured, mib, run_point, serve_point, size
+
+N_FEATURES, N_LANDMARKS, N_DOMAINS = 16, 300, 8
+MEMORY_LIMIT = 2**30
+GROUP_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of the main comparison, files they lie in, and rows of the traffic table."""
+
+    rows: int = 20_000_000
+    files: int = 20
+    traffic: int = 400_000
+
+
+QUICK = Sizes(rows=800_000, files=4, traffic=100_000)
+
+
+def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
+    """Write rows whose classes depend on two features, in domains that are shifted."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = Path(folder)
+    target.mkdir(parents=True)
+    with measured() as meter:
+        for i in range(files):
+            n = rows // files
+            rng = np.random.default_rng(i)
+            X = rng.standard_normal((n, N_FEATURES), dtype=np.float32)
+            domain = rng.integers(N_DOMAINS, size=n, dtype=np.int32)
+            X[:, 2] += domain / np.float32(4)
+            score = X[:, 0] + X[:, 1] ** 2 + rng.standard_normal(n, dtype=np.float32)
+            y = (score > 1).astype(np.int32)
+            columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)}
+            table = pa.table({**columns, "y": y, "domain": domain})
+            pq.write_table(table, target / f"{i:04d}.parquet", row_group_size=group_rows)
+    stored = sum(file.stat().st_size for file in target.iterdir())
+    return meter.result(stored=stored)
+
+
+def model() -> Any:
+    """The estimator that all points fit; gamma is given, so that all do the same work."""
+    from domainwise import FastDCM
+
+    return FastDCM(n_landmarks=N_LANDMARKS, gamma=1 / (2 * N_FEATURES))
+
+
+def fit_in_memory(folder: str) -> Result:
+    """Fit rows that are in memory already, on one core."""
+    import numpy as np
+    import pyarrow.parquet as pq
+    from threadpoolctl import threadpool_limits
+
+    table = pq.read_table(folder)
+    X = np.empty((table.num_rows, N_FEATURES), dtype=np.float32)
+    for j in range(N_FEATURES):
+        X[:, j] = table[f"x{j}"].to_numpy()
+    y, domain = table["y"].to_numpy(), table["domain"].to_numpy()
+    del table
+    with threadpool_limits(limits=1):
+        model().fit(X[:5000], y[:5000], sample_domain=domain[:5000])
+        with measured() as meter:
+            model().fit(X, y, sample_domain=domain)
+    return meter.result(rows=len(X))
+
+
+def fit_on_cluster(folder: str, workers: int, each_group: bool = False) -> Result:
+    """Fit the files on worker processes of one thread and 1 GiB each."""
+    import resource
+
+    from distributed import Client, LocalCluster
+
+    import domainwise._dask_parquet as parquet
+    from domainwise.distributed import fit_parquet
+
+    def prepare() -> int:
+        import domainwise.distributed
+        import domainwise.fast  # noqa: F401
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def state(dask_worker: Any) -> tuple[int, int]:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak, dask_worker.transfer_outgoing_bytes_total
+
+    if each_group:
+        parquet.PARTITION_BYTES = 1
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=MEMORY_LIMIT,
+            dashboard_address=None,
+            host="127.0.0.1",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        at_rest = client.run(prepare)
+        with measured() as meter:
+            fitted = fit_parquet(model(), folder, target="y", domain="domain", client=client)
+        after = client.run(state)
+        assert set(after) == set(at_rest), "a worker was lost"
+    return meter.result(
+        rows=fitted.n_samples_seen_,
+        partitions=fitted.solver_info_["n_partitions"],
+        worker_peaks=[peak for peak, _ in after.values()],
+        at_rest=max(at_rest.values()),
+        sent=sum(sent for _, sent in after.values()),
+    )
+
+
+TASKS = {"make": make_data, "memory": fit_in_memory, "cluster": fit_on_cluster}
+
+
+def throughput(report: Report, folder: Path, sizes: Sizes) -> tuple[Result, Result]:
+    """Compare one process in memory, one worker and two."""
+    data = str(folder / "rows")
+    made = run(task="make", folder=data, rows=sizes.rows, files=sizes.files, group_rows=GROUP_ROWS)
+    here = run(task="memory", folder=data)
+    one = run(task="cluster", folder=data, workers=1)
+    two = run(task="cluster", folder=data, workers=2)
+    rate = here["rows"] / here["seconds"]
+    per_core = two["rows"] / two["seconds"] / 2
+    report.check(
+        "throughput per worker against `fit` in memory on one core, two workers",
+        per_core / rate,
+        0.7,
+        form="{:.2f}",
+        least=True,
+    )
+    report.check(
+        "two workers against one",
+        one["seconds"] / two["seconds"],
+        1.6,
+        form="{:.2f}x",
+        least=True,
+    )
+    peak = max(*one["worker_peaks"], *two["worker_peaks"]) / MIB
+    report.check(
+        "peak memory of a worker (MiB)", peak, MEMORY_LIMIT / MIB, form="{:.0f}", least=False
+    )
+    report.text(
+        f"## Throughput\n\n{size(sizes.rows)} rows of {N_FEATURES} float32 features, two classes "
+        f"and {N_DOMAINS} domains, {mib(made['stored'])} MiB of Parquet in {sizes.files} files of "
+        f"row groups of {size(GROUP_ROWS)} rows; {N_LANDMARKS} landmarks. A worker is a process of "
+        "one thread with a limit of 1 GiB. In memory means `fit` on one core, without the time it "
+        "takes to read; workers read the files within the time given. A worker at rest, with "
+        f"everything imported, has {mib(two['at_rest'])} MiB."
+    )
+    rows = [
+        [
+            name,
+            f"{result['seconds']:.1f}",
+            size(result["rows"] / result["seconds"] / cores),
+            ", ".join(mib(p) for p in result.get("worker_peaks", [result["peak"]])),
+            mib(result["sent"]) if "sent" in result else "",
+        ]
+        for name, result, cores in [
+            ("in memory, one core", here, 1),
+            ("one worker", one, 1),
+            ("two workers", two, 2),
+        ]
+    ]
+    header = ["fit", "seconds", "rows per second and core", "peak (MiB)", "sent by workers (MiB)"]
+    report.table(header, rows)
+    return one, two
+
+
+def traffic(report: Report, folder: Path, sizes: Sizes) -> float:
+    """Measure bytes between workers: they follow partitions, not rows."""
+    lines, per_partition = [], 0.0
+    for factor, partitions in [(1, 8), (2, 8), (2, 16), (2, 32)]:
+        rows = factor * sizes.traffic
+        data = str(folder / f"traffic-{rows}-{partitions}")
+        run(task="make", folder=data, rows=rows, files=2, group_rows=rows // partitions)
+        result = run(task="cluster", folder=data, workers=2, each_group=True)
+        per_partition = result["sent"] / result["partitions"]
+        share = per_partition / (8 * N_LANDMARKS**2)
+        lines.append(
+            [
+                size(rows),
+                size(result["partitions"]),
+                f"{result['sent'] / MIB:.1f}",
+                f"{per_partition / MIB:.2f}",
+                f"{share:.2f}",
+            ]
+        )
+    report.text(
+        "## What is moved\n\nBytes that two workers sent, to each other and to the client, during "
+        "the whole fit. A partition's sums are 8 M² bytes and some more; neighbours are merged "
+        "where they are, so that not every one of them travels."
+    )
+    header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition and 8 M²"]
+    report.table(header, lines)
+    return per_partition
+
+
+def arithmetic(report: Report, two: Result, per_partition: float) -> None:
+    """Say what ten thousand million rows on a hundred workers would take."""
+    rows, workers = 10**10, 100
+    rate = two["rows"] / two["seconds"] / 2
+    partition_rows = two["rows"] / two["partitions"]
+    partitions = rows / partition_rows
+    seconds = rows / rate / workers
+    sums = 8 * N_LANDMARKS**2
+    tasks = partitions * (2 + 1 / 3)
+    report.text(
+        "## 10¹⁰ rows on 100 workers, by arithmetic\n\n"
+        f"Nothing here was run. Two workers handled {size(rate)} rows per second each, so 100 of "
+        f"them, with storage that keeps up, would need 10¹⁰ / (100 × {size(rate)}) = "
+        f"{size(seconds)} s, or {seconds / 60:.0f} minutes. At {size(partition_rows)} rows a "
+        f"partition there are {size(partitions)} partitions; a worker reads and sums one in "
+        f"{partition_rows / rate:.1f} s. If every partition's sums travelled once, "
+        f"{partitions * sums / 2**30:.0f} GiB would cross the network, "
+        f"{partitions * sums / workers / seconds / MIB:.1f} MiB/s for each worker; at the measured "
+        f"{per_partition / MIB:.2f} MiB a partition it is {partitions * per_partition / 2**30:.0f} "
+        f"GiB. The graph has about {size(tasks)} tasks (a read and a sum for each partition, a "
+        f"merge for every three); at the millisecond or so that Dask's scheduler spends on a task "
+        f"it is busy for {tasks / 1000:.0f} s of the {size(seconds)} s, so partitions should not "
+        f"be smaller than this, and with many more workers they should be larger. The rows would "
+        f"be {rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of Parquet; a worker still needs no "
+        "more than its 1 GiB, and the client the memory of a few M × M matrices. With five times "
+        "the landmarks the sums take 25 times the bytes and the products up to 25 times the time."
+    )
+
+
+def run(**point: Any) -> Result:
+    """Measure a point in a process of its own."""
+    return run_point(__file__, point)
+
+
+def main() -> None:
+    """Parse arguments, measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rows, nothing written")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        serve_point(arguments.point, TASKS)
+        return
+    sizes = QUICK if arguments.quick else Sizes()
+    report = Report("Fitting on a cluster", "python benchmarks/distributed.py")
+    folder = Path(tempfile.mkdtemp(prefix="domainwise-distributed-"))
+    started = time.perf_counter()
+    try:
+        _, two = throughput(report, folder, sizes)
+        per_partition = traffic(report, folder, sizes)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    arithmetic(report, two, per_partition)
+    print(f"{time.perf_counter() - started:.0f} s in all")
+    report.write(None if arguments.quick else Path(__file__).with_name("DISTRIBUTED.md"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Errors say what was given and what is accepted, before anything is computed."""
+
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pytest
+
+from domainwise import DCM, FastCOIR, FastDCM
+
+pytestmark = pytest.mark.dask
+
+BOTH = pytest.mark.parametrize("method", [FastDCM, DCM])
+
+
+@pytest.fixture
+def given(rows):
+    """Everything in memory and as Dask arrays."""
+    p = rows("three")
+    return p, *p.arrays()
+
+
+@BOTH
+def test_arrays_in_memory_do_not_go_with_dask(method, given):
+    p, X, y, domain = given
+    with pytest.raises(TypeError, match="X is a Dask Array but y is a numpy ndarray: pass y as"):
+        method().fit(X, p.y, sample_domain=domain)
+    with pytest.raises(TypeError, match="but sample_domain is a numpy ndarray"):
+        method().fit(X, y, sample_domain=p.domain)
+    with pytest.raises(TypeError, match="y is a Dask collection but X is not"):
+        method().fit(p.X, y)
+    with pytest.raises(TypeError, match="sample_domain is a Dask collection but X is not"):
+        method().fit(p.X, p.y, sample_domain=domain)
+
+
+@BOTH
+def test_chunks_have_to_match(method, given):
+    _, X, y, domain = given
+    with pytest.raises(ValueError, match="y has 2 partitions but X has 4: rechunk"):
+        method().fit(X, y.rechunk(300), sample_domain=domain)
+    other = domain.rechunk((tuple(reversed(X.chunks[0])),))
+    with pytest.raises(ValueError, match=r"sample_domain has chunks of .* but X has"):
+        method().fit(X, y, sample_domain=other)
+
+
+@BOTH
+def test_divisions_have_to_match(method, rows):
+    frame = rows("three").frame()
+    X = dd.from_pandas(frame, npartitions=3)
+    y = X["y"].repartition(divisions=[0, 10, 20, len(frame) - 1])
+    with pytest.raises(ValueError, match=r"y has divisions .* but X has"):
+        method().fit(X.drop(columns="y"), y, "site")
+
+
+def test_lengths_that_differ_inside_a_partition_are_found_in_the_pass(given):
+    _, X, y, domain = given
+    y = y[y >= 0]
+    fewer = X[X[:, 0] < 1.0]
+    with pytest.raises(ValueError, match=r"partition \d: y has \d+ entries but X has \d+ rows"):
+        FastDCM().fit(fewer, y, sample_domain=domain)
+
+
+@BOTH
+def test_features_have_to_be_counted(method, given):
+    _, X, y, domain = given
+    unknown = da.Array(X.dask, X.name, (X.chunks[0], (np.nan,)), dtype=X.dtype)
+    with pytest.raises(ValueError, match="number of features of X is not known"):
+        method().fit(unknown, y, sample_domain=domain)
+
+
+@BOTH
+def test_names_need_a_data_frame_that_has_them(method, given, rows):
+    _, X, y, _ = given
+    with pytest.raises(TypeError, match="sample_domain='site' names a column, but X is a Dask Arr"):
+        method().fit(X, y, sample_domain="site")
+    frame = dd.from_pandas(rows("three").frame(), npartitions=3)
+    with pytest.raises(ValueError, match="X has no column 'region'"):
+        method().fit(frame, "y", "region")
+
+
+@BOTH
+def test_rows_have_to_be_numbers_in_two_dimensions(method, given, rows):
+    _, X, y, _ = given
+    with pytest.raises(ValueError, match="Expected a 2D Dask array"):
+        method().fit(X[:, 0], y)
+    with pytest.raises(ValueError, match="X has to hold numbers"):
+        method().fit(X.astype(str), y)
+    frame = dd.from_pandas(rows("three").frame(), npartitions=3)
+    with pytest.raises(ValueError, match="columns that are not: 'site'"):
+        method().fit(frame, "y")
+    with pytest.raises(TypeError, match="X is a Dask Series: pass a data frame"):
+        method().fit(frame["x0"], frame["y"])
+    with pytest.raises(TypeError, match="X is a Dask Bag"):
+        method().fit(db.from_sequence([1, 2]), y)
+
+
+@BOTH
+def test_missing_values_are_placed(method, rows):
+    p = rows("three")
+    p.X[5, 2] = np.inf
+    with pytest.raises(ValueError, match=r"(partition 0|rows 0 to \d+): Input X contains NaN or"):
+        method(gamma=0.1).fit(*p.arrays())
+
+
+def test_labels_of_another_kind_in_a_later_partition(rows, monkeypatch):
+    monkeypatch.setattr("domainwise._dask_fast.LOOK_PARTITIONS", 1)
+    monkeypatch.setattr("domainwise._dask_fast.LOOK_LEAST", 10)
+    p = rows("three")
+    p.y = p.y.astype(float)
+    p.y[-1] = 0.5
+    X, y, domain = p.arrays()
+    with pytest.raises(ValueError, match='partition 3: y holds continuous .* target_kernel="rbf"'):
+        FastDCM(n_landmarks=30).fit(X, y, sample_domain=domain)
+    assert FastDCM(n_landmarks=30, target_kernel="rbf").fit(X, y, domain).n_samples_seen_ == len(p)
+
+
+def test_one_class_in_all_partitions(given):
+    _, X, y, domain = given
+    with pytest.raises(ValueError, match="one class only .* in all 4 partitions"):
+        FastDCM().fit(X, y * 0, sample_domain=domain)
+    with pytest.raises(ValueError, match="one class only"):
+        DCM().fit(X, y * 0, sample_domain=domain)
+
+
+def test_no_rows_at_all(given):
+    _, X, y, domain = given
+    none = X[:, 0] > 1e9
+    with pytest.raises(ValueError, match=r"Found 0 sample\(s\)"):
+        FastDCM().fit(X[none], y[none], sample_domain=domain[none])
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        DCM().fit(X[none], y[none], sample_domain=domain[none])
+
+
+def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
+    p, X, y, domain = given
+    with pytest.raises(ValueError, match=f"n_landmarks=5000 is more than the {len(p)} rows"):
+        FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
+    monkeypatch.setattr("domainwise._dask_fast.LOOK_ROWS", 40)
+    monkeypatch.setattr("domainwise._dask_fast.LOOK_LEAST", 40)
+    with pytest.raises(ValueError, match=r"n_landmarks=0.5 of \d+ rows makes \d+ landmarks, but"):
+        FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)
+
+
+def test_what_needs_all_rows_in_memory_says_so(given):
+    _, X, y, _ = given
+    with pytest.raises(TypeError, match="partial_fit takes rows in memory"):
+        FastDCM().partial_fit(X, y)
+    with pytest.raises(ValueError, match="precomputed"):
+        FastDCM(kernel="precomputed").fit(X, y)
+    with pytest.raises(ValueError, match="takes a matrix in memory"):
+        DCM(kernel="precomputed").fit(X, y)
+    with pytest.raises(ValueError, match="requires y"):
+        FastCOIR().fit(X)
+
+
+def test_a_projection_checks_names_and_number_of_features(given, rows):
+    _, X, y, domain = given
+    model = FastDCM(n_landmarks=60).fit(X, y, sample_domain=domain)
+    with pytest.raises(ValueError, match="X has 9 features, but FastDCM is expecting 10"):
+        model.transform(X[:, :9])
+    frame = dd.from_pandas(rows("three").frame(), npartitions=3)
+    named = FastDCM(n_landmarks=60).fit(frame, "y", "site")
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.transform(frame[["x0", "x1"]])

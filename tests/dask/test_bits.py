@@ -1,0 +1,106 @@
+"""The bits of a result do not depend on who computed what, or when."""
+
+import pickle
+
+import dask
+import numpy as np
+import pytest
+
+from domainwise import DCM, FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.gram.graphs import FAN_IN, Constant, call, received, run, tree
+
+pytestmark = pytest.mark.dask
+
+FAST = [FastDCM, FastCOIR, FastDICA, FastKPCA]
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """Three workers with two threads each, in this process."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("kind", ["three", "regression"])
+@pytest.mark.parametrize("method", FAST)
+def test_schedules_and_numbers_of_workers_do_not_matter(
+    method, kind, rows, client, threads, assert_same_bits
+):
+    p = rows(kind)
+    X, y, domain = p.arrays(cuts=np.linspace(0.05, 0.95, 19))
+
+    def fit():
+        return method(n_landmarks=60).fit(X, y, sample_domain=domain)
+
+    with dask.config.set(scheduler="synchronous"):
+        serial = fit()
+    with dask.config.set(scheduler="threads", num_workers=4):
+        assert_same_bits(serial, fit())
+    for other in (client, threads):
+        with other.as_current():
+            assert_same_bits(serial, fit())
+    one_worker = next(iter(client.scheduler_info()["workers"]))
+    with client.as_current(), dask.annotate(workers=[one_worker]):
+        assert_same_bits(serial, fit())
+
+
+def test_exact_products_do_not_depend_on_the_schedule_either(
+    rows, client, threads, assert_same_bits, monkeypatch
+):
+    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 4)
+    p = rows("three")
+    X, y, domain = p.arrays()
+    with dask.config.set(scheduler="synchronous"):
+        serial = DCM().fit(X, y, sample_domain=domain)
+    assert serial.solver_info_["operator"] == "DaskGram"
+    for other in (client, threads):
+        with other.as_current():
+            assert_same_bits(serial, DCM().fit(X, y, sample_domain=domain))
+
+
+def test_blas_keeps_to_one_thread_while_any_task_runs():
+    from domainwise.gram.graphs import one_blas_thread
+    from domainwise.gram.tiles import blas_limit, n_threads
+
+    limit = blas_limit(2)
+    try:
+        before = n_threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert n_threads() == 1  # the second still runs
+        second.__exit__(None, None, None)
+        assert n_threads() == before
+    finally:
+        limit.restore_original_limits()
+
+
+@pytest.mark.parametrize("n", [1, 2, FAN_IN, FAN_IN + 1, 3 * FAN_IN**2 + 1])
+def test_a_tree_merges_neighbours_in_order(n):
+    def merge(parts):
+        assert 1 < len(parts) <= FAN_IN
+        return [item for part in parts for item in part]
+
+    with dask.config.set(scheduler="synchronous"):
+        (merged,) = run([tree([call(lambda i: [i], i) for i in range(n)], merge)])
+    assert merged == list(range(n))
+
+
+def test_arrays_from_any_address_are_made_fit_for_blas():
+    data = np.arange(40.0).tobytes()
+    askew = np.frombuffer(b"." + data, dtype=np.float64, offset=1)
+    assert not askew.flags.aligned
+    for mended in (received(askew), received([askew])[0], received((1, askew))[1]):
+        assert mended.flags.aligned
+        np.testing.assert_array_equal(mended, askew)
+    sent = pickle.loads(pickle.dumps(Constant({"a": np.arange(7), "b": np.eye(3, order="F")})))
+    assert all(array.flags.aligned for array in received(sent).values())

@@ -1,0 +1,138 @@
+"""The exact family on Dask arrays: block pairs, conjugate gradients, and the same projection."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from domainwise import COIR, DCM, DICA, KPCA
+from domainwise.gram.dask import DaskGram, in_blocks, tournament
+from domainwise.gram.streamed import StreamedGram
+from domainwise.kernels import make_kernel
+from domainwise.labels import Feature, label_rows
+
+pytestmark = pytest.mark.dask
+
+
+@pytest.fixture
+def _streamed(monkeypatch):
+    """Small problems are streamed, too, here and on Dask."""
+    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 3)
+
+
+@pytest.mark.usefixtures("_streamed")
+@pytest.mark.parametrize("kind", ["three", "regression"])
+def test_a_cluster_finds_what_numpy_finds(kind, rows, client):
+    p, new = rows(kind), rows(kind, seed=1)
+    X, y, domain = p.arrays()
+    here = DCM(tol=1e-12).fit(p.X, p.y, sample_domain=p.domain)
+    with client.as_current():
+        there = DCM(tol=1e-12).fit(X, y, sample_domain=domain)
+        embedding = there.embedding_.compute()
+        projected = there.transform(new.X)
+    assert there.solver_info_["operator"] == "DaskGram"
+    assert there.solver_info_["linear_solver"] == "pcg"
+    assert there.gamma_ == here.gamma_
+    np.testing.assert_allclose(there.eigenvalues_, here.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(embedding, here.embedding_, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(projected, here.transform(new.X), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", [DCM, COIR, DICA, KPCA])
+def test_few_rows_are_solved_as_numpy_does(method, rows, client):
+    p = rows("three")
+    X, y, domain = p.arrays()
+    here = method().fit(p.X, p.y, sample_domain=p.domain)
+    with client.as_current():
+        there = method().fit(X, y, sample_domain=domain)
+        np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
+
+
+@pytest.mark.usefixtures("_streamed")
+@pytest.mark.parametrize("method", [COIR, DICA, KPCA])
+def test_the_other_methods_run_on_block_pairs(method, rows):
+    p = rows("three")
+    X, y, domain = p.arrays()
+    here = method(tol=1e-9, max_iter=400).fit(p.X, p.y, sample_domain=p.domain)
+    there = method(tol=1e-9, max_iter=400).fit(X, y, sample_domain=domain)
+    np.testing.assert_allclose(there.eigenvalues_, here.eigenvalues_, rtol=1e-7)
+    np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-5)
+
+
+@pytest.mark.usefixtures("_streamed")
+def test_a_data_frame_with_named_columns_is_an_array(rows):
+    import dask.dataframe as dd
+
+    frame = rows("three").frame()
+    features = [f"x{i}" for i in range(10)]
+    here = DCM(tol=1e-12).fit(frame[features], frame["y"], sample_domain=frame["site"])
+    there = DCM(tol=1e-12).fit(dd.from_pandas(frame, npartitions=4), "y", "site")
+    assert there.feature_names_in_.tolist() == features
+    np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["rbf", "linear", "poly", "laplacian", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
+    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 7)
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((230, 5)) + 3).astype(dtype)
+    V = rng.standard_normal((230, 3))
+    kernel = make_kernel(name, X, gamma="median")
+    labels = label_rows(230, Feature.of_categories(np.arange(230) % 3, 3), None)
+    here = StreamedGram(X, kernel, labels)
+    there = DaskGram(da.from_array(X, chunks=(100, 2)), kernel, labels)
+    assert there.info["n_blocks"] == 7
+    single = dtype == np.float32
+
+    def close(a, b, tolerance):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+
+    close(there.product(V), here.product(V), 1e-5 if single else 1e-13)
+    close(there.row_means, here.row_means, 1e-5 if single else 1e-13)
+    V -= V.mean(axis=0)
+    close(there.solve(V, 23.0).thin, here.solve(V, 23.0).thin, 1e-4 if single else 1e-6)
+
+
+@pytest.mark.usefixtures("_streamed")
+def test_gamma_follows_the_same_rules(rows):
+    p = rows("three")
+    X, y, domain = p.arrays()
+    for gamma in ("median", "scale", 0.3):
+        here = DCM(gamma=gamma).fit(p.X, p.y, sample_domain=p.domain)
+        there = DCM(gamma=gamma).fit(X, y, sample_domain=domain)
+        assert there.gamma_ == pytest.approx(here.gamma_, rel=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_everyone_meets_everyone_once_and_nobody_twice_in_a_round(n):
+    rounds = tournament(n)
+    met = [pair for pairs in rounds for pair in pairs]
+    assert sorted(met) == [(i, j) for i in range(n) for j in range(i + 1, n)]
+    for pairs in rounds:
+        players = [player for pair in pairs for player in pair]
+        assert len(players) == len(set(players))
+
+
+def test_blocks_get_smaller_with_a_workers_memory(monkeypatch):
+    X = da.zeros((200_000, 64), chunks=(10_000, 64))
+    sizes = []
+    for memory in (None, 2**30, 2**26):
+        monkeypatch.setattr("domainwise.gram.dask.memory_per_task", lambda m=memory: m)
+        sizes.append(in_blocks(X).chunksize[0])
+    assert sizes[0] == sizes[1] == 16_384
+    assert 256 <= sizes[2] < 5_000
+
+
+def test_a_gathered_model_needs_no_dask(rows):
+    import pickle
+
+    p = rows("three")
+    X, y, domain = p.arrays()
+    model = DCM().fit(X, y, sample_domain=domain)
+    Z = model.transform(p.X)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(model)).transform(p.X), Z, atol=1e-12)
+    model.to("numpy")
+    assert isinstance(model.X_fit_, np.ndarray)
+    assert isinstance(model.embedding_, np.ndarray)
+    np.testing.assert_allclose(model.transform(p.X), Z, atol=1e-12)

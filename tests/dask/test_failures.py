@@ -1,0 +1,122 @@
+"""Workers die and files are damaged: the same bits, or an error that says where."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from domainwise import DCM, FastDCM
+
+pytestmark = pytest.mark.dask
+
+#: Seconds after which a fit hangs; restarting workers takes a few, on a busy machine many.
+PATIENCE = 400
+
+
+@pytest.fixture(scope="module")
+def doomed(new_cluster):
+    """Workers of this module's own, to kill."""
+    from distributed import Client
+
+    with new_cluster() as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def slowed(collection, seconds):
+    """Return a Dask array whose blocks take their time."""
+
+    def wait(block):
+        time.sleep(seconds)
+        return block
+
+    return collection.map_blocks(wait, dtype=collection.dtype, meta=np.empty((0, 0)))
+
+
+def fit_while(client, model, collections, harm):
+    """Fit in a thread, and harm the cluster once some tasks have been done."""
+    failure = []
+
+    def fit():
+        try:
+            with client.as_current():
+                model.fit(*collections)
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+
+    def n_done(dask_scheduler):
+        # Sums that workers hold: the pass is under way.
+        done = [ts for ts in dask_scheduler.tasks.values() if ts.state == "memory"]
+        return sum(str(ts.key).startswith(("partial_sums", "_square", "_pair")) for ts in done)
+
+    deadline = time.monotonic() + PATIENCE
+    while not client.run_on_scheduler(n_done) and thread.is_alive():
+        assert time.monotonic() < deadline, "no task was done"
+        time.sleep(0.02)
+    assert thread.is_alive(), failure
+    harm()
+    thread.join(timeout=PATIENCE)
+    assert not thread.is_alive(), "the fit did not come back"
+    if failure:
+        raise failure[0]
+    return model
+
+
+def kill(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_a_fit_survives_the_death_of_workers_with_the_same_bits(
+    how_many, rows, doomed, worker_pids, assert_same_bits
+):
+    p = rows("three")
+    X, y, domain = p.arrays(cuts=np.linspace(0.05, 0.95, 19))
+    undisturbed = FastDCM(n_landmarks=60).fit(X, y, sample_domain=domain)
+    doomed.wait_for_workers(2, timeout=PATIENCE)
+    pids = worker_pids(doomed)[:how_many]
+    harmed = fit_while(
+        doomed,
+        FastDCM(n_landmarks=60),
+        (slowed(X, 0.1), y, domain),
+        lambda: kill(pids),
+    )
+    assert_same_bits(undisturbed, harmed)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bits, monkeypatch):
+    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 4)
+    p = rows("three")
+    X, y, domain = p.arrays()
+    undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)
+    doomed.wait_for_workers(2, timeout=PATIENCE)
+    pids = worker_pids(doomed)[:1]
+    harmed = fit_while(doomed, DCM(gamma=0.1), (slowed(X, 0.1), y, domain), lambda: kill(pids))
+    assert_same_bits(undisturbed, harmed)
+
+
+def test_a_failing_partition_is_named_and_the_model_left_alone(rows, client):
+    p = rows("three")
+    bad = rows("three")
+    bad.X[len(p) // 2, 3] = np.nan
+    model = FastDCM(n_landmarks=60).fit(*p.arrays())
+    before = model.transform(p.X)
+    with client.as_current(), pytest.raises(ValueError, match="partition 2: Input X contains NaN"):
+        model.fit(*bad.arrays(cuts=(0.2, 0.4, 0.7)))
+    np.testing.assert_array_equal(model.transform(p.X), before)
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""Data that no worker could hold, block by block through workers that are too small for it."""
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from domainwise import FastDCM
+
+pytestmark = pytest.mark.dask
+
+LIMIT = 512 * 2**20
+
+
+def peak_memory():
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_data_larger_than_the_memory_of_all_workers_is_fitted(new_cluster):
+    from distributed import Client
+
+    def block(block_info=None):
+        low, high = block_info[None]["array-location"][0]
+        rng = np.random.default_rng(low)
+        return rng.random((high - low, 100), dtype=np.float32)
+
+    n = 3_000_000
+    chunks = (tuple([50_000] * 60), (100,))
+    X = da.map_blocks(block, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32))
+    assert X.nbytes > 2 * LIMIT
+    y = (X[:, 0] > 0.5).astype(int)
+    domain = da.arange(n, chunks=(chunks[0],)) // 300_000
+    with (
+        new_cluster(memory_limit=LIMIT) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        client.as_current(),
+    ):
+        model = FastDCM(n_landmarks=20).fit(X, y, sample_domain=domain)
+        peaks = list(client.run(peak_memory).values())
+    print(f"{X.nbytes / 2**20:.0f} MiB; peak of the workers: {[p // 2**20 for p in peaks]} MiB")
+    assert model.n_samples_seen_ == n
+    assert len(model.domains_) == 10
+    assert len(peaks) == 2
+    assert max(peaks) < LIMIT

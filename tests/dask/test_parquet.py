@@ -1,0 +1,157 @@
+"""fit_parquet: folders of files, their footers, and files that are damaged."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from domainwise import DCM, FastDCM, FastKPCA
+from domainwise.distributed import fit_parquet
+
+pytestmark = pytest.mark.dask
+
+FEATURES = [f"x{i}" for i in range(10)]
+
+
+@pytest.fixture
+def frame(rows):
+    return rows("three").frame()
+
+
+@pytest.fixture
+def folder(frame, tmp_path):
+    """Four files, each of several row groups."""
+    for i, part in enumerate(np.array_split(np.arange(len(frame)), 4)):
+        frame.iloc[part].to_parquet(tmp_path / f"part-{i}.parquet", row_group_size=30)
+    return tmp_path
+
+
+def spoil(file, *, footer):
+    """Overwrite the pages of a file, or cut off its footer."""
+    data = bytearray(file.read_bytes())
+    if footer:
+        del data[-50:]
+    else:
+        data[10:2000] = bytes(1990)
+    file.write_bytes(bytes(data))
+
+
+def test_files_are_fitted_as_the_rows_in_them(folder, frame, client):
+    there = fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site", client=client)
+    here = FastDCM(n_landmarks=60).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
+    assert there.feature_names_in_.tolist() == FEATURES
+    assert there.n_samples_seen_ == len(frame)
+    np.testing.assert_allclose(
+        there.transform(frame[FEATURES]), here.transform(frame[FEATURES]), atol=1e-10
+    )
+
+
+def test_exact_estimators_take_files_too(folder, frame, monkeypatch):
+    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
+    there = fit_parquet(DCM(tol=1e-12), folder, target="y", domain="site")
+    here = DCM(tol=1e-12).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
+    np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
+
+
+def test_row_groups_are_taken_together_up_to_a_size(folder, monkeypatch):
+    many = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
+    assert many.solver_info_["n_partitions"] == 4
+    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
+    each = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
+    assert each.solver_info_["n_partitions"] == 16
+    assert many.gamma_ == each.gamma_
+
+
+def test_names_of_folders_are_columns(frame, tmp_path):
+    for site, part in frame.groupby("site"):
+        (tmp_path / f"site={site}").mkdir()
+        part.drop(columns="site").to_parquet(tmp_path / f"site={site}" / "part.parquet")
+    there = fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
+    assert there.domains_.tolist() == sorted(frame["site"].unique())
+    assert there.feature_names_in_.tolist() == FEATURES
+    assert there.n_samples_seen_ == len(frame)
+
+
+def test_a_damaged_footer_is_found_before_any_work(folder, client):
+    spoil(folder / "part-2.parquet", footer=True)
+    with pytest.raises(OSError, match=r"cannot read .*part-2\.parquet"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site", client=client)
+
+
+def test_a_damaged_partition_is_named_and_nothing_is_half_fitted(folder, frame, client):
+    model = FastDCM(n_landmarks=60)
+    spoil(folder / "part-2.parquet", footer=False)
+    with pytest.raises(OSError, match=r"cannot read .*part-2\.parquet, row group"):
+        fit_parquet(model, folder, target="y", domain="site", client=client)
+    assert not [name for name in vars(model) if name.endswith("_")]
+    frame.to_parquet(folder / "part-2.parquet")
+    assert fit_parquet(model, folder, target="y", domain="site", client=client) is model
+
+
+def test_what_was_fitted_before_stays_when_a_file_is_damaged(folder, frame):
+    model = fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site")
+    before = model.transform(frame[FEATURES])
+    spoil(folder / "part-0.parquet", footer=False)
+    with pytest.raises(OSError, match=r"part-0\.parquet"):
+        fit_parquet(model, folder, target="y", domain="site")
+    np.testing.assert_array_equal(model.transform(frame[FEATURES]), before)
+
+
+def test_missing_values_name_the_file(folder, frame):
+    frame.loc[frame.index[:3], "x4"] = np.nan
+    frame.to_parquet(folder / "part-3.parquet")
+    with pytest.raises(ValueError, match=r"part-3\.parquet, row group 0: Input X contains NaN"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site")
+
+
+def test_no_files_and_no_rows(tmp_path, frame):
+    with pytest.raises(FileNotFoundError, match="no Parquet files in"):
+        fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
+    frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(ValueError, match="all without rows"):
+        fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
+
+
+def test_columns_that_are_not_there_name_the_file(folder, frame):
+    with pytest.raises(ValueError, match=r"part-0\.parquet has no column 'z'"):
+        fit_parquet(FastDCM(), folder, target="z", domain="site")
+    frame.drop(columns="x3").to_parquet(folder / "part-1.parquet")
+    with pytest.raises(ValueError, match=r"part-1\.parquet has no column 'x3'"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site")
+
+
+def test_features_that_are_no_numbers_or_labels_as_well(folder):
+    with pytest.raises(ValueError, match="columns that are not: 'y'"):
+        fit_parquet(FastKPCA(), folder, target=None, domain="site")
+    with pytest.raises(ValueError, match="'y' is a label, too"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])
+    with pytest.raises(TypeError, match="target=3: give the name of a column"):
+        fit_parquet(FastDCM(), folder, target=3, domain="site")
+
+
+def test_a_closed_client_and_what_is_no_client(folder, new_cluster):
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        closed = Client(cluster, set_as_default=False)
+        closed.close()
+        with pytest.raises(ValueError, match="client is closed: connect a new one"):
+            fit_parquet(FastDCM(), folder, target="y", domain="site", client=closed)
+    with pytest.raises(TypeError, match="client must be a distributed.Client, got str"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site", client="tcp://127.0.0.1:8786")
+
+
+@pytest.mark.parametrize("package", ["distributed", "dask"])
+def test_a_missing_package_is_named(package, folder, monkeypatch):
+    import domainwise.distributed as module
+
+    found = module.find_spec
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == package else found(name))
+    with pytest.raises(ImportError, match=rf'needs {package}: pip install "domainwise\[dask'):
+        fit_parquet(FastDCM(), folder, target="y", domain="site")
+
+
+def test_pandas_indexes_do_not_become_features(frame, tmp_path):
+    frame.index = pd.Index(np.arange(len(frame)) * 2.0, name="key")
+    frame.reset_index().drop(columns="key").to_parquet(tmp_path / "a.parquet")
+    there = fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
+    assert there.feature_names_in_.tolist() == FEATURES
