@@ -236,11 +236,14 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:
     rows = X if n <= MEDIAN_ROWS else X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
     metric = "euclidean" if kernel == "rbf" else "cityblock"
     distances = pdist(np.asarray(rows, dtype=np.float64), metric)
-    distances = distances[distances > 0]
-    if not distances.size:
+    zeros = len(distances) - int(np.count_nonzero(distances))
+    if zeros == len(distances):
         raise ValueError(
             f"gamma={gamma!r} needs rows that differ: all {len(rows)} rows looked at are the same; "
             "give gamma as a number"
         )
-    median = float(np.median(distances))
+    # The median of the positive ones, which stand behind the zeros.
+    low, high = (zeros + len(distances) - 1) // 2, (zeros + len(distances)) // 2
+    distances.partition((low, high))
+    median = float(distances[low] + distances[high]) / 2
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median

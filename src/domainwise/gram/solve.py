@@ -132,7 +132,8 @@ def cholesky_solve(K: Array, V: Array, shift: float) -> Array | None:
     A = K + max(float(np.trace(K)), shift) / n
     A[np.diag_indices(n)] += shift
     try:
-        factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        # The transpose of the symmetric A has LAPACK's order: nothing is copied.
+        factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None
     X = cho_solve(factor, V, check_finite=False)
