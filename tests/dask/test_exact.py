@@ -88,10 +88,14 @@ def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
     def close(a, b, tolerance):
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
 
-    close(there.product(V), here.product(V), 1e-5 if single else 1e-13)
-    close(there.row_means, here.row_means, 1e-5 if single else 1e-13)
+    close(there.product(V), here.product(V), 1e-5 if single else 1e-12)
+    scale = np.abs(here.uncentred_product(np.eye(230))).max()
+    np.testing.assert_allclose(
+        there.row_means, here.row_means, rtol=0, atol=scale * (1e-6 if single else 1e-14)
+    )
     V -= V.mean(axis=0)
-    close(there.solve(V, 23.0).thin, here.solve(V, 23.0).thin, 1e-4 if single else 1e-6)
+    shift = 0.1 * scale
+    close(there.solve(V, shift).thin, here.solve(V, shift).thin, 1e-3 if single else 1e-5)
 
 
 @pytest.mark.usefixtures("_streamed")
