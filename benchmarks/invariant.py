@@ -1,0 +1,297 @@
+"""The invariant kernel on real domains: what it gains, which rule chooses it, what a search costs.
+
+Nested leave-domains-out. The domains of a data set are dealt into at most ten folds (one domain
+each where there are no more). Each fold is held out in turn; C, gamma, domain_weight and
+conditional are chosen on the other folds, held out in turn as well; the tuned SVM has the same C
+and gamma and domain_weight=0. Every candidate is scored on every held-out domain and the scores
+are stored, so that selection rules can be compared without fitting anything twice.
+
+    python benchmarks/invariant.py run development     facies, GvHD, Parkinson's, synthetic
+    python benchmarks/invariant.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
+    python benchmarks/invariant.py search              InvariantSearchCV beside GridSearchCV
+    python benchmarks/invariant.py report              writes INVARIANT.md beside this file
+
+Results go to --out as JSON lines; a run that is started again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from invariant_rules import Candidate, DataSetResult, write_report
+from joblib import Parallel, delayed
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import balanced_accuracy_score, root_mean_squared_error
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import Bunch
+from threadpoolctl import threadpool_limits
+
+from domainwise import InvariantSVC, InvariantSVR, datasets
+from domainwise.kernels import resolve_gamma
+from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
+from domainwise.selection._invariant_path import KernelPath
+
+COSTS = (0.1, 1.0, 10.0)
+GAMMAS = (0.3, 1.0)  # multiples of the median rule on the training rows
+WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of the study; regression is judged by RMSE, classes by balanced accuracy."""
+
+    load: Callable[[], Bunch]
+    rows_per_domain: int
+    n_domains: int | None = None
+    n_folds: int = 10
+    regression: bool = False
+
+
+DATA_SETS = {
+    "development": {
+        "facies": DataSet(lambda: datasets.load_facies(missing="keep"), 150),
+        "gvhd": DataSet(datasets.load_gvhd, 100),
+        "parkinsons": DataSet(datasets.load_parkinsons, 20, regression=True),
+        "synthetic": DataSet(
+            lambda: datasets.make_synthetic(0.1, n_per_domain=150, random_state=0), 80, n_folds=5
+        ),
+    },
+    "confirmation": {
+        "landmine": DataSet(datasets.load_landmine, 60, n_domains=15, n_folds=5),
+        "oilwells": DataSet(datasets.load_oilwells, 100, n_folds=5),
+        "cytof": DataSet(lambda: datasets.load_cytof(cofactor=5), 45, n_folds=5),
+        "hipc": DataSet(datasets.load_hipc, 40, n_folds=5),
+    },
+}
+
+
+def candidates(regression: bool) -> list[Candidate]:
+    """The grid: without domains first, then marginal and (for classes) conditional weights."""
+    kinds = [(0.0, False)] + [(w, False) for w in WEIGHTS[1:]]
+    if not regression:
+        kinds += [(w, True) for w in WEIGHTS[1:]]
+    return [
+        Candidate(C, gamma, weight, conditional)
+        for gamma in GAMMAS
+        for weight, conditional in kinds
+        for C in COSTS
+    ]
+
+
+def draw(data_set: DataSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, targets and domains, at most ``rows_per_domain`` of each domain."""
+    bunch = data_set.load()
+    rng = np.random.default_rng(0)
+    names = np.unique(bunch.sample_domain)
+    if data_set.n_domains is not None:
+        names = np.sort(rng.choice(names, data_set.n_domains, replace=False))
+    rows = []
+    for name in names:
+        mine = np.flatnonzero(bunch.sample_domain == name)
+        count = min(len(mine), data_set.rows_per_domain)
+        rows.append(np.sort(rng.choice(mine, count, replace=False)))
+    chosen = np.concatenate(rows)
+    return bunch.data[chosen], bunch.target[chosen], bunch.sample_domain[chosen]
+
+
+def deal(domain: np.ndarray, n_folds: int) -> list[list[Any]]:
+    """Domains of each fold."""
+    names = np.unique(domain)
+    order = np.random.default_rng(1).permutation(len(names))
+    parts = np.array_split(order, min(n_folds, len(names)))
+    return [names[np.sort(part)].tolist() for part in parts]
+
+
+def score_held(
+    X: np.ndarray, y: np.ndarray, domain: np.ndarray, held: list[Any], regression: bool
+) -> dict[str, list[float]]:
+    """Score every candidate on each of the held-out domains, trained on all the others."""
+    test = np.isin(domain, held)
+    scale = make_pipeline(SimpleImputer(), StandardScaler()).fit(X[~test])
+    X_train, X_test = scale.transform(X[~test]), scale.transform(X[test])
+    y_train, y_test, of_test = y[~test], y[test], domain[test]
+    median = resolve_gamma("median", "rbf", X_train)
+    scores: dict[str, list[float]] = {str(name): [] for name in held}
+    grid = candidates(regression)
+    for gamma, by_gamma in itertools.groupby(grid, key=lambda c: c.gamma):
+        path = None
+        for (weight, conditional), group in itertools.groupby(
+            by_gamma, key=lambda c: (c.weight, c.conditional)
+        ):
+            arguments = dict(gamma=gamma * median, domain_weight=weight, conditional=conditional)
+            for candidate in group:
+                if regression:
+                    machine: Any = InvariantSVR(candidate.C, **arguments)
+                else:
+                    machine = InvariantSVC(candidate.C, class_weight="balanced", **arguments)
+                if path is None:
+                    path = KernelPath.evaluate(machine, X_train, X_test)
+                path.add_domains(machine, y_train, domain[~test])
+                if COSTS[0] == candidate.C:
+                    K, cross = path.kernels(weight, conditional)
+                predicted = machine._exact_machine().fit(K, y_train).predict(cross)
+                for name in held:
+                    mine = of_test == name
+                    scores[str(name)].append(score(y_test[mine], predicted[mine], regression))
+    if regression:  # the best constant, to compare with
+        for name in held:
+            constant = np.full((of_test == name).sum(), y_train.mean())
+            scores[str(name)].append(score(y_test[of_test == name], constant, True))
+    return scores
+
+
+def score(target: np.ndarray, predicted: np.ndarray, regression: bool) -> float:
+    """Larger is better."""
+    if regression:
+        return -float(root_mean_squared_error(target, predicted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a class predicted that this domain does not have
+        return float(balanced_accuracy_score(target, predicted))
+
+
+def tasks(folds: list[list[Any]]) -> Iterator[tuple[int, ...]]:
+    """Folds held out together: two for inner scores of either, one for outer scores."""
+    yield from ((i,) for i in range(len(folds)))
+    yield from itertools.combinations(range(len(folds)), 2)
+
+
+def run(stage: str, out: Path, jobs: int) -> None:
+    """Score what is not in the results yet."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, data_set in DATA_SETS[stage].items():
+        store = out / f"{name}.jsonl"
+        stored = read(store)
+        done = {tuple(r["held"]) for r in stored}
+        if stored and len(done) == len(list(tasks(stored[0]["folds"]))):
+            continue
+        X, y, domain = draw(data_set)
+        folds = deal(domain, data_set.n_folds)
+        todo = [task for task in tasks(folds) if task not in done]
+        start = time.perf_counter()
+
+        def work(task: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, list[float]]]:
+            held = [d for fold in task for d in folds[fold]]  # noqa: B023
+            with threadpool_limits(1):
+                return task, score_held(X, y, domain, held, data_set.regression)  # noqa: B023
+
+        results = Parallel(n_jobs=jobs, return_as="generator")(delayed(work)(t) for t in todo)
+        with store.open("a") as lines:
+            for task, scores in results:
+                record = {"held": task, "rows": len(X), "folds": folds, "scores": scores}
+                lines.write(json.dumps(record, default=str) + "\n")
+                lines.flush()
+        print(f"{name}: {len(X)} rows, {len(todo)} fits, {time.perf_counter() - start:.0f} s")
+
+
+def read(store: Path) -> list[dict[str, Any]]:
+    if not store.exists():
+        return []
+    records = []
+    for line in store.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:  # cut off when a run was stopped
+            continue
+    return records
+
+
+def search(out: Path, rounds: int = 1) -> None:
+    """Measure one search by both classes, in CPU seconds of one thread."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for name in ("facies", "gvhd"):
+        X, y, domain = draw(DATA_SETS["development"][name])
+        X = make_pipeline(SimpleImputer(), StandardScaler()).fit_transform(X)
+        grid = {
+            "gamma": [resolve_gamma("median", "rbf", X)],
+            "conditional": [False, True],
+            "domain_weight": list(WEIGHTS),
+            "C": [0.1, 1.0, 10.0],
+        }
+        model = InvariantSVC(class_weight="balanced")
+        options = dict(scoring="balanced_accuracy", cv=LeaveDomainsOut())
+        searches: dict[str, Any] = {
+            "path": InvariantSearchCV(model, grid, **options),
+            "plain": GridSearchCV(model, grid, refit=True, **options),
+        }
+        seconds: dict[str, list[float]] = {key: [] for key in searches}
+        for _ in range(rounds):
+            for key, one in searches.items():
+                start = time.process_time()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    one.fit(X, y, sample_domain=domain)
+                seconds[key].append(time.process_time() - start)
+        path, plain = searches["path"], searches["plain"]
+        difference = np.abs(
+            path.cv_results_["mean_test_score"] - plain.cv_results_["mean_test_score"]
+        ).max()
+        lines.append(
+            {
+                "data": name,
+                "rows": len(X),
+                "splits": path.n_splits_,
+                "candidates": len(plain.cv_results_["params"]),
+                "path": float(np.median(seconds["path"])),
+                "plain": float(np.median(seconds["plain"])),
+                "same_winner": path.best_params_ == plain.best_params_,
+                "largest_difference": float(difference),
+            }
+        )
+        print(lines[-1], flush=True)
+    (out / "search.json").write_text(json.dumps(lines))
+
+
+def results(stage: str, out: Path) -> dict[str, DataSetResult]:
+    """Stored scores of the data sets that are complete."""
+    found = {}
+    for name, data_set in DATA_SETS[stage].items():
+        records = read(out / f"{name}.jsonl")
+        if not records or len(records) < len(list(tasks(records[0]["folds"]))):
+            continue
+        found[name] = DataSetResult(
+            name, data_set.regression, candidates(data_set.regression), records
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["run", "search", "report"])
+    parser.add_argument("stage", nargs="?", choices=list(DATA_SETS))
+    parser.add_argument("--out", type=Path, default=Path("results/invariant"))
+    parser.add_argument("--jobs", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        if arguments.stage is None:
+            parser.error("run needs a stage: development or confirmation")
+        run(arguments.stage, arguments.out, arguments.jobs)
+    elif arguments.what == "search":
+        import sklearn
+
+        sklearn.set_config(enable_metadata_routing=True)
+        search(arguments.out)
+    else:
+        store = arguments.out / "search.json"
+        write_report(
+            Path(__file__).with_name("INVARIANT.md"),
+            results("development", arguments.out),
+            results("confirmation", arguments.out),
+            json.loads(store.read_text()) if store.exists() else [],
+        )
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()

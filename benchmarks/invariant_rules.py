@@ -1,0 +1,308 @@
+"""Selection rules over the stored scores of ``invariant.py``, and the report made from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata, wilcoxon
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Arguments of one machine; gamma as a multiple of the median rule."""
+
+    C: float
+    gamma: float
+    weight: float
+    conditional: bool
+
+
+@dataclass
+class DataSetResult:
+    """Scores of every candidate on every held-out domain."""
+
+    name: str
+    regression: bool
+    grid: list[Candidate]
+    records: list[dict[str, Any]]
+
+    @cached_property
+    def held(self) -> dict[tuple[int, ...], dict[str, Array]]:
+        return {
+            tuple(record["held"]): {d: np.array(s) for d, s in record["scores"].items()}
+            for record in self.records
+        }
+
+    @property
+    def folds(self) -> list[list[str]]:
+        return [[str(name) for name in fold] for fold in self.records[0]["folds"]]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.records[0]["rows"])
+
+    def inner(self, outer: int) -> Array:
+        """Scores (candidates, source domains), each held out together with the outer fold."""
+        columns = []
+        for fold, domains in enumerate(self.folds):
+            if fold != outer:
+                scores = self.held[tuple(sorted((outer, fold)))]
+                columns += [scores[domain][: len(self.grid)] for domain in domains]
+        return np.array(columns).T
+
+    def outer(self, rule: Rule) -> Array:
+        """Scores of what a rule chooses, one for each domain, in the order of the folds."""
+        scores = []
+        for fold, domains in enumerate(self.folds):
+            chosen = rule(self.inner(fold), self.grid)
+            scores += [self.held[(fold,)][domain][chosen] for domain in domains]
+        return np.array(scores)
+
+    def choices(self, rule: Rule) -> list[Candidate]:
+        return [self.grid[rule(self.inner(fold), self.grid)] for fold in range(len(self.folds))]
+
+    def best_outer(self) -> Array:
+        """What the best single candidate in hindsight would have scored: a bound, not a rule."""
+        columns = [
+            self.held[(fold,)][domain][: len(self.grid)]
+            for fold, domains in enumerate(self.folds)
+            for domain in domains
+        ]
+        table = np.array(columns).T
+        return table[table.mean(axis=1).argmax()]
+
+    def constant(self) -> Array:
+        """For regression, scores of the mean of the sources."""
+        return np.array(
+            [
+                self.held[(fold,)][domain][-1]
+                for fold, domains in enumerate(self.folds)
+                for domain in domains
+            ]
+        )
+
+
+#: A rule looks at inner scores (candidates, domains) and returns the index of its choice.
+Rule = Callable[[Array, list[Candidate]], int]
+
+
+def best_of(keep: Callable[[Candidate], bool]) -> Rule:
+    """Best mean over source domains among some candidates; the first of equals."""
+
+    def rule(scores: Array, grid: list[Candidate]) -> int:
+        mean = scores.mean(axis=1)
+        mean[[not keep(c) for c in grid]] = -np.inf
+        return int(mean.argmax())
+
+    return rule
+
+
+def one_standard_error(towards: str) -> Rule:
+    """Largest (or smallest) weight within one paired standard error of the best candidate."""
+
+    def rule(scores: Array, grid: list[Candidate]) -> int:
+        best = int(scores.mean(axis=1).argmax())
+        lost = scores[best] - scores
+        error = lost.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+        near = np.flatnonzero(lost.mean(axis=1) <= error)
+        weights = np.array([grid[i].weight for i in near])
+        wanted = weights.max() if towards == "larger" else weights.min()
+        near = near[weights == wanted]
+        return int(near[scores[near].mean(axis=1).argmax()])
+
+    return rule
+
+
+def by_rank(scores: Array, grid: list[Candidate]) -> int:
+    """Best mean rank over source domains, so that no domain counts more than another."""
+    return int(rankdata(scores, axis=0).mean(axis=1).argmax())
+
+
+def weight_first(scores: Array, grid: list[Candidate]) -> int:
+    """Choose the weight by the mean of its three best (C, gamma), then C and gamma at it."""
+    mean = scores.mean(axis=1)
+    kinds = [(c.weight, c.conditional) for c in grid]
+    strength = {
+        kind: np.sort(mean[[k == kind for k in kinds]])[-3:].mean() for kind in dict.fromkeys(kinds)
+    }
+    kind = max(strength, key=lambda k: strength[k])
+    return best_of(lambda c: (c.weight, c.conditional) == kind)(scores, grid)
+
+
+def svm_first(scores: Array, grid: list[Candidate]) -> int:
+    """Choose C and gamma for the plain SVM, then the weight at them."""
+    plain = grid[best_of(lambda c: c.weight == 0)(scores, grid)]
+    return best_of(lambda c: (c.C, c.gamma) == (plain.C, plain.gamma))(scores, grid)
+
+
+def fixed(weight: float, conditional: bool) -> Rule:
+    """A default weight: only C and gamma are chosen."""
+    return best_of(lambda c: (c.weight, c.conditional) == (weight, conditional))
+
+
+SVM = best_of(lambda c: c.weight == 0)
+RULES: dict[str, Rule] = {
+    "best, marginal weights": best_of(lambda c: not c.conditional),
+    "best, conditional weights": best_of(lambda c: c.conditional or c.weight == 0),
+    "best": best_of(lambda c: True),
+    "one standard error to larger weights": one_standard_error("larger"),
+    "one standard error to smaller weights": one_standard_error("smaller"),
+    "best mean rank over domains": by_rank,
+    "weight first (mean of its three best)": weight_first,
+    "C and gamma of the SVM, then the weight": svm_first,
+}
+for _conditional in (False, True):
+    for _weight in (0.01, 0.1, 1.0, 10.0):
+        _kind = "conditional" if _conditional else "marginal"
+        RULES[f"weight {_weight:g}, {_kind}"] = fixed(_weight, _conditional)
+
+
+def usable(rule: str, result: DataSetResult) -> bool:
+    return not (result.regression and "conditional" in rule)
+
+
+def gain(result: DataSetResult, rule: Rule) -> tuple[float, float, float, Array]:
+    """Mean gain over the tuned SVM with its standard error, paired p-value, and the scores."""
+    scores = result.outer(rule)
+    difference = scores - result.outer(SVM)
+    error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
+    with np.errstate(invalid="ignore"):
+        p = 1.0 if not difference.any() else float(wilcoxon(difference).pvalue)
+    return float(difference.mean()), error, p, scores
+
+
+# The report ---------------------------------------------------------------------------------------
+
+#: What the development sets settled, before the confirmation sets were run.
+CHOSEN = "best, marginal weights"
+DEFAULT = "weight 1, marginal"
+
+
+INTRODUCTION = """\
+Written by `benchmarks/invariant.py report`. Balanced accuracy of an SVM with balanced class
+weights, RMSE for Parkinson's. Nested leave-domains-out: C (0.1, 1, 10), gamma (0.3 or 1 times the
+median rule), `domain_weight` (0, 0.01, 0.1, 1, 10) and `conditional` are chosen on source
+domains only. A gain is the difference to the tuned SVM (the same search with `domain_weight=0`),
+paired by held-out domain and positive where the invariant kernel is better, with its standard
+error; p is Wilcoxon's signed-rank test over domains. Domains share training rows, so that both are
+approximate.""".splitlines()
+
+
+TRIED = """\
+- Rows per domain were cut to 20 to 150 (the limit of the protocol is 300) and the domains of the
+  later sets dealt into five folds, so that the study stays under an hour on a crowded machine.
+- The first grid had C=100 and a gamma of 3 times the median rule as well. On facies and GvHD C=100
+  was never chosen and that gamma in one fold of each; both were dropped before the other sets were
+  run, and the stored scores of the first two were cut to the smaller grid.
+- Selection rules, all on the same stored scores: the tables above. One standard error towards
+  smaller weights gives the gain back; towards larger ones, ranks over domains, and the weight
+  before C and gamma are no better than the plain best mean. Choosing C and gamma for the SVM first
+  is as good on real data and loses on the synthetic set. The best mean over marginal weights was
+  frozen: positive on every development set, and half the grid.
+- Default weights, with C and gamma searched: 0.01 changes little, 10 loses on GvHD, 0.1 and 1 are
+  close. `domain_weight=1.0` stays: it lost on no development set.""".splitlines()
+
+
+def write_report(
+    path: Path,
+    development: dict[str, DataSetResult],
+    confirmation: dict[str, DataSetResult],
+    searches: list[dict[str, Any]],
+) -> None:
+    lines = ["# The invariant kernel, measured", "", *INTRODUCTION, ""]
+    if searches:
+        lines += ["## One kernel evaluation per split", "", *_search_table(searches), ""]
+    stages = [
+        ("Development sets", development, "The rule was chosen on these."),
+        ("Confirmation sets", confirmation, "Run once, after rule and default were frozen."),
+    ]
+    for title, found, note in stages:
+        if found:
+            lines += [f"## {title}", "", note, "", *_main_table(found), "", *_rule_table(found), ""]
+            lines += ["Chosen weights (how often, over held-out folds):", "", *_choices(found), ""]
+    lines += ["## What was tried", "", *TRIED]
+    path.write_text("\n".join(lines).rstrip() + "\n")
+
+
+def _search_table(searches: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "`InvariantSearchCV` beside `GridSearchCV` on the same grid: one thread, CPU time, medians",
+        "of three rounds in turn.",
+        "",
+        "| data | rows | splits | candidates | times quicker | same winner | scores differ by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for s in searches:
+        lines.append(
+            f"| {s['data']} | {s['rows']:,} | {s['splits']} | {s['candidates']} "
+            f"| {s['plain'] / s['path']:.1f} | {'yes' if s['same_winner'] else 'no'} "
+            f"| {s['largest_difference']:.1g} |"
+        )
+    return lines
+
+
+def _main_table(found: dict[str, DataSetResult]) -> list[str]:
+    lines = [
+        f"Rule: *{CHOSEN}*. Default: *{DEFAULT}*, C and gamma searched.",
+        "",
+        "| data | rows | domains | SVM mean (worst) | rule mean (worst) | gain | p "
+        "| default mean (worst) | gain | p |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, result in found.items():
+        sign = -1 if result.regression else 1
+        cells = []
+        for rule in (CHOSEN, DEFAULT):
+            mean, error, p, scores = gain(result, RULES[rule])
+            cells.append(f"{_mean_worst(scores, sign)} | {mean:+.3f} ± {error:.3f} | {p:.2f}")
+        svm = result.outer(SVM)
+        extra = f"; constant {-result.constant().mean():.3f}" if result.regression else ""
+        lines.append(
+            f"| {name} | {result.n_rows:,} | {len(svm)} | {_mean_worst(svm, sign)}{extra} "
+            f"| {' | '.join(cells)} |"
+        )
+    return lines
+
+
+def _mean_worst(scores: Array, sign: int) -> str:
+    return f"{sign * scores.mean():.3f} ({sign * scores.min():.3f})"
+
+
+def _rule_table(found: dict[str, DataSetResult]) -> list[str]:
+    lines = [
+        "Gain of every rule:",
+        "",
+        f"| rule | {' | '.join(found)} | standard errors, mean |",
+        f"|---|{'---|' * (len(found) + 1)}",
+    ]
+    for name, rule in RULES.items():
+        cells, units = [], []
+        for result in found.values():
+            if not usable(name, result):
+                cells.append("")
+                continue
+            mean, error, _, _ = gain(result, rule)
+            cells.append(f"{mean:+.3f} ± {error:.3f}")
+            units.append(mean / error if error > 0 else 0.0)
+        lines.append(f"| {name} | {' | '.join(cells)} | {np.mean(units):+.2f} |")
+    return lines
+
+
+def _choices(found: dict[str, DataSetResult]) -> list[str]:
+    lines = []
+    for name, result in found.items():
+        counts = Counter(
+            f"{c.weight:g}{' conditional' if c.conditional else ''}"
+            for c in result.choices(RULES[CHOSEN])
+        )
+        shown = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
+        lines.append(f"- {name}: {shown}")
+    return lines
