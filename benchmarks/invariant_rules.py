@@ -196,6 +196,16 @@ error; p is Wilcoxon's signed-rank test over domains. Domains share training row
 approximate.""".splitlines()
 
 
+READING = """\
+The gains of the development sets were not confirmed. Searching the weight helped a little on all
+four development sets, one to two and a half standard errors on the real ones; on the confirmation
+sets it changed nothing on oil wells and CyTOF and lost about one standard error on LandMine and on
+HIPC, which is more than the aim allows for LandMine. The default weight lost two standard errors on
+CyTOF and gained one on HIPC. No gain anywhere is significant over domains. The confirmation sets
+were run with 40 to 100 rows per domain and five folds, LandMine with about four mines per domain:
+inner scores are then noisy, and a search over more candidates follows the noise more. Parkinson's
+is no success either: the tuned SVR is worse than a constant, and a weight brings it closer to one.
+Nothing was changed after the confirmation sets were looked at.""".splitlines()
 TRIED = """\
 - Rows per domain were cut to 20 to 150 (the limit of the protocol is 300) and the domains of the
   later sets dealt into five folds, so that the study stays under an hour on a crowded machine.
@@ -228,14 +238,16 @@ def write_report(
         if found:
             lines += [f"## {title}", "", note, "", *_main_table(found), "", *_rule_table(found), ""]
             lines += ["Chosen weights (how often, over held-out folds):", "", *_choices(found), ""]
+    if confirmation:
+        lines += ["## Reading", "", *READING, ""]
     lines += ["## What was tried", "", *TRIED]
     path.write_text("\n".join(lines).rstrip() + "\n")
 
 
 def _search_table(searches: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "`InvariantSearchCV` beside `GridSearchCV` on the same grid: one thread, CPU time, medians",
-        "of three rounds in turn.",
+        "`InvariantSearchCV` beside `GridSearchCV` on the same grid (five weights, marginal and",
+        "conditional, three C, one gamma): one thread, CPU time of one run each.",
         "",
         "| data | rows | splits | candidates | times quicker | same winner | scores differ by |",
         "|---|---|---|---|---|---|---|",

@@ -38,7 +38,8 @@ from domainwise.selection._splitters import LeaveDomainsOut
 Array = NDArray[Any]
 
 #: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
-PATH_ARGUMENTS = ("C", "epsilon", "class_weight", "tol", "domain_weight", "conditional")
+SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
+PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 
 @dataclass
@@ -93,6 +94,8 @@ class KernelPath:
 
     def kernels(self, weight: float, conditional: bool) -> tuple[Array, Array]:
         """Return the invariant kernel of the training rows, and of new rows with those."""
+        if weight == 0:
+            return self.gram, self.cross
         inner, KF, crossF = self._factors[conditional]
         A, _ = correction(inner, weight, self.tolerance)
         images = KF @ A
@@ -328,24 +331,30 @@ def _score_group(
         path = KernelPath.evaluate(machine, X_train, X_held)
     scores = np.empty(len(candidates))
     settings = [_settings(machine, candidate, prefix) for candidate in candidates]
-    for weight, conditional in dict.fromkeys((m.domain_weight, m.conditional) for m in settings):
-        members = [
-            i
-            for i, m in enumerate(settings)
-            if (m.domain_weight, m.conditional) == (weight, conditional)
-        ]
+    # Without a weight there is nothing to be conditional on: the same kernel.
+    kinds = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in settings]
+    for weight, conditional in dict.fromkeys(kinds):
+        members = [i for i, kind in enumerate(kinds) if kind == (weight, conditional)]
         if path is None:
             for i in members:
                 fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
                 scores[i] = scorer(fitted, X_held, y[held])
             continue
-        path.add_domains(settings[members[0]], y[train], domain)
+        if weight:
+            path.add_domains(settings[members[0]], y[train], domain)
         K, cross = path.kernels(weight, conditional)
+        known: list[tuple[dict[str, Any], float]] = []
         # These matrices are finite, and looking at them again would take as long as many a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             for i in members:
+                arguments = {name: getattr(settings[i], name, None) for name in SVM_ARGUMENTS}
+                same = [score for other, score in known if other == arguments]
+                if same:
+                    scores[i] = same[0]
+                    continue
                 fitted = settings[i]._exact_machine().fit(K, y[train])
                 scores[i] = scorer(fitted, cross, y[held])
+                known.append((arguments, scores[i]))
     return scores.tolist()
 
 
