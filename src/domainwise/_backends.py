@@ -67,7 +67,7 @@ class NumpyBackend:
         return label_rows(len(X), *features, **options)
 
     def dense_gram(self, K: Array, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
-        """Operator of a stored kernel matrix."""
+        """Operator of a stored kernel matrix, which is overwritten if it is in float64."""
         return DenseGram(K.astype(np.float64, copy=False), labels, dtype, **options)
 
     def kernel_matrix(self, kernel: Kernel, X: Array) -> Array:

@@ -99,7 +99,8 @@ class KernelProjection(Projection):
         if self.solver == "exact" and no_ridge:
             raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
         if kernel.name == "precomputed":
-            return backend.dense_gram(X, labels, X.dtype, lapack=lapack, **options)
+            matrix = backend.copied(X)
+            return backend.dense_gram(matrix, labels, X.dtype, lapack=lapack, **options)
         if lapack:
             backend.check_dense_memory(len(X), "ridge=0" if no_ridge else 'solver="dense"')
         if lapack or len(X) <= DENSE_ROWS:

@@ -26,7 +26,7 @@ class DenseGram(ArrayGram):
     Parameters
     ----------
     matrix : ndarray of shape (N, N)
-        The uncentred kernel matrix in float64, up to a constant.
+        The uncentred kernel matrix in float64, up to a constant. It is centred in place.
     labels : RowLabels
     dtype : dtype
         Precision of the data, which decides what counts as rounding.
@@ -42,9 +42,9 @@ class DenseGram(ArrayGram):
         super().__init__(labels, dtype, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._row_means = self.check_finite(matrix.mean(axis=1))
-        self.K = matrix - self._row_means
-        self.K -= self._row_means[:, None]
-        self.K += self._row_means.mean()
+        self.K = matrix
+        self.K -= self._row_means
+        self.K -= (self._row_means - self._row_means.mean())[:, None]
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V``; the matrix held is centred already."""
