@@ -281,7 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["run", "search", "report"])
     parser.add_argument("stage", nargs="?", choices=list(DATA_SETS))
-    parser.add_argument("--out", type=Path, default=Path("results/invariant"))
+    parser.add_argument("--out", type=Path, default=Path("domainwise-results/invariant"))
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.what == "run":

@@ -58,6 +58,33 @@ def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
     assert set(row["selection"]["parameters"]) == {"gamma", "C", "class_weight"}
 
 
+def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
+    split = make_split(tiny_case, 0, 0)
+    svm, ours = METHODS["svm"], METHODS["invariant"]
+    chosen = select(tiny_case, svm, split, np.random.default_rng(3), 0)
+    weighted = select(tiny_case, ours, split, np.random.default_rng(3), 0)
+    assert weighted.n_candidates == chosen.n_candidates + 3
+    assert weighted.score >= chosen.score
+    same = ("C", "gamma", "class_weight")
+    assert all(
+        getattr(weighted.parameters, name) == getattr(chosen.parameters, name) for name in same
+    )
+    predictions = []
+    for method in (svm, ours):
+        model = build_pipeline(method, chosen.parameters)
+        fit_pipeline(model, split.X, split.y, split.sample_domain)
+        predictions.append(model.predict(split.X_test))
+    np.testing.assert_array_equal(*predictions)
+
+
+def test_the_invariant_machine_is_weighted_in_the_paper_setting(tiny_case):
+    (row,) = Trial(tiny_case, "paper", 0, ("invariant",), 0).run()
+    assert row["status"] == "ok"
+    assert row["selection"]["parameters"]["domain_weight"] == 1.0
+    assert "invariance" not in row
+    assert METHODS["invariant"].name("regression") == "InvariantSVR"
+
+
 def test_held_out_domains_are_whole_and_cover_everything_once():
     domain = np.repeat(np.arange(7), 3)
     folds = list(domain_folds(domain, 3, np.random.default_rng(0)))

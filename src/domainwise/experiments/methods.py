@@ -21,7 +21,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise import COIR, DCM, DICA, KPCA, FastCOIR, FastDCM, FastDICA
+from domainwise import (
+    COIR,
+    DCM,
+    DICA,
+    KPCA,
+    FastCOIR,
+    FastDCM,
+    FastDICA,
+    InvariantSVC,
+    InvariantSVR,
+)
 from domainwise.experiments.cases import Case
 from domainwise.experiments.reference_models import ReferenceDCM, ReferenceFastDCM
 
@@ -91,7 +101,9 @@ class Method:
         """Label for a task: a support vector machine for regression is an SVR."""
         if self.key == "majority":
             return "constant" if task == "regression" else "majority"
-        return "SVR" if self.key == "svm" and task == "regression" else self.label
+        if self.key in ("svm", "invariant") and task == "regression":
+            return {"svm": "SVR", "invariant": "InvariantSVR"}[self.key]
+        return self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
         """Landmarks this method uses on ``n_rows`` source rows with the paper's M."""
@@ -143,6 +155,7 @@ METHODS: dict[str, Method] = {
         Method("coir", "COIR", "exact", _build(COIR, *_COIR), uses=(*_COIR, *_SVM)),
         Method("dica", "DICA", "exact", _build(DICA, *_DICA), uses=(*_DICA, *_SVM)),
         Method("dcm", "DCM", "exact", _build(DCM, *_DCM), uses=(*_DCM, *_SVM)),
+        Method("invariant", "InvariantSVC", "exact", uses=("gamma", "domain_weight", *_SVM)),
         *(
             Method(
                 f"{name.lower()}_{suffix}",
@@ -282,9 +295,13 @@ def _predictor(method: Method, parameters: Parameters, task: str) -> BaseEstimat
     gamma = parameters.predictor_gamma
     if gamma is None:
         gamma = parameters.gamma
-    if task == "regression":
-        return SVR(C=parameters.C, epsilon=0.1, gamma=gamma)
-    return SVC(C=parameters.C, gamma=gamma, class_weight=parameters.class_weight)
+    options: dict[str, Any] = dict(C=parameters.C, gamma=gamma)
+    if task == "classification":
+        options["class_weight"] = parameters.class_weight
+    if method.key == "invariant":
+        options["domain_weight"] = parameters.domain_weight
+        return (InvariantSVR if task == "regression" else InvariantSVC)(**options)
+    return SVR(epsilon=0.1, **options) if task == "regression" else SVC(**options)
 
 
 def _plain(value: Any) -> Any:

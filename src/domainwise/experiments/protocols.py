@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from domainwise.experiments.cases import Case, Table
 
-_EXACT = ("majority", "svm", "kpca", "coir", "dica", "dcm")
+_EXACT = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 _FAST = ("fastcoir", "fastdica", "fastdcm")
 _RIDGES = ("coir_small", "dcm_small", "coir_inf", "dcm_inf")
 _READINGS = ("fastcoir_count", "fastdcm_count", "algorithm2", "algorithm2_count")
-_TUNED = ("svm", "kpca", "coir", "dica", "dcm")
+_TUNED_LARGE = ("svm", "coir", "dica", "dcm", "invariant", "fastcoir", "fastdcm")
+_TUNED = ("svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
 def _synthetic(eta: float, gamma: float) -> Case:
@@ -144,7 +145,15 @@ TABLES: Mapping[str, Table] = {
                     train_domains=4,
                     test_domains=8,
                     methods=(*_EXACT, *_FAST, *_READINGS),
-                    tuned_methods=("svm", "coir", "dica", "dcm", "fastcoir", "fastdcm"),
+                    tuned_methods=(
+                        "svm",
+                        "coir",
+                        "dica",
+                        "dcm",
+                        "invariant",
+                        "fastcoir",
+                        "fastdcm",
+                    ),
                     m=5,
                     rows_per_domain=1000,
                     quick_rows=200,
@@ -172,7 +181,15 @@ TABLES: Mapping[str, Table] = {
                     title="all objects",
                     epsilon=1e-6,
                     methods=(*_EXACT, *_FAST, *_READINGS, "fastdcm_fifth"),
-                    tuned_methods=("svm", "coir", "dica", "dcm", "fastcoir", "fastdcm"),
+                    tuned_methods=(
+                        "svm",
+                        "coir",
+                        "dica",
+                        "dcm",
+                        "invariant",
+                        "fastcoir",
+                        "fastdcm",
+                    ),
                     m=2,
                     rows_per_domain=None,
                     quick_rows=160,
@@ -218,7 +235,7 @@ TABLES: Mapping[str, Table] = {
                     gamma=0.1,
                     epsilon=1e-4,
                     methods=(*_EXACT, *_FAST),
-                    tuned_methods=("svm", "coir", "dica", "dcm"),
+                    tuned_methods=("svm", "coir", "dica", "dcm", "invariant"),
                     m=20,
                     quick_rows=120,
                     scaling="standard",

@@ -121,7 +121,8 @@ def _judge(trial: Trial, method: Method, split: Split) -> Row:
     projection = pipeline.named_steps.get("project")
     if projection is not None:
         found["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
-    if trial.setting == "paper" and trial.repeat < INVARIANCE_REPEATS and method.key != "majority":
+    sees_features = projection is not None or method.key == "svm"
+    if trial.setting == "paper" and trial.repeat < INVARIANCE_REPEATS and sees_features:
         found["invariance"] = measure_invariance(pipeline, split)
     return found
 

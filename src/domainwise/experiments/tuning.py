@@ -25,6 +25,7 @@ SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
 SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
 RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.01, 1.0)
+INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
 LAMBDAS = (1e-3, 1e-1, 10.0)
 COMPONENTS = (2, 10)
 
@@ -67,16 +68,21 @@ def select(
     metric = selection_metric(case)
     candidates = grid(case, method, _scaled(case, X), random_state)
     sign = 1.0 if METRICS[metric].greater_is_better else -1.0
-    best: tuple[float, Parameters] | None = None
-    for parameters in candidates:
+
+    def mean_score(parameters: Parameters) -> float:
         scores = [
             _fold_score(case, method, parameters, X, y, domain, held, metric) for held in folds
         ]
-        mean = float(np.mean(scores))
-        # The first of equals wins: grids begin with the plainest choice.
-        if best is None or sign * mean > sign * best[0]:
-            best = (mean, parameters)
-    assert best is not None
+        return float(np.mean(scores))
+
+    # The first of equals wins: grids begin with the plainest choice.
+    found = [(mean_score(parameters), parameters) for parameters in candidates]
+    best = max(found, key=lambda pair: sign * pair[0])
+    if method.key == "invariant":
+        weighted = [replace(best[1], domain_weight=weight) for weight in INVARIANT_WEIGHTS]
+        found = [best, *((mean_score(parameters), parameters) for parameters in weighted)]
+        best = max(found, key=lambda pair: sign * pair[0])
+        candidates += weighted
     n_domains = len(np.unique(domain))
     groups = "each source domain" if len(folds) == n_domains else f"{len(folds)} groups of sources"
     rule = (
@@ -131,10 +137,10 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         random_state=random_state,
     )
     axes: dict[str, tuple[Any, ...]]
-    if method.key == "svm":
+    if method.key in ("svm", "invariant"):
         gammas = tuple(median * factor for factor in SVM_GAMMAS)
         axes = {"C": SVM_COSTS, "gamma": gammas}
-        base = replace(base, predictor_gamma=None)
+        base = replace(base, predictor_gamma=None, domain_weight=0.0)
     else:
         axes = {"gamma": tuple(median * factor for factor in GAMMAS)}
         name = method.key.removeprefix("fast")

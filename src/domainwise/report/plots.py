@@ -20,6 +20,7 @@ COLOURS = {
     "coir": "#2a9d8f",
     "dica": "#d9902f",
     "dcm": "#e0533d",
+    "invariant": "#d6498f",
     "fastcoir": "#2a9d8f",
     "fastdica": "#d9902f",
     "fastdcm": "#e0533d",

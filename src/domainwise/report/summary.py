@@ -19,7 +19,7 @@ from domainwise.experiments.store import ResultStore
 Row = dict[str, Any]
 
 #: Methods that take part in the ranking over data sets: those run everywhere.
-RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm")
+RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 
 @dataclass(frozen=True)
