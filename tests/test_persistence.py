@@ -68,6 +68,7 @@ CLASSIFIERS = [
     dw.InvariantSVC(probability=True),
     dw.InvariantSVC(solver="fast"),
     InvariantSearchCV(dw.InvariantSVC(), {"C": [1.0, 10.0], "domain_weight": [0.1]}),
+    dw.InvariantRidgeClassifierCV(gammas=[0.1], alphas=[1.0]),
 ]
 REGRESSORS = [
     SVR(),
@@ -77,6 +78,7 @@ REGRESSORS = [
     HistGradientBoostingRegressor(max_iter=4),
     HistGradientBoostingRegressor(max_iter=4, loss="absolute_error"),
     DummyRegressor(),
+    dw.InvariantRidgeCV(gammas=[0.1], alphas=[1.0]),
     dw.InvariantSVR(),
     dw.InvariantSVR(solver="fast"),
 ]

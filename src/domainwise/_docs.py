@@ -159,6 +159,56 @@ target_landmarks : array of shape (q,) or (q, n_outputs), tuple (low, high) or N
     "seed": """\
 random_state : int, RandomState instance or None, default=None
     Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.""",
+    "ridge_search": """\
+kernels : sequence of {"rbf", "laplacian", "linear", "poly", "cosine"}, default=("rbf", "laplacian")
+    Kernels to try.
+gammas : "auto" or sequence of float, default="auto"
+    ``"auto"`` is 0.3, 1 and 3 times the median rule of each kernel.
+alphas : sequence of float, default=(0.01, 0.1, 0.3, 1, 3, 10, 100)
+    Penalties, in sums over rows like ``1 / C`` of an SVM.
+domain_weights : sequence of float, default=(0, 0.1, 1, 10)
+    Prices of telling domains apart, as multiples of the penalty.""",
+    "ridge_rest": """\
+n_average : int, default=10
+    How many kernels are averaged; 1 takes the best alone.
+n_landmarks : int, float or "auto", default="auto"
+    Rows that the function is built from: a number, a fraction, or all up to 500 and 500 beyond.
+domain_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
+    Kernel of ``sample_domain``. ``"auto"`` is ``"delta"`` for labels and ``"rbf"`` for continuous
+    descriptors.
+domain_gamma : float, "median" or "scale", default="median"
+    Scale of an RBF kernel of the descriptors.
+domain_epsilon : float, default=1e-3
+    Regularisation of the domain kernel, in ``K (K + N domain_epsilon I)^-1``.
+cv : splitter, int or None, default=None
+    None leaves one domain out at a time, or one of ten groups of domains where there are more.
+    Without several domains, five folds of rows, with a warning.
+scoring : str or callable, default=None
+    A scikit-learn scorer. None is balanced accuracy for classes and the negative root mean
+    squared error for a continuous target.
+n_jobs : int, default=None
+    Kernels and splits scored at a time, with one BLAS thread each if more than one.
+random_state : int, RandomState instance or None, default=None
+    Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.""",
+    "ridge_fitted": """\
+members_ : list of dict
+    Kernel, gamma, domain_weight, conditional and alpha of the functions that are averaged.
+expansions_ : list
+    Their average, one function for each kernel.
+best_params_ : dict
+    The best point of the grid by itself.
+best_score_ : float
+    Its mean score over splits.
+cv_results_ : dict
+    Scores of every point on every split, as in :class:`sklearn.model_selection.GridSearchCV`.
+n_splits_ : int
+    Number of splits.
+domains_ : ndarray or None
+    Domain labels seen in fit; None for continuous descriptors.
+n_features_in_ : int
+    Number of features seen in fit.
+feature_names_in_ : ndarray
+    Their names, if X has string column names.""",
     "fast_fitted": """\
 eigenvalues_ : ndarray of shape (n_components,)
     Eigenvalues of the method's problem, in descending order.

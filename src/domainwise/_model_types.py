@@ -35,10 +35,13 @@ OURS = frozenset(
         "domainwise.invariant._kernel.InvariantKernel",
         "domainwise.invariant._machines.InvariantSVC",
         "domainwise.invariant._machines.InvariantSVR",
+        "domainwise.invariant._ridge.Expansion",
         "domainwise.kernels.Kernel",
         "domainwise.selection._dcmcv.DCMCV",
         "domainwise.selection._dcmcv.FastDCMCV",
         "domainwise.selection._invariant_path.InvariantSearchCV",
+        "domainwise.selection._invariant_ridge.InvariantRidgeCV",
+        "domainwise.selection._invariant_ridge.InvariantRidgeClassifierCV",
         "domainwise.selection._splitters.LeaveDomainsOut",
     }
 )

@@ -27,7 +27,14 @@ from domainwise import (
 )
 from domainwise.invariant._machines import EXACT_ROWS
 from domainwise.landmarks import landmark_count
-from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV, LeaveDomainsOut
+from domainwise.selection import (
+    DCMCV,
+    FastDCMCV,
+    InvariantRidgeClassifierCV,
+    InvariantRidgeCV,
+    InvariantSearchCV,
+    LeaveDomainsOut,
+)
 
 #: Above this many rows "auto" searches with landmarks instead of all rows.
 EXACT_SEARCH_ROWS = 3000
@@ -49,6 +56,7 @@ METHODS = {
     "kpca": "kernel principal components",
     "fastkpca": "KPCA with landmarks",
     "invariant": "support vector machine with the invariant kernel, searched",
+    "invariantridge": "kernel ridge, the average of the invariant kernels that held up best",
     "svm": "plain support vector machine",
     "linear": "logistic or ridge regression on the features",
     "boosting": "gradient boosted trees",
@@ -195,6 +203,12 @@ def _predicting(
         if classes:
             return HistGradientBoostingClassifier(class_weight=weight, random_state=random_state)
         return HistGradientBoostingRegressor(random_state=random_state)
+    if method == "invariantridge":
+        if classes:
+            return InvariantRidgeClassifierCV(
+                class_weight=weight, n_jobs=n_jobs, random_state=random_state
+            )
+        return InvariantRidgeCV(n_jobs=n_jobs, random_state=random_state)
     grid = {"C": [1.0, 10.0, 100.0], "domain_weight": [0.0, 0.01, 0.1, 1.0, 10.0]}
     options: dict[str, Any] = dict(
         cv=LeaveDomainsOut(-(-n_domains // SEARCH_FOLDS)),

@@ -55,7 +55,7 @@ def evaluate(
         The domain of each row: site, patient, well.
     methods : list of str, default=None
         Some of "constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm",
-        "dcmcv", "invariant"; None is all of them.
+        "dcmcv", "invariant", "invariantridge"; None is all of them.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
     scoring : str or callable, default=None

@@ -13,18 +13,27 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from domainwise import DICA, KPCA, FastDICA, FastKPCA, InvariantSVC, InvariantSVR
 from domainwise.evaluation._measure import Measure
 from domainwise.kernels import resolve_gamma
-from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV
+from domainwise.selection import (
+    DCMCV,
+    FastDCMCV,
+    InvariantRidgeClassifierCV,
+    InvariantRidgeCV,
+    InvariantSearchCV,
+)
 
 Array = NDArray[Any]
 
@@ -190,6 +199,20 @@ def _dcmcv(sources: Sources) -> Choice:
     return _path(sources, domain_weights=weights, conditionals=_conditionals(sources))
 
 
+def dcmcv_with_svm(sources: Sources) -> Choice:
+    """DCMCV judged and followed by an SVM instead of a linear head."""
+    if sources.classification:
+        predictor: Any = SVC(class_weight=sources.class_weight)
+    else:
+        predictor = TransformedTargetRegressor(SVR(), transformer=StandardScaler())
+    return _path(
+        sources,
+        predictor=predictor,
+        domain_weights=(0.0, *WEIGHTS),
+        conditionals=_conditionals(sources),
+    )
+
+
 def _fastdcm(sources: Sources) -> Choice:
     return _path(sources, exact=False, domain_weights=(0.0, *WEIGHTS))
 
@@ -231,6 +254,18 @@ def _invariant(sources: Sources) -> Choice:
     return Choice(second.best_estimator_, second.best_params_, tried)
 
 
+def _invariant_ridge(sources: Sources) -> Choice:
+    options: dict[str, Any] = dict(
+        cv=sources.splits, scoring=sources.measure.scorer, random_state=sources.seed
+    )
+    if sources.classification:
+        model: Any = InvariantRidgeClassifierCV(class_weight=sources.class_weight, **options)
+    else:
+        model = InvariantRidgeCV(**options)
+    model.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
+    return Choice(model, model.best_params_, len(model.cv_results_["params"]))
+
+
 def _grid(sources: Sources, model: Any, grid: Mapping[str, Any]) -> Choice:
     search = GridSearchCV(
         model, dict(grid), cv=sources.splits, scoring=sources.measure.scorer, error_score="raise"
@@ -254,22 +289,25 @@ def _projected(sources: Sources, project: Any, grid: Mapping[str, Any]) -> Choic
     return Choice(search.best_estimator_, chosen, len(search.cv_results_["params"]))
 
 
-def _path(sources: Sources, *, exact: bool | None = None, **grid: Any) -> Choice:
+def _path(
+    sources: Sources, *, exact: bool | None = None, predictor: Any = None, **grid: Any
+) -> Choice:
     """Search DCM along a path that shares the products of its candidates."""
     exact = sources.exact if exact is None else exact
+    predictor = head(sources) if predictor is None else predictor
     options = dict(
         grid,
         gammas=sources.gammas,
         ridges=RIDGES,
         cv=sources.splits,
         scoring=sources.measure.scorer,
-        estimator=head(sources),
+        estimator=predictor,
         random_state=sources.seed,
     )
     search: Any = DCMCV(**options) if exact else FastDCMCV(**options)
     search.fit(sources.X, sources.y, sample_domain=sources.sample_domain)
     fitted = search.best_estimator_
-    predict = head(sources).fit(fitted.transform(sources.X), sources.y)
+    predict = clone(predictor).fit(fitted.transform(sources.X), sources.y)
     model = Pipeline([("project", fitted), ("predict", predict)])
     varied = ("gamma", "ridge", *(name[:-1] for name, values in grid.items() if len(values) > 1))
     chosen = {name: search.best_params_[name] for name in varied}
@@ -345,6 +383,13 @@ METHODS: dict[str, Method] = {
             "machine",
             _invariant,
             "SVM on the invariant kernel; C, gamma, then weight and kind of weight chosen",
+        ),
+        Method(
+            "invariantridge",
+            ("InvariantRidge", "InvariantRidge"),
+            "machine",
+            _invariant_ridge,
+            "kernel ridge, the average of the ten invariant kernels that did best",
         ),
     )
 }

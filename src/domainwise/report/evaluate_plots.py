@@ -27,6 +27,7 @@ COLOURS = {
     "fastdcm": "#f09a8a",
     "dcmcv": "#e0533d",
     "invariant": "#d6498f",
+    "invariantridge": "#8e5bd0",
 }
 #: Classes and domains, told apart by colour and, beyond six, by marker as well.
 PALETTE = ("#5b8def", "#e0533d", "#2a9d8f", "#d9902f", "#a678de", "#8b95a1")

@@ -2,6 +2,7 @@
 
 from domainwise.selection._dcmcv import DCMCV, FastDCMCV
 from domainwise.selection._invariant_path import InvariantSearchCV
+from domainwise.selection._invariant_ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.selection._scores import DomainScores, domain_cross_validate
 from domainwise.selection._splitters import LeaveDomainsOut
 
@@ -9,6 +10,8 @@ __all__ = [
     "DCMCV",
     "DomainScores",
     "FastDCMCV",
+    "InvariantRidgeCV",
+    "InvariantRidgeClassifierCV",
     "InvariantSearchCV",
     "LeaveDomainsOut",
     "domain_cross_validate",

@@ -1,0 +1,160 @@
+"""Which method holds up on unseen domains when its parameters are chosen on the others.
+
+Nested leave-domains-out with the methods of `domainwise evaluate`: every domain is left out in turn
+(in at most ten groups), preprocessing and parameters come from the other domains alone, and every
+left-out domain is scored by itself. Methods learn from at most 1,200 rows, drawn evenly from the
+domains; at most 300 rows of a domain are scored.
+
+    python benchmarks/selection.py run development     facies, GvHD, Parkinson's, synthetic
+    python benchmarks/selection.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
+    python benchmarks/selection.py report              writes SELECTION.md beside this file
+
+Results go to --out as JSON lines; a run that is started again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from selection_report import DataSetScores, write_report
+from sklearn.utils import Bunch
+
+from domainwise import datasets
+from domainwise.evaluation._jobs import MethodJob
+from domainwise.evaluation._methods import METHODS, Method, dcmcv_with_svm
+from domainwise.evaluation._problem import Problem, draw_rows, make_problem, outer_splits
+
+TRAINING_ROWS = 1200
+ROWS_PER_DOMAIN = 300
+
+DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
+    "development": {
+        "facies": lambda: datasets.load_facies(missing="keep"),
+        "gvhd": datasets.load_gvhd,
+        "parkinsons": datasets.load_parkinsons,
+        "synthetic": lambda: datasets.make_synthetic(0.1, n_per_domain=300, random_state=0),
+    },
+    "confirmation": {
+        "landmine": datasets.load_landmine,
+        "oilwells": datasets.load_oilwells,
+        "cytof": lambda: datasets.load_cytof(cofactor=5),
+        "hipc": datasets.load_hipc,
+    },
+}
+#: `fastdcm` is the same search as `dcmcv` on landmarks, which these sizes do not need.
+COMPARED: list[Method] = [
+    *(method for key, method in METHODS.items() if key != "fastdcm"),
+    Method("dcmcv_svm", ("DCMCV, SVM", "DCMCV, SVR"), "projection", dcmcv_with_svm, ""),
+]
+
+
+class StudyJob(MethodJob):
+    """A method on a split, without the reference inside domains, which this study does not show."""
+
+    def _within(self, choice: Any, rows: Any) -> float:
+        return float("nan")
+
+
+def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
+    """Rows of a data set, and splits that train on fewer of them than they are scored on."""
+    bunch = load()
+    rng = np.random.default_rng(0)
+    kept = []
+    for name in np.unique(bunch.sample_domain):
+        rows = np.flatnonzero(bunch.sample_domain == name)
+        count = min(len(rows), ROWS_PER_DOMAIN)
+        kept.append(np.sort(rng.choice(rows, count, replace=False)))
+    rows = np.concatenate(kept)
+    problem = make_problem(
+        bunch.data[rows],
+        bunch.target[rows],
+        bunch.sample_domain[rows],
+        task="auto",
+        scoring=None,
+        max_rows=None,
+        random_state=0,
+    )
+    drawn = draw_rows(problem.codes, TRAINING_ROWS, 0)
+    splits = outer_splits(problem, None)
+    return problem, [(np.intersect1d(train, drawn), test) for train, test in splits]
+
+
+def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
+    """Do what is not in the results yet."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, load in DATA_SETS[stage].items():
+        store = out / f"{name}.jsonl"
+        done = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
+        problem, splits = pose(load)
+        todo = [
+            StudyJob(problem, method, split, number)
+            for method in methods
+            for number, split in enumerate(splits)
+            if (method.key, number) not in done
+        ]
+        start = time.perf_counter()
+        rows = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(
+            delayed(job.run)() for job in sorted(todo, key=lambda job: -job.cost)
+        )
+        with store.open("a") as lines:
+            for (row,) in rows:
+                row |= {"measure": problem.measure.name, "rows": len(problem.y)}
+                lines.write(json.dumps(row) + "\n")
+                lines.flush()
+        spent = time.perf_counter() - start
+        print(f"{name}: {len(problem.y)} rows, {len(todo)} searches, {spent:.0f} s", flush=True)
+
+
+def read(store: Path) -> list[dict[str, Any]]:
+    """Rows of a results file; a line that was cut off when a run was stopped is left out."""
+    rows = []
+    for line in store.read_text().splitlines() if store.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+def results(stage: str, out: Path) -> list[DataSetScores]:
+    """Scores of the data sets of a stage that have any."""
+    found = []
+    for name in DATA_SETS[stage]:
+        rows = [row for row in read(out / f"{name}.jsonl") if "scores" in row]
+        if rows:
+            found.append(DataSetScores.from_rows(name, rows))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("stage", nargs="?", choices=list(DATA_SETS))
+    parser.add_argument("--out", type=Path, default=Path("domainwise-results/selection"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--methods", help="some of the methods, with commas")
+    arguments = parser.parse_args()
+    chosen = COMPARED
+    if arguments.methods:
+        chosen = [m for m in COMPARED if m.key in arguments.methods.split(",")]
+    if arguments.what == "run":
+        if arguments.stage is None:
+            parser.error("run needs a stage: development or confirmation")
+        run(arguments.stage, arguments.out, arguments.jobs, chosen)
+    else:
+        write_report(
+            Path(__file__).with_name("SELECTION.md"),
+            {stage: results(stage, arguments.out) for stage in DATA_SETS},
+            COMPARED,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The study of selection as a page: scores, ranks, and differences to the tuned SVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from domainwise.evaluation._methods import Method
+from domainwise.experiments.stats import compare, rank_methods
+
+NAMES = {
+    "facies": "facies",
+    "gvhd": "GvHD",
+    "parkinsons": "Parkinson's",
+    "synthetic": "synthetic",
+    "landmine": "LandMine",
+    "oilwells": "oil wells",
+    "cytof": "CyTOF",
+    "hipc": "HIPC",
+}
+RIVAL = "svm"
+
+
+@dataclass(frozen=True)
+class DataSetScores:
+    """Scores of every method on every left-out domain of one data set; larger is better."""
+
+    name: str
+    measure: str
+    rows: int
+    scores: Mapping[str, Mapping[int, float]]
+    seconds: float
+
+    @classmethod
+    def from_rows(cls, name: str, rows: Sequence[Mapping[str, Any]]) -> DataSetScores:
+        """Collect the rows of a results file."""
+        scores: dict[str, dict[int, float]] = {}
+        for row in rows:
+            known = {int(k): v for k, v in row["scores"].items() if np.isfinite(v)}
+            scores.setdefault(row["method"], {}).update(known)
+        seconds = sum(row["seconds"] for row in rows)
+        return cls(name, rows[0]["measure"], rows[0]["rows"], scores, seconds)
+
+    @property
+    def sign(self) -> int:
+        """-1 where the measure is an error, which is shown positive."""
+        return -1 if self.measure.startswith("neg_") else 1
+
+    def mean(self, method: str) -> float:
+        """Mean over domains, each counting once."""
+        return float(np.mean(list(self.scores[method].values())))
+
+    def worst(self, method: str) -> float:
+        """Score of the worst domain."""
+        return min(self.scores[method].values())
+
+    def difference(self, method: str, rival: str = RIVAL) -> tuple[float, float, float | None]:
+        """Mean difference over domains, its standard error, and Wilcoxon's p."""
+        mine, theirs = self.scores[method], self.scores[rival]
+        gaps = np.array([mine[d] - theirs[d] for d in sorted(mine.keys() & theirs.keys())])
+        error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+        return float(gaps.mean()), error, compare(mine, theirs).p_value
+
+
+def write_report(
+    path: Path, stages: Mapping[str, Sequence[DataSetScores]], methods: Sequence[Method]
+) -> None:
+    """Write the page."""
+    lines = [
+        "# Which method holds up on unseen domains",
+        "",
+        "Written by `benchmarks/selection.py report`. Nested leave-domains-out: parameters are"
+        " chosen on source domains only, and every left-out domain is scored by itself. Balanced"
+        " accuracy or accuracy, whichever `domainwise evaluate` takes by default; RMSE for"
+        " Parkinson's. At most 1,200 training rows and 300 scored rows per domain.",
+        "",
+    ]
+    for stage, found in stages.items():
+        if found:
+            lines += _stage(stage, found, methods)
+    everything = [one for found in stages.values() for one in found]
+    if len(everything) > 1:
+        lines += ["## All sets", "", *_ranks(everything, methods)]
+    path.write_text("\n".join(lines).rstrip() + "\n")
+    print(path)
+
+
+def _stage(stage: str, found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
+    lines = [f"## {stage.capitalize()} sets", ""]
+    lines += [
+        f"- {NAMES[one.name]}: {one.rows:,} rows, {len(one.scores[RIVAL])} domains,"
+        f" {one.measure.removeprefix('neg_').replace('_', ' ')}, {one.seconds:,.0f} s of searches"
+        for one in found
+    ]
+    lines += ["", "Mean over domains, and the worst domain:", ""]
+    lines += _table(
+        ["method", *(NAMES[one.name] for one in found)],
+        [
+            [method.labels[0], *(_cell(one, method.key) for one in found)]
+            for method in methods
+            if any(method.key in one.scores for one in found)
+        ],
+    )
+    lines += [
+        "",
+        "Difference to the tuned SVM (positive: better than it) ± standard error over domains, and"
+        " p of Wilcoxon's signed-rank test:",
+        "",
+    ]
+    lines += _table(
+        ["method", *(NAMES[one.name] for one in found)],
+        [
+            [method.labels[0], *(_gap(one, method.key) for one in found)]
+            for method in methods
+            if method.key != RIVAL and any(method.key in one.scores for one in found)
+        ],
+    )
+    return [*lines, "", *_ranks(found, methods), ""]
+
+
+def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[str]:
+    """Average ranks over data sets, and where each method is more than one error below the SVM."""
+    shared = [m for m in methods if all(m.key in one.scores for one in found)]
+    table = np.array([[one.mean(m.key) for m in shared] for one in found])
+    ranking = rank_methods(table, [m.labels[0] for m in shared])
+    worst = rank_methods(
+        np.array([[one.worst(m.key) for m in shared] for one in found]), ranking.methods
+    )
+    order = np.argsort(ranking.average_ranks, kind="stable")
+    rows = []
+    for place in order:
+        method = shared[place]
+        lost = [
+            f"{NAMES[one.name]} ({-gap / error:.1f})"
+            for one in found
+            if method.key != RIVAL
+            for gap, error, _ in [one.difference(method.key)]
+            if error > 0 and gap < -error
+        ]
+        rows.append(
+            [
+                method.labels[0],
+                f"{ranking.average_ranks[place]:.2f}",
+                f"{worst.average_ranks[place]:.2f}",
+                ", ".join(lost) or ("" if method.key == RIVAL else "none"),
+            ]
+        )
+    p = "" if ranking.p_value is None else f" Friedman's p = {ranking.p_value:.2g};"
+    return [
+        *_table(
+            [
+                "method",
+                "average rank, mean score",
+                "average rank, worst domain",
+                "loses to the SVM by more than one standard error on (errors)",
+            ],
+            rows,
+        ),
+        "",
+        f"Ranks over {len(found)} data sets, 1 is best.{p} average ranks closer than"
+        f" {ranking.critical_difference:.1f} cannot be told apart at the 5 % level.",
+        "",
+    ]
+
+
+def _cell(one: DataSetScores, method: str) -> str:
+    if method not in one.scores:
+        return ""
+    return f"{one.sign * one.mean(method):.3f} ({one.sign * one.worst(method):.3f})"
+
+
+def _gap(one: DataSetScores, method: str) -> str:
+    if method not in one.scores:
+        return ""
+    gap, error, p = one.difference(method)
+    text = f"{gap:+.3f} ± {error:.3f}"
+    return text if p is None else f"{text}, {p:.2g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]

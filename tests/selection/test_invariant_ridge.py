@@ -1,0 +1,232 @@
+"""InvariantRidgeCV and InvariantRidgeClassifierCV against dense kernel ridge regression."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from domainwise import InvariantKernel, InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.datasets import make_synthetic
+from domainwise.selection import LeaveDomainsOut
+
+SMALL = {"gammas": [0.05, 0.3], "alphas": [0.1, 3.0], "domain_weights": [0.0, 2.0]}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_synthetic(n_domains=5, n_per_domain=30, n_features=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def classes(data):
+    """Three classes."""
+    return np.array(["a", "b", "c"])[np.digitize(data.data[:, 0] * data.target, [-0.5, 0.5])]
+
+
+def dense(X, Y, weights, d, X_new, point, y=None):
+    """Kernel ridge regression with the invariant kernel and an intercept, by one dense solve."""
+    kernel = InvariantKernel(
+        kernel=point["kernel"],
+        gamma=point["gamma"],
+        domain_weight=point["domain_weight"],
+        conditional=point["conditional"],
+    )
+    K = kernel.fit_transform(X, y, sample_domain=d)
+    n = len(X)
+    A = np.ones((n + 1, n + 1))
+    A[:n, :n] = K + np.diag(point["alpha"] / weights)
+    A[n, n] = 0.0
+    solution = np.linalg.solve(A, np.vstack([Y, np.zeros((1, Y.shape[1]))]))
+    return kernel.transform(X_new) @ solution[:n] + solution[n]
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize(
+    ("kernel", "weight", "conditional"),
+    [("rbf", 0.0, False), ("rbf", 2.0, False), ("laplacian", 30.0, True), ("linear", 1.0, True)],
+)
+def test_one_member_is_kernel_ridge_with_the_invariant_kernel(
+    data, classes, kernel, weight, conditional, class_weight
+):
+    model = InvariantRidgeClassifierCV(
+        kernels=[kernel],
+        gammas=[0.2],
+        alphas=[0.5],
+        domain_weights=[weight],
+        conditionals=[conditional],
+        class_weight=class_weight,
+        n_average=1,
+    ).fit(data.data, classes, sample_domain=data.sample_domain)
+    counts = np.unique(classes, return_inverse=True, return_counts=True)
+    weights = np.ones(len(classes))
+    if class_weight:
+        weights = (len(classes) / (3 * counts[2]))[counts[1]]
+    Y = np.where(classes[:, None] == model.classes_, 1.0, -1.0)
+    new = data.data[:20] + 0.1
+    expected = dense(data.data, Y, weights, data.sample_domain, new, model.members_[0], y=classes)
+    np.testing.assert_allclose(model.decision_function(new), expected, atol=1e-8)
+    np.testing.assert_array_equal(model.predict(new), model.classes_[expected.argmax(axis=1)])
+
+
+def test_members_are_averaged(data):
+    y = data.data[:, 0] ** 2
+    X = data.data[:, 1:]
+    model = InvariantRidgeCV(**SMALL, n_average=4).fit(X, y, sample_domain=data.sample_domain)
+    assert len(model.members_) == 4
+    each = [
+        dense(X, y[:, None], np.ones(len(X)), data.sample_domain, X[:9], member)
+        for member in model.members_
+    ]
+    np.testing.assert_allclose(model.predict(X[:9]), np.mean(each, axis=0)[:, 0], atol=1e-8)
+    kinds = {(m["kernel"], m["gamma"], m["domain_weight"]) for m in model.members_}
+    assert len(kinds) == 4, "one alpha for each kernel and weight"
+
+
+def test_members_are_the_best_points_of_their_kind(data):
+    model = InvariantRidgeClassifierCV(**SMALL, n_average=3)
+    model.fit(data.data, data.target, sample_domain=data.sample_domain)
+    results = model.cv_results_
+    assert len(results["params"]) == 2 * 2 * 3 * 2
+    scores = {str(p): s for p, s in zip(results["params"], results["mean_test_score"], strict=True)}
+    chosen = [scores[str(member)] for member in model.members_]
+    assert chosen == sorted(chosen, reverse=True)
+    assert chosen[0] == model.best_score_ == max(scores.values())
+
+
+@pytest.mark.parametrize("scoring", [None, "balanced_accuracy"])
+def test_scores_are_those_of_fits_on_the_other_domains(data, classes, scoring):
+    model = InvariantRidgeClassifierCV(**SMALL, kernels=["rbf"], scoring=scoring)
+    model.fit(data.data, classes, sample_domain=data.sample_domain)
+    point = model.cv_results_["params"][-1]
+    assert point["conditional"]
+    scores = []
+    for train, test in LeaveDomainsOut().split(data.data, classes, data.sample_domain):
+        Y = np.where(classes[train, None] == model.classes_, 1.0, -1.0)
+        values = dense(
+            data.data[train],
+            Y,
+            np.ones(len(train)),
+            data.sample_domain[train],
+            data.data[test],
+            point,
+            y=classes[train],
+        )
+        predicted = model.classes_[values.argmax(axis=1)]
+        scores.append(balanced_accuracy_score(classes[test], predicted))
+    assert model.cv_results_["mean_test_score"][-1] == pytest.approx(np.mean(scores))
+
+
+def test_other_scorers_see_classes_and_decision_values(data):
+    for scoring in ("roc_auc", "accuracy"):
+        model = InvariantRidgeClassifierCV(**SMALL, scoring=scoring)
+        model.fit(data.data, data.target, sample_domain=data.sample_domain)
+        assert 0.4 < model.best_score_ <= 1.0
+    assert model.decision_function(data.data).shape == (len(data.data),)
+
+
+def test_landmarks_come_close_to_all_rows(data):
+    def values(n_landmarks):
+        model = InvariantRidgeClassifierCV(**SMALL, n_landmarks=n_landmarks)
+        model.fit(data.data, data.target, sample_domain=data.sample_domain)
+        return model.decision_function(data.data)
+
+    exact = values(len(data.data))
+    errors = [np.abs(values(m) - exact).mean() for m in (0.2, 0.8)]
+    assert errors[1] < errors[0] < np.abs(exact).mean()
+
+
+def test_workers_order_of_rows_and_refitting_change_nothing(data):
+    model = InvariantRidgeClassifierCV(**SMALL)
+    first = clone(model).fit(data.data, data.target, sample_domain=data.sample_domain)
+    again = clone(model).set_params(n_jobs=2)
+    again.fit(data.data, data.target, sample_domain=data.sample_domain)
+    np.testing.assert_allclose(
+        first.decision_function(data.data), again.decision_function(data.data), rtol=1e-12
+    )
+    order = np.random.default_rng(0).permutation(len(data.data))
+    mixed = clone(model).fit(
+        data.data[order], data.target[order], sample_domain=data.sample_domain[order]
+    )
+    np.testing.assert_allclose(
+        first.decision_function(data.data), mixed.decision_function(data.data), atol=1e-8
+    )
+
+
+def test_without_domains_there_is_no_weight_to_choose(data):
+    model = InvariantRidgeClassifierCV(**SMALL)
+    with pytest.warns(UserWarning, match="no domain to leave out"):
+        model.fit(data.data, data.target)
+    assert {p["domain_weight"] for p in model.cv_results_["params"]} == {0.0}
+    two = data.sample_domain % 2  # leaving one out leaves a single one
+    model.fit(data.data, data.target, sample_domain=two)
+    assert {p["domain_weight"] for p in model.cv_results_["params"]} == {0.0, 2.0}
+
+
+def test_descriptors_of_domains_several_targets_and_float32(data):
+    X = data.data.astype(np.float32)
+    Y = data.data[:, :2]
+    model = InvariantRidgeCV(**SMALL, cv=3)
+    model.fit(X, Y, sample_domain=data.sample_domain[:, None] + 0.5)
+    assert model.domains_ is None
+    assert model.predict(X).shape == Y.shape
+
+
+def test_domains_are_routed(data):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), InvariantRidgeClassifierCV(**SMALL))
+        found = cross_validate(
+            pipeline,
+            data.data,
+            data.target,
+            cv=LeaveDomainsOut(),
+            params={"sample_domain": data.sample_domain},
+            return_estimator=True,
+        )
+    assert all(len(model[-1].domains_) == 4 for model in found["estimator"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernels": ["rbf", "gauss"]}, "kernels holds 'gauss'; use some of rbf"),
+        ({"kernels": []}, "kernels holds none"),
+        ({"alphas": [1.0, 0.0]}, "must hold positive numbers"),
+        ({"alphas": []}, "must hold positive numbers"),
+        ({"gammas": [-1.0]}, "must hold positive numbers"),
+        ({"domain_weights": [-1.0]}, "none of them negative"),
+        ({"domain_weights": [np.inf]}, "finite"),
+        ({"n_average": 0}, "n_average"),
+        ({"n_landmarks": 10_000}, "more than the"),
+    ],
+)
+def test_bad_arguments_are_named(data, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        InvariantRidgeClassifierCV(**arguments).fit(
+            data.data, data.target, sample_domain=data.sample_domain
+        )
+
+
+def test_bad_data_are_named(data):
+    X, y, d = data.data, data.target, data.sample_domain
+    with pytest.raises(ValueError, match="one class"):
+        InvariantRidgeClassifierCV().fit(X, np.ones(len(y)), sample_domain=d)
+    with pytest.raises(ValueError, match="sample_domain has"):
+        InvariantRidgeClassifierCV().fit(X, y, sample_domain=d[:-1])
+    with pytest.raises(ValueError, match="NaN"):
+        InvariantRidgeCV().fit(np.full_like(X, np.nan), y, sample_domain=d)
+
+
+@pytest.mark.filterwarnings("ignore:without several domains")
+@parametrize_with_checks(
+    [
+        InvariantRidgeClassifierCV(gammas=[0.1], alphas=[0.1, 1.0]),
+        InvariantRidgeCV(gammas=[0.1], alphas=[0.1, 1.0]),
+    ]
+)
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
