@@ -9,7 +9,7 @@ so that each method is written once. Small matrices are float64 NumPy arrays eve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -75,6 +75,10 @@ class Gram(ABC):
     @abstractmethod
     def solve(self, V: Thin, shift: float) -> Solution:
         """Return ``(K + shift I)^-1 V`` for centred V; shift 0 means the pseudo-inverse."""
+
+    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
+        """Solve with each of several shifts."""
+        return [self.solve(V, shift) for shift in shifts]
 
     @abstractmethod
     def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:

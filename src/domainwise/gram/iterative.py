@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,31 +53,41 @@ class IterativeGram(ArrayGram):
 
     def solve(self, V: Array, shift: float) -> Solution:
         """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
-        if shift <= 0:
+        return self.solve_shifts(V, [shift])[0]
+
+    def solve_shifts(self, V: Array, shifts: Sequence[float]) -> list[Solution]:
+        """Solve with all shifts side by side: kernel values are computed once for all of them."""
+        if min(shifts, default=1.0) <= 0:
             raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
+        if not shifts:
+            return []
         if self._preconditioner is None:
             self._preconditioner = self._build_preconditioner()
+        inverses = [self._preconditioner.at(shift) for shift in shifts]
+
+        def precondition(R: Array) -> Array:
+            parts = np.hsplit(R, len(shifts))
+            return np.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
+
         result = conjugate_gradients(
             self.product,
-            V,
-            shift,
-            self._preconditioner.at(shift),
+            np.hstack([V] * len(shifts)),
+            np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1]),
+            precondition,
             tol=self.tol,
             max_iter=self.max_iter,
             monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
         )
-        info = {
-            "linear_solver": "pcg",
-            "n_iterations": result.n_iterations,
-            "residual": result.residual,
-            "preconditioner_rank": len(self._preconditioner.values),
-        }
-        X = result.X - result.X.mean(axis=0)
         if not result.converged:
-            direct = self._direct(V, shift)
-            if direct is not None and direct.info["residual"] < result.residual:
-                direct.info["pcg_iterations"] = result.n_iterations
-                return direct
+            direct = [self._direct(V, shift) for shift in shifts]
+            found = [one for one in direct if one is not None]
+            if (
+                len(found) == len(shifts)
+                and max(one.info["residual"] for one in found) < result.residual
+            ):
+                for one in found:
+                    one.info["pcg_iterations"] = result.n_iterations
+                return found
             warnings.warn(
                 f"conjugate gradients stopped at a relative residual of {result.residual:.1e} "
                 f"after {result.n_iterations} iterations (tol={self.tol:g}): raise max_iter, tol, "
@@ -84,4 +95,13 @@ class IterativeGram(ArrayGram):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return Solution(X, info, result.KX)
+        info = {
+            "linear_solver": "pcg",
+            "n_iterations": result.n_iterations,
+            "residual": result.residual,
+            "preconditioner_rank": len(self._preconditioner.values),
+        }
+        parts = zip(
+            np.hsplit(result.X, len(shifts)), np.hsplit(result.KX, len(shifts)), strict=True
+        )
+        return [Solution(X - X.mean(axis=0), dict(info), KX) for X, KX in parts]

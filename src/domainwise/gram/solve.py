@@ -27,7 +27,7 @@ class PCGResult:
 def conjugate_gradients(
     product: Callable[[Any], Any],
     V: Any,
-    shift: float,
+    shift: Any,
     precondition: Callable[[Any], Any],
     *,
     tol: float,
@@ -46,7 +46,8 @@ def conjugate_gradients(
     product : callable
         ``product(P)`` returns K P.
     V : array of shape (N, m)
-    shift : float
+    shift : float or array of shape (m,)
+        One for all columns, or one each.
     precondition : callable
         Symmetric positive definite approximation of the inverse.
     tol : float

@@ -80,7 +80,7 @@ def projected_path(
         U, s, _ = np.linalg.svd(np.hstack(directions), full_matrices=False)
         U = U[:, s > gram.tolerance * s[0]]
         V, KV = gram.combine(Q, U), gram.combine(KQ, U)
-        rows = [fold.project(gram, *_solved(gram, V, KV, ridge)) for ridge in grid.ridges]
+        rows = _projected(fold, gram, V, KV, grid.ridges)
         for a in directions:
             for train, test in rows:
                 coordinates = U.T @ a
@@ -117,13 +117,25 @@ def _directions(
     return np.asarray(a / np.linalg.norm(a, axis=0))
 
 
-def _solved(gram: Gram, V: Thin, KV: Thin, ridge: float) -> tuple[Thin, Thin]:
-    if np.isinf(ridge):
-        return V, KV
-    shift = gram.n_samples * ridge
-    solution = gram.solve(V, shift)
-    image = V - shift * solution.thin if solution.image is None else solution.image
-    return solution.thin, image
+def _projected(
+    fold: Fold, gram: Gram, V: Thin, KV: Thin, ridges: Sequence[float]
+) -> list[tuple[Array, Array]]:
+    """Training and test rows along the directions V for each ridge, in one pass over either."""
+    shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
+    solutions = iter(gram.solve_shifts(V, shifts))
+    duals, images = [], []
+    for ridge in ridges:
+        if np.isinf(ridge):
+            duals.append(V)
+            images.append(KV)
+            continue
+        found = next(solutions)
+        shift = gram.n_samples * ridge
+        duals.append(found.thin)
+        images.append(V - shift * found.thin if found.image is None else found.image)
+    train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
+    n = len(ridges)
+    return list(zip(np.hsplit(train, n), np.hsplit(test, n), strict=True))
 
 
 class ExactFold:
