@@ -76,7 +76,7 @@ def write_report(
         "Written by `benchmarks/selection.py report`. Nested leave-domains-out: parameters are"
         " chosen on source domains only, and every left-out domain is scored by itself. Balanced"
         " accuracy or accuracy, whichever `domainwise evaluate` takes by default; RMSE for"
-        " Parkinson's. At most 1,200 training rows and 300 scored rows per domain.",
+        " Parkinson's. At most 1,000 training rows and 300 scored rows per domain.",
         "",
     ]
     for stage, found in stages.items():

@@ -172,7 +172,8 @@ domain_weights : sequence of float, default=(0, 0.1, 1, 10)
 n_average : int, default=10
     How many kernels are averaged; 1 takes the best alone.
 n_landmarks : int, float or "auto", default="auto"
-    Rows that the function is built from: a number, a fraction, or all up to 500 and 500 beyond.
+    Rows that the function is built from: a number, a fraction, or all up to 1000 and, spread
+    by k-means++, 1000 beyond.
 domain_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
     Kernel of ``sample_domain``. ``"auto"`` is ``"delta"`` for labels and ``"rbf"`` for continuous
     descriptors.

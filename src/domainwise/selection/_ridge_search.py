@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise._projection import fixed_seed
 from domainwise._validation import (
     COUNT,
     DOMAIN_CONSTRAINTS,
@@ -30,7 +30,7 @@ from domainwise.gram.tiles import single_blas_thread
 from domainwise.invariant._correction import domain_factor, domain_rows
 from domainwise.invariant._kernel import check_rows
 from domainwise.invariant._ridge import Expansion, RidgeMoments, summed
-from domainwise.kernels import make_kernel, resolve_gamma
+from domainwise.kernels import Kernel, make_kernel, resolve_gamma
 from domainwise.landmarks import choose_landmarks, landmark_count
 from domainwise.selection._search import Split, cv_results, make_splits
 
@@ -40,7 +40,7 @@ AUTO_GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
 AUTO_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
 AUTO_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 #: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
-AUTO_LANDMARKS = 500
+AUTO_LANDMARKS = 1000
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,15 @@ class InvariantRidge(BaseEstimator):
         scorer = self._rule().default_score if scorer is None else scorer
         spectrum = Spectrum(self._kinds(rows.domain, conditionals), _positive(self, "alphas"))
         kernels = self._kernels(rows.X)
-        landmark_count(self.n_landmarks, len(rows.X))  # refuses more than there are rows
+        count = AUTO_LANDMARKS
+        if not isinstance(self.n_landmarks, str):
+            count = landmark_count(self.n_landmarks, len(rows.X))
         splits = make_splits(self.cv, rows.X, y, rows.target, rows.domain)
-        tasks = list(product(kernels, splits))
+        chosen = [self._landmarks(rows.X[split.train], count) for split in splits]
+        tasks = list(product(kernels, zip(splits, chosen, strict=True)))
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_score_split)(self, kernel, spectrum, rows, y, split, scorer)
-            for kernel, split in tasks
+            delayed(_score_split)(self, kernel, spectrum, rows, y, split, landmarks, scorer)
+            for kernel, (split, landmarks) in tasks
         )
         # One column per split; rows in the order of kernels, kinds, alphas.
         by_kernel = [found[i : i + len(splits)] for i in range(0, len(found), len(splits))]
@@ -122,7 +125,7 @@ class InvariantRidge(BaseEstimator):
         self.best_params_ = points[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.members_ = self._members(points, len(spectrum.alphas))
-        self.expansions_ = self._average(rows)
+        self.expansions_ = self._average(rows, self._landmarks(rows.X, count))
         self.domains_ = rows.domain.names
 
     def _members(self, points: list[dict[str, Any]], n_alphas: int) -> list[dict[str, Any]]:
@@ -132,14 +135,14 @@ class InvariantRidge(BaseEstimator):
         order = np.argsort(-mean.max(axis=1), kind="stable")[: self.n_average]
         return [points[i] for i in best[order]]
 
-    def _average(self, rows: Rows) -> list[Expansion]:
+    def _average(self, rows: Rows, landmarks: Array) -> list[Expansion]:
         """The members fitted to all rows, one function for each kernel among them."""
         kernels = dict.fromkeys((member["kernel"], member["gamma"]) for member in self.members_)
         expansions = []
         for kernel in kernels:
             mine = [m for m in self.members_ if (m["kernel"], m["gamma"]) == kernel]
             conditionals = {m["conditional"] for m in mine if m["domain_weight"]}
-            features, moments = _moments(self, kernel, rows, conditionals)
+            features, moments = _moments(self, kernel, rows, conditionals, landmarks)
             solutions = [
                 moments.solutions(m["conditional"], m["domain_weight"], (m["alpha"],)) for m in mine
             ]
@@ -147,6 +150,11 @@ class InvariantRidge(BaseEstimator):
             share = len(mine) / len(self.members_)
             expansions.append(moments.function(features, mean, share))
         return expansions
+
+    def _landmarks(self, X: Array, count: int) -> Array:
+        """Rows that functions are built from, spread by k-means++ where not all are taken."""
+        rng = np.random.default_rng(fixed_seed(self.random_state))
+        return choose_landmarks("kmeans++", X, min(count, len(X)), None, Kernel("rbf"), rng)
 
     def _kernels(self, X: Array) -> list[tuple[str, float]]:
         names = [str(name) for name in self.kernels]
@@ -192,23 +200,17 @@ def _positive(estimator: Any, name: str) -> tuple[float, ...]:
     return values
 
 
-def _landmark_count(asked: Any, n_rows: int) -> int:
-    """Landmarks among some of the rows: all of them where that is fewer than asked for."""
-    if isinstance(asked, str):
-        return min(n_rows, AUTO_LANDMARKS)
-    return min(n_rows, landmark_count(asked, max(n_rows, int(asked))))
-
-
 def _moments(
-    estimator: Any, kernel: tuple[str, float], rows: Rows, conditionals: set[bool]
+    estimator: Any,
+    kernel: tuple[str, float],
+    rows: Rows,
+    conditionals: set[bool],
+    landmarks: Array,
 ) -> tuple[NystromMap, RidgeMoments]:
     """Features of one kernel, and the sums over rows that all of its penalties share."""
     name, gamma = kernel
     X, n = rows.X, len(rows.X)
-    rng = np.random.default_rng(check_random_state(estimator.random_state or 0).randint(2**31))
-    m = _landmark_count(estimator.n_landmarks, n)
     made = make_kernel(name, X, gamma=gamma)
-    landmarks = X[choose_landmarks("uniform", X, m, None, made, rng)]
     factors = {
         conditional: domain_factor(
             domain_rows(
@@ -223,7 +225,7 @@ def _moments(
         )
         for conditional in conditionals
     }
-    features = NystromMap.from_landmarks(made, landmarks)
+    features = NystromMap.from_landmarks(made, X[landmarks])
     return features, RidgeMoments.of_rows(features, X, rows.Y, rows.weights, factors)
 
 
@@ -234,6 +236,7 @@ def _score_split(
     rows: Rows,
     y: Array,
     split: Split,
+    landmarks: Array,
     scorer: Any,
 ) -> Array:
     """Scores of all penalties of one kernel on one split, in the order of kinds and alphas."""
@@ -244,7 +247,7 @@ def _score_split(
         kinds = [(0.0, False)] * len(kinds)  # one source domain is left: no weight matters
     with single_blas_thread(estimator.n_jobs not in (None, 1)):
         conditionals = {conditional for weight, conditional in kinds if weight}
-        features, moments = _moments(estimator, kernel, train, conditionals)
+        features, moments = _moments(estimator, kernel, train, conditionals, landmarks)
         solutions = [
             solution
             for weight, conditional in kinds
