@@ -7,6 +7,7 @@ domains; at most 300 rows of a domain are scored.
 
     python benchmarks/selection.py run development     facies, GvHD, Parkinson's, synthetic
     python benchmarks/selection.py run confirmation    LandMine, oil wells, CyTOF, HIPC: once
+    python benchmarks/selection.py path                a grid of DCMCV beside a single fit
     python benchmarks/selection.py report              writes SELECTION.md beside this file
 
 Results go to --out as JSON lines; a run that is started again goes on where it stopped.
@@ -25,14 +26,18 @@ import numpy as np
 from joblib import Parallel, delayed
 from selection_report import DataSetScores, write_report
 from sklearn.utils import Bunch
+from threadpoolctl import threadpool_limits
 
-from domainwise import datasets
+from domainwise import DCM, datasets
+from domainwise._validation import check_sample_domain, check_target
 from domainwise.evaluation._jobs import MethodJob
-from domainwise.evaluation._methods import METHODS, Method, dcmcv_with_svm
+from domainwise.evaluation._methods import METHODS, Method, dcm_at, dcmcv_with_svm
 from domainwise.evaluation._problem import Problem, draw_rows, make_problem, outer_splits
+from domainwise.selection._path import PATH_TOLERANCE, ExactFold, Grid, projected_path
 
 TRAINING_ROWS = 1000
 ROWS_PER_DOMAIN = 300
+PATH_ROWS = (2000, 5000, 10_000)
 
 DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
     "development": {
@@ -53,6 +58,11 @@ COMPARED: list[Method] = [
     Method("dcmcv_svm", ("DCMCV, SVM", "DCMCV, SVR"), "projection", dcmcv_with_svm, ""),
     METHODS["invariant"],
     METHODS["invariantridge"],
+]
+#: DCM at other weights, from which the default follows; they do not take part in the ranks.
+WEIGHTS: list[Method] = [
+    Method(f"dcm@{weight}", (f"DCM, weight {weight}",) * 2, "projection", dcm_at(weight), "")
+    for weight in (0.01, 0.1, 10.0)
 ]
 
 
@@ -113,6 +123,34 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
         print(f"{name}: {len(problem.y)} rows, {len(todo)} searches, {spent:.0f} s", flush=True)
 
 
+def measure_path(out: Path, rounds: int = 3) -> None:
+    """Time five ridges times five weights on one split, beside one fit at the smallest ridge."""
+    out.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    grid = Grid((False,), (1e-3,), (0.0, 0.01, 0.1, 1.0, 10.0), (1e-4, 1e-3, 1e-2, 1e-1, np.inf))
+    lines = []
+    for n in PATH_ROWS:
+        X, X_test = rng.standard_normal((n, 16)), rng.standard_normal((n // 10, 16))
+        y, domain = rng.integers(2, size=n), rng.integers(10, size=n)
+        target, domains = check_target(y, n, "auto"), check_sample_domain(domain, n)
+        model = DCM(ridge=min(grid.ridges))
+        DCM().fit(X[:200], y[:200], sample_domain=domain[:200])
+        seconds: dict[str, list[float]] = {"fit": [], "path": []}
+        for _ in range(rounds):
+            start = time.process_time()
+            model.fit(X, y, sample_domain=domain)
+            seconds["fit"].append(time.process_time() - start)
+            start = time.process_time()
+            template = DCM(ridge=min(grid.ridges), tol=PATH_TOLERANCE)
+            fold = ExactFold(template, X, X_test, target, domains)
+            points = list(projected_path(fold, grid, n_components=None, continuous=False))
+            seconds["path"].append(time.process_time() - start)
+        found = {name: float(np.median(values)) for name, values in seconds.items()}
+        lines.append({"rows": n, "points": len(points), **found})
+        print(lines[-1], flush=True)
+    (out / "path.json").write_text(json.dumps(lines))
+
+
 def read(store: Path) -> list[dict[str, Any]]:
     """Rows of a results file; a line that was cut off when a run was stopped is left out."""
     rows = []
@@ -136,24 +174,30 @@ def results(stage: str, out: Path) -> list[DataSetScores]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("what", choices=["run", "path", "report"])
     parser.add_argument("stage", nargs="?", choices=list(DATA_SETS))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/selection"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--methods", help="some of the methods, with commas")
     arguments = parser.parse_args()
-    chosen = COMPARED
+    chosen = COMPARED + WEIGHTS
     if arguments.methods:
-        chosen = [m for m in COMPARED if m.key in arguments.methods.split(",")]
+        chosen = [method for method in chosen if method.key in arguments.methods.split(",")]
     if arguments.what == "run":
         if arguments.stage is None:
             parser.error("run needs a stage: development or confirmation")
         run(arguments.stage, arguments.out, arguments.jobs, chosen)
+    elif arguments.what == "path":
+        with threadpool_limits(1):
+            measure_path(arguments.out)
     else:
+        store = arguments.out / "path.json"
         write_report(
             Path(__file__).with_name("SELECTION.md"),
             {stage: results(stage, arguments.out) for stage in DATA_SETS},
             COMPARED,
+            WEIGHTS,
+            json.loads(store.read_text()) if store.exists() else [],
         )
 
 

@@ -39,9 +39,9 @@ OURS = frozenset(
         "domainwise.kernels.Kernel",
         "domainwise.selection._dcmcv.DCMCV",
         "domainwise.selection._dcmcv.FastDCMCV",
-        "domainwise.selection._invariant_path.InvariantSearchCV",
         "domainwise.selection._invariant_ridge.InvariantRidgeCV",
         "domainwise.selection._invariant_ridge.InvariantRidgeClassifierCV",
+        "domainwise.selection._invariant_search.InvariantSearchCV",
         "domainwise.selection._splitters.LeaveDomainsOut",
     }
 )

@@ -148,3 +148,48 @@ def test_bad_input_is_named():
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         InvariantSearchCV(InvariantSVC(), {"C": [1]}).fit(X, y, sample_domain=d)
+
+
+@pytest.mark.parametrize("n_average", [2, 3])
+def test_the_best_machine_of_each_kernel_votes(n_average):
+    X, y, d = problem(n_classes=2)
+    grid = {"gamma": [0.05, 0.2, 1.0], "C": [0.1, 1.0], "domain_weight": [1.0]}
+    search = InvariantSearchCV(InvariantSVC(), grid, n_average=n_average)
+    search.fit(X, y, sample_domain=d)
+    assert len(search.members_) == n_average
+    assert search.members_[0] == search.best_params_
+    assert len({member["gamma"] for member in search.members_}) == n_average
+    alone = [InvariantSVC(**member).fit(X, y, sample_domain=d) for member in search.members_]
+    predicted = np.array([machine.predict(X) for machine in alone])
+    votes = (predicted[:, :, None] == search.classes_).sum(axis=0)
+    clear = votes.max(axis=1) > n_average / 2
+    np.testing.assert_array_equal(
+        search.predict(X)[clear], search.classes_[votes.argmax(axis=1)][clear]
+    )
+    mean = np.mean([machine.decision_function(X) for machine in alone], axis=0)
+    if mean.ndim == 1 and (~clear).any():  # ties go by the mean decision value
+        np.testing.assert_array_equal(
+            search.predict(X)[~clear], search.classes_[(mean > 0).astype(int)][~clear]
+        )
+
+
+def test_several_machines_for_several_classes_and_for_numbers():
+    X, _, d = problem()
+    classes = np.digitize(X[:, 0], [-0.5, 0.5])
+    grid = {"gamma": [0.05, 0.2, 1.0], "C": [0.1, 1.0]}
+    search = InvariantSearchCV(InvariantSVC(), grid, n_average=3).fit(X, classes, sample_domain=d)
+    assert search.decision_function(X).shape == (len(X), 3)
+    assert search.score(X, classes) > 0.7
+    numbers = InvariantSearchCV(InvariantSVR(), grid, n_average=3).fit(X, X[:, 0], sample_domain=d)
+    alone = [InvariantSVR(**m).fit(X, X[:, 0], sample_domain=d) for m in numbers.members_]
+    np.testing.assert_allclose(numbers.predict(X), np.mean([m.predict(X) for m in alone], axis=0))
+    assert numbers.score(X, X[:, 0]) > 0.5
+
+
+@pytest.mark.parametrize("n_average", [0, 1.5])
+def test_a_bad_number_of_machines_is_named(n_average):
+    X, y, d = problem()
+    with pytest.raises(ValueError, match="n_average"):
+        InvariantSearchCV(InvariantSVC(), {"C": [1.0]}, n_average=n_average).fit(
+            X, y, sample_domain=d
+        )
