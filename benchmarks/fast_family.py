@@ -139,7 +139,7 @@ def landmine(repeat: int, rows_per_field: int | None) -> Result:
     source = np.isin(data.sample_domain[keep], fields[:9])
     seen, unseen = keep[source], keep[~source]
     X, y, domain = data.data[seen], data.target[seen], data.sample_domain[seen]
-    common = {"gamma": 0.5, "epsilon": 1e-6, "random_state": repeat}
+    common = {"gamma": 0.5, "epsilon": 1e-6, "domain_weight": 1.0, "random_state": repeat}
     models = {
         "exact": DCM(**common),
         "fast": FastDCM(n_landmarks=min(LANDMARKS, len(X)), **common),

@@ -52,7 +52,8 @@ ridge : float, default=1e-3
     needs the whole Gram matrix.""",
     "domain_weight": """\
 domain_weight : float, default=1.0
-    Price of telling domains apart. 0 ignores domains (COIR), 1 is the paper's problem.
+    Price of telling domains apart. 0 ignores domains (COIR), 1 is the paper's problem; on most
+    data less is better (0.1 in ``benchmarks/SELECTION.md``), so that it is worth a search (DCMCV).
 conditional : bool, default=False
     Compare domains inside each class, so that a domain with another mix of classes is not
     punished for it. Needs classes as y.""",
