@@ -112,7 +112,8 @@ class MethodJob:
             features = clone(problem.preprocessor).fit(problem.rows(rows[train]))
             X = np.asarray(features.transform(problem.rows(rows[train])))
             X_test = np.asarray(features.transform(problem.rows(rows[test])))
-            model = _smaller(clone(choice.estimator), len(train))
+            plain = choice.estimator if choice.plain is None else choice.plain
+            model = _smaller(clone(plain), len(train))
             try:
                 model.fit(X, problem.y[rows[train]])
                 score = float(problem.measure.scorer(model, X_test, problem.y[rows[test]]))
@@ -142,7 +143,7 @@ def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the method has what the measure asks for: support vectors give no probabilities."""
-    if method.key not in ("svm", "invariant") or not problem.classification:
+    if method.key not in ("svm", "invariant", "invariantridge") or not problem.classification:
         return True
     assert problem.classes is not None
     y = np.repeat(np.arange(len(problem.classes)), 2)
