@@ -1,8 +1,9 @@
-"""Files that are there complete or not at all."""
+"""Files and folders that are there complete or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         Write here. Its name ends like that of ``path``.
     """
     path = Path(path)
-    temporary = path.with_name(f".{uuid.uuid4().hex[:12]}.{path.name}")
+    temporary = _beside(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -34,3 +35,46 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | Path) -> Iterator[Path]:
+    """Give a new folder beside ``path`` to write files into, and put it in place at the end.
+
+    If something fails, a folder that was at ``path`` before is untouched; else it is removed.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the folder shall be.
+
+    Yields
+    ------
+    temporary : Path
+        An empty folder.
+    """
+    path = Path(path)
+    temporary, old = _beside(path), _beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+        _remove(old)
+    finally:
+        if old.exists() and not path.exists():
+            os.rename(old, path)
+        _remove(temporary)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, under another name: who is still at work there finds it gone at once."""
+    if folder.exists():
+        unwanted = _beside(folder)
+        os.rename(folder, unwanted)
+        shutil.rmtree(unwanted, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{uuid.uuid4().hex[:12]}.{path.name}")
