@@ -11,7 +11,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 from domainwise import tables  # noqa: E402
-from domainwise._atomic import replacing  # noqa: E402
+from domainwise._atomic import replacing, replacing_folder  # noqa: E402
 from domainwise._table_writer import writing_table  # noqa: E402
 from domainwise.tables import TableError, check_table, load_table  # noqa: E402
 
@@ -255,6 +255,28 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         tables.read_table(tmp_path)
 
 
+def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(frame, tmp_path):
+    for number, start in ((2, 40), (0, 0), (1, 20)):
+        frame[start : start + 20].to_parquet(tmp_path / f"{number}.parquet")
+    (tmp_path / "_metadata.parquet").write_bytes(b"of another program")
+    (tmp_path / "README.md").write_text("about the files")
+    whole = tables.read_table(tmp_path)
+    pandas.testing.assert_frame_equal(whole, frame.iloc[:60], check_dtype=False)
+    frame[:5].drop(columns="age").to_parquet(tmp_path / "9.parquet")
+    with pytest.raises(TableError, match=r"9\.parquet has no column 'age'"):
+        tables.read_table(tmp_path)
+
+
+def test_names_of_folders_are_columns(frame, tmp_path):
+    for name, part in frame.groupby("site"):
+        (tmp_path / f"site={name}").mkdir()
+        part.drop(columns="site").to_parquet(tmp_path / f"site={name}" / "part.parquet")
+    assert sorted(tables.table_columns(tmp_path)) == sorted(frame.columns)
+    found = tables.read_table(tmp_path, ["site", "age"], labels=["site"])
+    expected = frame.sort_values("site", kind="stable")[["site", "age"]].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
 def test_a_new_table_is_compared_with_the_schema(frame):
     schema = checked(frame).schema
     with pytest.raises(TableError, match="no column 'age'; did you mean 'Age'"):
@@ -288,3 +310,23 @@ def test_an_output_that_fails_leaves_nothing_and_spares_what_was_there(frame, tm
         temporary.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
+
+
+def test_a_folder_is_there_complete_or_as_it_was(tmp_path):
+    path = tmp_path / "out"
+    for content in ("old", "new"):
+        with replacing_folder(path) as temporary:
+            (temporary / content).touch()
+        assert [p.name for p in path.iterdir()] == [content]
+    with pytest.raises(FileExistsError), replacing_folder(path) as temporary:
+        [(temporary / "half").touch(exist_ok=False) for _ in range(2)]
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["out", "out/new"]
+
+
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path):
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(FileNotFoundError), replacing_folder(path) as temporary:
+        temporary.rmdir()
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["out", "out/old"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
@@ -11,6 +12,7 @@ import fsspec
 import pyarrow.parquet as pq
 
 from domainwise._dask_input import KnownRows
+from domainwise._table_files import arrow_frame, folder_keys, is_data_file
 
 #: Row groups of a file are taken together up to this many bytes of columns in memory.
 PARTITION_BYTES = 32 * 2**20
@@ -29,7 +31,7 @@ class Piece:
     path: str
     groups: tuple[int, ...]
     n_rows: int
-    keys: tuple[tuple[str, str], ...]
+    keys: dict[str, str]
 
     @property
     def source(self) -> str:
@@ -37,6 +39,16 @@ class Piece:
         first, last = self.groups[0], self.groups[-1]
         which = f"row group {first}" if first == last else f"row groups {first} to {last}"
         return f"{self.path}, {which}"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a file says about itself before any of its rows is read."""
+
+    files: Any
+    path: str
+    content: Any
+    keys: dict[str, str]
 
 
 def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> KnownRows:
@@ -51,24 +63,13 @@ def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> Know
     features : list of str or None
         Columns of features; None for all but ``wanted``.
     """
-    files, root, paths = parquet_files(path)
-    with ThreadPoolExecutor(FOOTER_THREADS) as pool:
-        footers = list(pool.map(lambda p: _footer(files, p), paths))
-    keys = [_folder_keys(p, root) for p in paths]
-    schema = footers[0].schema.to_arrow_schema()
+    footers = read_footers(path)
+    schema = footers[0].content.schema.to_arrow_schema()
     if features is None:
         features = [name for name in schema.names if name not in wanted]
     columns = [*features, *(name for name in wanted if name not in features)]
-    pieces = []
-    for p, footer, folder in zip(paths, footers, keys, strict=True):
-        here = {*footer.schema.to_arrow_schema().names, *(name for name, _ in folder)}
-        missing = [name for name in columns if name not in here]
-        if missing:
-            raise ValueError(f"{p} has no column {missing[0]!r}; it has {', '.join(sorted(here))}")
-        pieces += _pieces(files, p, footer, folder, len(columns))
-    if not pieces:
-        raise ValueError(f"{path}: {len(paths)} Parquet files, all without rows")
-    meta = _frame(schema.empty_table(), columns, keys[0])
+    pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
+    meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
     return KnownRows(frame, lengths, tuple(piece.source for piece in pieces))
@@ -76,19 +77,50 @@ def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> Know
 
 def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
     """Return the file system, the folder and the sorted files that a path stands for."""
-    files, _, paths = fsspec.get_fs_token_paths(str(path))
+    if Path(path).exists():  # also if its name looks like a pattern
+        files, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
+    else:
+        files, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
     if len(paths) == 1 and files.isdir(root):
-        names = [p for p in files.find(root) if p.endswith((".parquet", ".parq", ".pq"))]
-        paths = [p for p in names if not p.rsplit("/", 1)[-1].startswith(("_", "."))]
+        paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
         raise FileNotFoundError(f"no Parquet files in {path}")
     return files, root, sorted(paths)
 
 
+def read_footers(path: Any) -> list[Footer]:
+    """Read the footers of all files, in which damage mostly shows."""
+    files, root, paths = parquet_files(path)
+
+    def footer(p: str) -> Footer:
+        return Footer(files, p, _content(files, p), folder_keys(p, root))
+
+    with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+        return list(pool.map(footer, paths))
+
+
+def cut_pieces(footers: list[Footer], columns: list[str], max_rows: int) -> list[Piece]:
+    """Cut files that have these columns into neighbouring row groups, up to so many rows of them.
+
+    A row group is never cut, however long it is.
+    """
+    pieces = []
+    for footer in footers:
+        here = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
+        missing = [name for name in columns if name not in here]
+        if missing:
+            has = ", ".join(sorted(here))
+            raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {has}")
+        pieces += _pieces(footer, max_rows)
+    if not pieces:
+        raise ValueError(f"{len(footers)} Parquet files, all without rows: {footers[0].path}")
+    return pieces
+
+
 def read_piece(piece: Piece, columns: list[str]) -> Any:
     """Read a piece as a data frame, or say which file cannot be read."""
-    stored = [name for name in columns if name not in dict(piece.keys)]
+    stored = [name for name in columns if name not in piece.keys]
     try:
         with piece.files.open(piece.path) as file:
             table = pq.ParquetFile(file).read_row_groups(
@@ -96,10 +128,10 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
             )
     except Exception as error:  # whatever a damaged file makes the reader raise
         raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
-    return _frame(table, columns, piece.keys)
+    return arrow_frame(table, columns, piece.keys)
 
 
-def _footer(files: Any, path: str) -> Any:
+def _content(files: Any, path: str) -> Any:
     try:
         with files.open(path) as file:
             return pq.read_metadata(file)
@@ -109,34 +141,18 @@ def _footer(files: Any, path: str) -> Any:
         raise OSError(f"cannot read {path}: {type(error).__name__}: {error}") from error
 
 
-def _pieces(
-    files: Any, path: str, footer: Any, keys: tuple[tuple[str, str], ...], n_columns: int
-) -> list[Piece]:
-    """Neighbouring row groups of a file, as many as make a partition."""
-    found: list[Piece] = []
+def _pieces(footer: Footer, max_rows: int) -> list[Piece]:
+    """Neighbouring row groups of a file, as many as make a piece."""
+    found: list[tuple[list[int], int]] = []
     groups: list[int] = []
     rows = 0
-    for g in range(footer.num_row_groups):
-        n = footer.row_group(g).num_rows
-        if groups and (rows + n) * n_columns * 8 > PARTITION_BYTES:
-            found.append(Piece(files, path, tuple(groups), rows, keys))
+    for g in range(footer.content.num_row_groups):
+        n = footer.content.row_group(g).num_rows
+        if groups and rows + n > max_rows:
+            found.append((groups, rows))
             groups, rows = [], 0
         if n:
             groups, rows = [*groups, g], rows + n
-    return [*found, Piece(files, path, tuple(groups), rows, keys)] if groups else found
-
-
-def _folder_keys(path: str, root: str) -> tuple[tuple[str, str], ...]:
-    """Columns in the names of folders, ``key=value``; values are strings."""
-    folders = path.removeprefix(root).split("/")[:-1]
-    return tuple((name, value) for name, sign, value in (f.partition("=") for f in folders) if sign)
-
-
-def _frame(table: Any, columns: list[str], keys: tuple[tuple[str, str], ...]) -> Any:
-    """Columns of a table, those of its folders included, in the order asked for."""
-    stored = [name for name in columns if name in table.column_names]
-    frame = table.select(stored).to_pandas(ignore_metadata=True, use_threads=False)
-    for name, value in keys:
-        if name in columns:
-            frame[name] = value
-    return frame[columns]
+    if groups:
+        found.append((groups, rows))
+    return [Piece(footer.files, footer.path, tuple(g), n, footer.keys) for g, n in found]

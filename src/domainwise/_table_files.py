@@ -25,6 +25,8 @@ FORMATS = {
 }
 #: Separators of a CSV file, in the order in which they are looked for in its first line.
 SEPARATORS = (",", "\t", ";", "|")
+#: Endings of the files that a folder is searched for.
+PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 #: Cells of a CSV file that hold no value.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A"]
 
@@ -59,10 +61,15 @@ def table_format(path: str | Path) -> str:
     )
 
 
+def existing_format(path: str | Path) -> str:
+    """Return the format of a table that is there; a folder is one of Parquet files."""
+    return "parquet" if Path(path).is_dir() else table_format(path)
+
+
 def table_columns(path: str | Path) -> list[str]:
-    """Return the column names of a file without reading its rows."""
+    """Return the column names of a table without reading its rows."""
     path = _existing(path)
-    kind = table_format(path)
+    kind = existing_format(path)
     if kind == "csv":
         names = _csv_header(path)[0]
     else:
@@ -79,7 +86,9 @@ def read_table(
     Parameters
     ----------
     path : path-like
-        A CSV (also ``.gz``), Parquet or Feather file; the ending of its name says which.
+        A CSV (also ``.gz``), Parquet or Feather file; the ending of its name says which. Or a
+        folder of Parquet files, in the order of their names; names of folders inside such as
+        ``site=A`` count as columns of text.
     columns : sequence of str, default=None
         Columns to read, in this order; None reads all. They must exist.
     labels : sequence of str, default=()
@@ -127,7 +136,7 @@ def iter_table(
     """
     import_pandas()
     path = _existing(path)
-    kind = table_format(path)
+    kind = existing_format(path)
     names = table_columns(path)
     chosen = names if columns is None else list(columns)
     if kind == "csv":
@@ -147,9 +156,9 @@ def _existing(path: str | Path) -> Path:
     path = Path(path)
     if not path.exists():
         raise TableError(f"{path}: no such file")
-    if path.is_dir():
-        raise TableError(f"{path} is a folder; name a file")
-    if path.stat().st_size == 0:
+    if path.is_dir() and not _parquet_files(path):
+        raise TableError(f"{path} is a folder without Parquet files; name a file")
+    if path.is_file() and path.stat().st_size == 0:
         raise TableError(f"{path} is empty")
     return path
 
@@ -261,42 +270,94 @@ def _is_index(name: str) -> bool:
     return name.startswith("__index_level_")
 
 
-def _arrow_names(path: Path, kind: str) -> list[str]:
-    with _arrow_errors(path, kind):
-        if kind == "parquet":
-            from pyarrow import parquet
+def is_data_file(path: str) -> bool:
+    """Whether a file of a folder holds rows; ``_metadata`` and hidden files do not.
 
-            return list(parquet.read_schema(path).names)
-        return list(next(_feather_batches(path)).schema.names)
-
-
-def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Iterator[Any]:
-    with _arrow_errors(path, kind):
-        import pyarrow
-
-        if kind == "parquet":
-            from pyarrow import parquet
-
-            with parquet.ParquetFile(path, memory_map=True) as file:
-                for batch in file.iter_batches(batch_size=rows, columns=columns):
-                    table = pyarrow.Table.from_batches([batch])
-                    yield _arrow_frame(table, columns)
-            return
-        for batch in _feather_batches(path):
-            for start in range(0, batch.num_rows, rows):
-                table = pyarrow.Table.from_batches([batch.slice(start, rows)])
-                yield _arrow_frame(table, columns)
+    >>> is_data_file("site=A/part-0.parquet"), is_data_file("site=A/.part-0.parquet")
+    (True, False)
+    """
+    name = path.rsplit("/", 1)[-1]
+    return name.endswith(PARQUET_ENDINGS) and not name.startswith(("_", "."))
 
 
-def _arrow_frame(table: Any, columns: list[str]) -> Any:
-    """The columns as a data frame, decimal numbers as floats."""
+def folder_keys(path: str, root: str) -> dict[str, str]:
+    """Columns in the names of folders, ``key=value``; values are strings.
+
+    >>> folder_keys("data/site=A/part-0.parquet", "data")
+    {'site': 'A'}
+    """
+    folders = path.removeprefix(root).split("/")[:-1]
+    return {name: value for name, sign, value in (f.partition("=") for f in folders) if sign}
+
+
+def arrow_frame(table: Any, columns: list[str], keys: dict[str, str]) -> Any:
+    """The columns as a data frame, those of its folders included; decimal numbers as floats."""
     import pyarrow
 
-    table = table.select(columns)
+    table = table.select([name for name in columns if name not in keys])
     for i, field in enumerate(table.schema):
         if pyarrow.types.is_decimal(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pyarrow.float64()))
-    return table.to_pandas(ignore_metadata=True)
+    frame = table.to_pandas(ignore_metadata=True, use_threads=False)
+    for name in columns:
+        if name in keys:
+            frame[name] = keys[name]
+    return frame[columns]
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        (p for p in path.rglob("*") if is_data_file(p.as_posix()) and p.is_file()),
+        key=Path.as_posix,
+    )
+
+
+def _arrow_names(path: Path, kind: str) -> list[str]:
+    if kind == "feather":
+        with _arrow_errors(path, kind):
+            return list(next(_feather_batches(path)).schema.names)
+    first = _parquet_files(path)[0]
+    with _arrow_errors(first, kind):
+        from pyarrow import parquet
+
+        names = list(parquet.read_schema(first).names)
+    return [*names, *folder_keys(first.as_posix(), path.as_posix())]
+
+
+def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Iterator[Any]:
+    if kind == "parquet":
+        for file in _parquet_files(path):
+            keys = folder_keys(file.as_posix(), path.as_posix())
+            yield from _parquet_pieces(file, columns, keys, rows)
+        return
+    with _arrow_errors(path, kind):
+        import pyarrow
+
+        for batch in _feather_batches(path):
+            for start in range(0, batch.num_rows, rows):
+                table = pyarrow.Table.from_batches([batch.slice(start, rows)])
+                yield arrow_frame(table, columns, {})
+
+
+def _parquet_pieces(
+    path: Path, columns: list[str], keys: dict[str, str], rows: int
+) -> Iterator[Any]:
+    with _arrow_errors(path, "parquet"):
+        import pyarrow
+        from pyarrow import parquet
+
+        stored = [name for name in columns if name not in keys]
+        with parquet.ParquetFile(path, memory_map=True) as file:
+            missing = [name for name in stored if name not in file.schema_arrow.names]
+            if missing:
+                raise TableError(
+                    f"{path} has no column {missing[0]!r}, which other files of its folder have"
+                )
+            for batch in file.iter_batches(batch_size=rows, columns=stored):
+                yield arrow_frame(pyarrow.Table.from_batches([batch]), columns, keys)
 
 
 def _feather_batches(path: Path) -> Iterator[Any]:
