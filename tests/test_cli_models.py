@@ -15,6 +15,7 @@ testing = pytest.importorskip("typer.testing")
 
 import domainwise  # noqa: E402
 from domainwise import models, persistence, tables  # noqa: E402
+from domainwise._apply import apply_to_file  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.recipes import METHODS, make_recipe  # noqa: E402
 
@@ -99,7 +100,7 @@ def test_predictions_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_p
     frames = []
     for rows in (1000, 9):
         out = tmp_path / f"{rows}.{ending}"
-        done = models.apply_to_file(model, folder / "data.csv", out, chunk_rows=rows, keep=["age"])
+        done = apply_to_file(model, folder / "data.csv", out, chunk_rows=rows, keep=["age"])
         assert done.n_rows == 120
         frames.append(tables.read_table(out))
     pandas.testing.assert_frame_equal(*frames)

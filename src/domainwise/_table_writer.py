@@ -13,12 +13,20 @@ from domainwise._table_files import table_format
 
 
 class TableWriter:
-    """Takes data frames with the same columns, one after the other."""
+    """Takes data frames with the same columns, one after the other.
 
-    def __init__(self, path: Path, kind: str) -> None:
+    Parameters
+    ----------
+    path : Path
+    kind : "csv", "parquet" or "feather"
+    schema : pyarrow.Schema, default=None
+        Types of the columns in Parquet and Feather; None takes those of the first frame.
+    """
+
+    def __init__(self, path: Path, kind: str, schema: Any = None) -> None:
         self._path, self._kind = path, kind
         self._file: Any = None
-        self._schema: Any = None
+        self.schema = schema
         self.n_rows = 0
 
     def write(self, frame: Any) -> None:
@@ -41,16 +49,16 @@ class TableWriter:
         import pyarrow
 
         # The types of the first piece hold for all: a piece without values has none of its own.
-        table = pyarrow.Table.from_pandas(frame, schema=self._schema, preserve_index=False)
+        table = pyarrow.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
         if self._file is None:
-            self._schema = table.schema.remove_metadata()
+            self.schema = table.schema.remove_metadata()
             if self._kind == "parquet":
                 from pyarrow import parquet
 
-                self._file = parquet.ParquetWriter(self._path, self._schema)
+                self._file = parquet.ParquetWriter(self._path, self.schema)
             else:
-                self._file = pyarrow.ipc.new_file(str(self._path), self._schema)
-        self._file.write_table(table.cast(self._schema))
+                self._file = pyarrow.ipc.new_file(str(self._path), self.schema)
+        self._file.write_table(table.cast(self.schema))
 
 
 @contextmanager

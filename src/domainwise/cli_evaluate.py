@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from domainwise._cli_dask import DaskOption, connected, folds_on, processes
 from domainwise.cli_models import DebugOption, JsonOption, _reported_errors, _working
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def evaluate(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table: CSV (also .gz), Parquet or Feather, told by its ending.",
+            help="A table: CSV (also .gz), Parquet or Feather, told by its ending; or a folder of "
+            "Parquet files.",
             show_default=False,
         ),
     ],
@@ -86,6 +88,7 @@ def evaluate(
     ] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    dask: DaskOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -103,15 +106,16 @@ def evaluate(
     """Find out which method holds up on a domain nobody has seen, and what is lost there.
 
     Every domain is left out in turn (in ten groups where there are more than ten). Methods:
-    constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant; their
-    parameters are chosen on the other domains only.
+    constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
+    invariantridge; their parameters are chosen on the other domains only.
     """
     with _reported_errors(debug):
         from domainwise.evaluation import evaluate as run
         from domainwise.evaluation._methods import choose_methods
         from domainwise.tables import load_table, split_names, table_columns
 
-        _check_numbers(jobs, seed, max_rows)
+        n_jobs = processes(jobs, dask)
+        _check_numbers(seed, max_rows)
         choose_methods(methods)
         if report:
             _require_report()
@@ -131,17 +135,18 @@ def evaluate(
             )
         for note in table.notes:
             _errors.print(f"[yellow]note:[/yellow] {note}", soft_wrap=True)
-        found = run(
-            table.X,
-            table.y,
-            table.sample_domain,
-            methods=methods,
-            task=table.schema.task,
-            scoring=metric,
-            n_jobs=jobs,
-            random_state=seed,
-            max_rows=max_rows or None,
-        )
+        with connected(dask, _errors) as client, folds_on(client):
+            found = run(
+                table.X,
+                table.y,
+                table.sample_domain,
+                methods=methods,
+                task=table.schema.task,
+                scoring=metric,
+                n_jobs=n_jobs,
+                random_state=seed,
+                max_rows=max_rows or None,
+            )
         found.notes = [*(f"{note}." for note in table.notes), *found.notes]
         _write(found, folder, report, f"{target} on an unseen {domain}: {data.name}")
     if as_json:
@@ -200,9 +205,7 @@ def _write(found: Evaluation, folder: Path, report: bool, title: str) -> None:
         found.report(folder / REPORT_NAME, title=title)
 
 
-def _check_numbers(jobs: int, seed: int, max_rows: int) -> None:
-    if jobs == 0 or jobs < -1:
-        raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+def _check_numbers(seed: int, max_rows: int) -> None:
     if seed < 0:
         raise ValueError(f"--seed must be 0 or more, got {seed}")
     if max_rows < 0:

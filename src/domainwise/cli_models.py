@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from domainwise._cli_dask import DaskOption, connected, folds_on, processes
 from domainwise.cli_show import print_facts, print_model, print_notes, size_in_words
 
 _errors = Console(stderr=True, highlight=False)
@@ -30,7 +31,8 @@ ModelArgument = Annotated[
 NewArgument = Annotated[
     Path,
     typer.Argument(
-        help="Rows with the model's columns: CSV (also .gz), Parquet, Feather.", show_default=False
+        help="Rows with the model's columns: CSV (also .gz), Parquet (also a folder), Feather.",
+        show_default=False,
     ),
 ]
 KeepOption = Annotated[
@@ -49,7 +51,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table: CSV (also .gz), Parquet or Feather, told by its ending.",
+            help="A table: CSV (also .gz), Parquet or Feather, told by its ending; or a folder of "
+            "Parquet files.",
             show_default=False,
         ),
     ],
@@ -98,6 +101,7 @@ def fit(
     ] = True,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -105,15 +109,14 @@ def fit(
     """Fit a model to a table and write it to one file.
 
     Missing values, categories and scaling are part of the model. Methods: auto, dcmcv, dcm, coir,
-    dica, kpca, the same with fast in front (landmarks, for large tables), invariant, svm, linear,
-    boosting, constant.
+    dica, kpca, the same with fast in front (landmarks, for large tables), invariant,
+    invariantridge, svm, linear, boosting, constant.
     """
     with _reported_errors(debug):
         from domainwise.models import fit_table
         from domainwise.tables import load_table, split_names, table_columns
 
-        if jobs == 0 or jobs < -1:
-            raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+        n_jobs = processes(jobs, dask)
         if seed < 0:
             raise ValueError(f"--seed must be 0 or more, got {seed}")
         _check_output(out, force, [".skops"])
@@ -128,7 +131,12 @@ def fit(
                 drop_domains=drop_domains,
                 task=task,
             )
-        with _working("fitting, and scoring with domains left out" if check else "fitting"):
+        doing = "fitting, and scoring with domains left out" if check else "fitting"
+        with (
+            connected(dask, _errors) as client,
+            _working(doing) as say,
+            folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
+        ):
             model = fit_table(
                 table,
                 method=method,
@@ -136,7 +144,7 @@ def fit(
                 balanced=balanced,
                 check=check,
                 random_state=seed,
-                n_jobs=jobs,
+                n_jobs=n_jobs,
             )
             model.save(out)
     info = {**model.info, "schema": model.schema.as_dict()}
@@ -161,6 +169,7 @@ def predict(
         ),
     ],
     keep: KeepOption = None,
+    dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -171,7 +180,7 @@ def predict(
     where the model has no probabilities. The domain column is copied if there is one, and not
     needed. Large files are read and written piece by piece.
     """
-    _apply(model, new, out, keep, force=force, as_json=as_json, debug=debug, project=False)
+    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=False)
 
 
 def transform(
@@ -184,12 +193,13 @@ def transform(
         ),
     ],
     keep: KeepOption = None,
+    dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    _apply(model, new, out, keep, force=force, as_json=as_json, debug=debug, project=True)
+    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=True)
 
 
 def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption = False) -> None:
@@ -223,6 +233,7 @@ def _apply(
     new: Path,
     out: Path,
     keep: Sequence[str] | None,
+    dask: str | None,
     *,
     force: bool,
     as_json: bool,
@@ -230,22 +241,27 @@ def _apply(
     project: bool,
 ) -> None:
     with _reported_errors(debug), warnings.catch_warnings(record=True) as caught:
-        from domainwise.models import TableModel, apply_to_file
+        from domainwise._apply import apply_to_file
+        from domainwise.models import TableModel
         from domainwise.tables import FORMATS, split_names, table_columns
 
-        _check_output(out, force, list(FORMATS))
-        if new.exists() and out.exists() and out.samefile(new):
-            raise ValueError(f"{out} is the input; name another output")
+        _check_apart(new, out)
+        if dask is not None and not out.suffix:
+            _check_folder(out, force)
+        else:
+            _check_output(out, force, list(FORMATS))
         loaded = TableModel.load(model)
+        kept = split_names(keep, table_columns(new)) or ()
         doing = f"{'projecting' if project else 'predicting'} {new}"
-        with _working(doing) as say:
+        with connected(dask, _errors) as client, _working(doing) as say:
             done = apply_to_file(
                 loaded,
                 new,
                 out,
                 project=project,
-                keep=split_names(keep, table_columns(new)) or (),
+                keep=kept,
                 progress=lambda rows: say(f"{doing}: {rows:,} rows"),
+                client=client,
             )
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     notes = list(dict.fromkeys(said + done.notes))
@@ -268,10 +284,38 @@ def _check_output(out: Path, force: bool, endings: list[str]) -> None:
         raise ValueError(f"{out}: name an output that ends in {' or '.join(endings)}")
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name a file")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent}: make it first, or name another output")
+    _check_parent(out)
     if out.exists() and not force:
         raise ValueError(f"{out} exists; use --force to overwrite it, or name another output")
+
+
+def _check_apart(new: Path, out: Path) -> None:
+    """Refuse an output that is the input, or one that is part of the other."""
+    if new.exists() and out.exists() and out.samefile(new):
+        raise ValueError(f"{out} is the input; name another output")
+    if out.resolve() in new.resolve().parents:
+        raise ValueError(f"{out} holds the input; name another output")
+    if new.resolve() in out.resolve().parents:
+        raise ValueError(f"{out} lies in the input; name another output")
+
+
+def _check_folder(out: Path, force: bool) -> None:
+    """Refuse a folder that holds anything but the output of an earlier run."""
+    if not out.exists():
+        _check_parent(out)
+        return
+    if not out.is_dir():
+        raise ValueError(f"{out} is a file; name another output")
+    foreign = [path.name for path in out.iterdir() if not path.match("part-*.parquet")]
+    if foreign:
+        raise ValueError(f"{out} holds {sorted(foreign)[0]}, too; name a folder of its own")
+    if not force:
+        raise ValueError(f"{out} exists; use --force to overwrite it, or name another output")
+
+
+def _check_parent(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent}: make it first, or name another output")
 
 
 @contextmanager

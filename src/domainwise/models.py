@@ -1,13 +1,12 @@
 """Models of whole tables: preprocessing, projection and predictor in one pipeline.
 
 :func:`fit_table` turns a checked :class:`~domainwise.tables.Table` into a :class:`TableModel`,
-which is saved with its column schema and applied to files of any size.
+which is saved with its column schema; :mod:`domainwise._apply` applies it to files of any size.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,20 +21,15 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from domainwise._table_files import CHUNK_ROWS
-from domainwise._table_writer import writing_table
 from domainwise.persistence import ModelFileError, load, read_info, save
-from domainwise.recipes import make_recipe
+from domainwise.recipes import SEARCHES, make_recipe
 from domainwise.selection import LeaveDomainsOut, domain_cross_validate
 from domainwise.tables import (
     Schema,
     Table,
     TableError,
     import_pandas,
-    iter_table,
     make_preprocessor,
-    require_columns,
-    table_columns,
 )
 
 Array = NDArray[Any]
@@ -177,7 +171,7 @@ def fit_table(
         Score the same recipe with domains left out, next to a constant prediction.
     random_state : int, default=0
     n_jobs : int, default=None
-        Processes of a search.
+        Processes of a search, or of the folds that score a method without one.
 
     Returns
     -------
@@ -197,7 +191,11 @@ def fit_table(
     notes = list(table.notes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = check_on_held_out_domains(pipeline, table, random_state) if check else None
+        found = None
+        if check:
+            # A search shares out its own folds, of which there are more.
+            at_a_time = None if recipe.method in SEARCHES else n_jobs
+            found = check_on_held_out_domains(pipeline, table, random_state, at_a_time)
         n_check = len(caught)
         fitted = clone(pipeline)
         with config_context(enable_metadata_routing=True):
@@ -223,7 +221,9 @@ def fit_table(
     return TableModel(fitted, table.schema, info)
 
 
-def check_on_held_out_domains(pipeline: Pipeline, table: Table, random_state: int = 0) -> Check:
+def check_on_held_out_domains(
+    pipeline: Pipeline, table: Table, random_state: int = 0, n_jobs: int | None = None
+) -> Check:
     """Score a pipeline, and a constant, on domains left out of its training.
 
     At most 200 rows of each domain are used, and domains are left out in at most five groups.
@@ -235,6 +235,8 @@ def check_on_held_out_domains(pipeline: Pipeline, table: Table, random_state: in
     table : Table
     random_state : int, default=0
         Seed of the choice of rows.
+    n_jobs : int, default=None
+        Folds fitted at a time.
 
     Returns
     -------
@@ -247,10 +249,9 @@ def check_on_held_out_domains(pipeline: Pipeline, table: Table, random_state: in
     metric = SCORING[table.schema.task]
     n_test = -(-len(table.domains) // CHECK_FOLDS)
     constant = DummyRegressor() if table.schema.task == "regression" else DummyClassifier()
-    model_scores, constant_scores = (
-        domain_cross_validate(estimator, X, y, domain, cv=LeaveDomainsOut(n_test), scoring=metric)
-        for estimator in (pipeline, constant)
-    )
+    options: dict[str, Any] = dict(cv=LeaveDomainsOut(n_test), scoring=metric)
+    model_scores = domain_cross_validate(pipeline, X, y, domain, **options, n_jobs=n_jobs)
+    constant_scores = domain_cross_validate(constant, X, y, domain, **options)
     gain = model_scores.scores - constant_scores.scores
     # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
@@ -263,83 +264,6 @@ def check_on_held_out_domains(pipeline: Pipeline, table: Table, random_state: in
         len(gain),
         bool(gain.mean() > max(error, 1e-12)),
     )
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What came of applying a model to a file."""
-
-    n_rows: int
-    columns: list[str]
-    notes: list[str]
-
-
-def apply_to_file(
-    model: TableModel,
-    source: str | Path,
-    destination: str | Path,
-    *,
-    project: bool = False,
-    keep: Sequence[str] = (),
-    chunk_rows: int = CHUNK_ROWS,
-    progress: Callable[[int], None] | None = None,
-) -> Applied:
-    """Predict or project all rows of a file, piece by piece.
-
-    Parameters
-    ----------
-    model : TableModel
-    source, destination : path-like
-        Tables; the output is complete or not there.
-    project : bool, default=False
-        Write the projection instead of predictions.
-    keep : sequence of str, default=()
-        Columns of the source to copy; the domain column is, if it is there.
-    chunk_rows : int
-        Rows at a time.
-    progress : callable, default=None
-        Called with the number of rows done.
-
-    Returns
-    -------
-    Applied
-    """
-    pandas = import_pandas()
-    names = table_columns(source)
-    require_columns(model.schema.features, names, f"{source}, which the model needs,")
-    require_columns(keep, names, str(source))
-    domain = model.schema.domain
-    kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
-    pieces = iter_table(
-        source,
-        columns=list(dict.fromkeys([*model.schema.features, *kept])),
-        labels=[name for name in kept if name not in model.schema.features],
-        text=model.schema.categorical,
-        rows=chunk_rows,
-    )
-    unseen = dict.fromkeys(model.schema.categorical, 0)
-    columns: list[str] = []
-    with writing_table(destination) as writer:
-        for frame in pieces:
-            X = model.schema.prepare(frame, first_row=writer.n_rows)
-            for name, count in model.unseen_categories(X).items():
-                unseen[name] += count
-            out = model.projection(X) if project else model.predictions(X)
-            double = sorted({*kept} & {*out.columns})
-            if double:
-                raise TableError(f"column {double[0]!r} of {source} is also one of the output")
-            out = pandas.concat([frame[kept].reset_index(drop=True), out], axis=1)
-            columns = [str(name) for name in out.columns]
-            writer.write(out)
-            if progress is not None:
-                progress(writer.n_rows)
-        n_rows = writer.n_rows
-    notes = [
-        f"{count} rows have a value of {name!r} that the model does not know; it is treated as none"
-        for name, count in unseen.items()
-        if count
-    ]
-    return Applied(n_rows, columns, notes)
 
 
 def _rows_per_domain(domains: Array, most: int, random_state: int) -> Array:
