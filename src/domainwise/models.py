@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from domainwise.persistence import ModelFileError, load, read_info, save
-from domainwise.recipes import SEARCHES, make_recipe
+from domainwise.recipes import make_recipe
 from domainwise.selection import LeaveDomainsOut, domain_cross_validate
 from domainwise.tables import (
     Schema,
@@ -194,8 +194,8 @@ def fit_table(
         found = None
         if check:
             # A search shares out its own folds, of which there are more.
-            at_a_time = None if recipe.method in SEARCHES else n_jobs
-            found = check_on_held_out_domains(pipeline, table, random_state, at_a_time)
+            folds = None if _shares_out(pipeline) else n_jobs
+            found = check_on_held_out_domains(pipeline, table, random_state, folds)
         n_check = len(caught)
         fitted = clone(pipeline)
         with config_context(enable_metadata_routing=True):
@@ -264,6 +264,12 @@ def check_on_held_out_domains(
         len(gain),
         bool(gain.mean() > max(error, 1e-12)),
     )
+
+
+def _shares_out(pipeline: Pipeline) -> bool:
+    """Whether a step has processes of its own."""
+    params = pipeline.get_params().items()
+    return any(value is not None for name, value in params if name.endswith("n_jobs"))
 
 
 def _rows_per_domain(domains: Array, most: int, random_state: int) -> Array:

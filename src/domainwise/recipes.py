@@ -62,8 +62,6 @@ METHODS = {
     "boosting": "gradient boosted trees",
     "constant": "the most frequent class or the mean",
 }
-#: Methods that leave source domains out to choose their parameters.
-SEARCHES = ("dcmcv", "fastdcmcv", "invariant")
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {
     "classification": ("lda", "logistic", "svm"),
