@@ -241,6 +241,25 @@ def test_a_solve_without_a_shift_is_the_pseudo_inverse_and_says_the_rank():
         p.streamed().solve(p.V, 0.0)
 
 
+def test_several_shifts_are_solved_side_by_side_with_the_products_of_one():
+    p = Problem()
+    shifts = [0.15, 1.5, 150.0]
+    gram = p.streamed(tol=1e-10)
+    counted = []
+    product = gram.product
+    gram.product = lambda V: (counted.append(V.shape[1]), product(V))[1]
+    together = gram.solve_shifts(p.V, shifts)
+    alone = p.streamed(tol=1e-10).solve(p.V, shifts[0])
+    assert len(counted) <= alone.info["n_iterations"] + 3
+    assert set(counted) == {len(shifts) * p.V.shape[1]}
+    for shift, found in zip(shifts, together, strict=True):
+        close(found.thin, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+        close(found.image, p.K @ found.thin, 1e-8)
+    for shift, found in zip(shifts, p.dense().solve_shifts(p.V, shifts), strict=True):
+        close(found.thin, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+    assert gram.solve_shifts(p.V, []) == []
+
+
 def test_a_matrix_that_is_not_quite_definite_is_solved_by_its_eigenvalues():
     p = Problem(kernel="linear")
     K = p.K - 1e-9 * np.eye(p.n)
