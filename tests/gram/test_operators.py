@@ -18,6 +18,7 @@ from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.base import definite_pairs
 from domainwise.gram.solve import (
     NystromPreconditioner,
+    RefinedCholesky,
     cholesky_solve,
     conjugate_gradients,
     spectral_solve,
@@ -258,6 +259,20 @@ def test_several_shifts_are_solved_side_by_side_with_the_products_of_one():
     for shift, found in zip(shifts, p.dense().solve_shifts(p.V, shifts), strict=True):
         close(found.thin, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
     assert gram.solve_shifts(p.V, []) == []
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_factors_in_float32_are_refined_to_double_precision_or_not_used(scale):
+    p = Problem()
+    K, refine = scale * p.K, RefinedCholesky(scale * p.K)
+    for share in (1e-4, 1e-2, 10.0):
+        shift = share * np.trace(K)
+        X, KX, residual = refine.solve(p.V, shift)
+        assert residual <= 1e-12
+        close(X, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
+        close(KX, K @ X, 1e-12)
+    assert refine.solve(p.V, 1e-9 * np.trace(K)) is None
+    assert refine.solve(p.V, 0.0) is None
 
 
 def test_a_matrix_that_is_not_quite_definite_is_solved_by_its_eigenvalues():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.base import Images, RitzPairs, Solution, Thin, project_pencil
-from domainwise.gram.solve import cholesky_solve, spectral_solve
+from domainwise.gram.solve import RefinedCholesky, cholesky_solve, spectral_solve
 from domainwise.labels import RowLabels
 
 Array = NDArray[Any]
@@ -74,6 +75,21 @@ class DenseGram(ArrayGram):
         cancels = np.linalg.norm(KX, axis=0) < 1e-3 * scale
         image = np.where(cancels, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, info, image - image.mean(axis=0))
+
+    def solve_shifts(self, V: Array, shifts: Sequence[float]) -> list[Solution]:
+        """Solve with each shift, by factors in float32 refined to float64 where that works."""
+        if self.lapack or len(shifts) < 2:
+            return super().solve_shifts(V, shifts)
+        refine = RefinedCholesky(self.K)
+        return [self._refined(refine, V, shift) or self.solve(V, shift) for shift in shifts]
+
+    def _refined(self, refine: RefinedCholesky, V: Array, shift: float) -> Solution | None:
+        found = refine.solve(V, shift)
+        if found is None:
+            return None
+        X, KX, residual = found
+        info = {"linear_solver": "cholesky, refined", "residual": residual}
+        return Solution(X, info, KX - KX.mean(axis=0))
 
     def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
