@@ -23,6 +23,26 @@ NAMES = {
     "hipc": "HIPC",
 }
 RIVAL = "svm"
+READING = """\
+`InvariantRidge` has the best average rank over the eight sets and `InvariantSVC` the second, before
+COIR and the tuned SVM. `InvariantSVC`, a vote of five machines, loses to the tuned SVM on no set by
+more than one standard error, which was the aim; its gain is small (significant on CyTOF and
+Parkinson's). `InvariantRidge` gains more, two standard errors on LandMine and three on Parkinson's,
+and loses 1.3 on the synthetic set and on HIPC. On Parkinson's a constant beats everything. With
+eight sets the ranks of neighbours cannot be told apart.
+
+In a projection the price for domains does not pay on these data: DCM at weight 1, the paper's
+problem, loses to the SVM by more than one standard error on six sets; COIR, which ignores domains,
+on HIPC and, just, on facies. Smaller weights lie between. DCMCV, which has COIR in its grid, is
+below it: the weight it finds on a few domains is partly luck.
+
+The default `domain_weight` of DCM is 1, as its signature in the design has it and as the paper's
+problem needs; these figures speak for 0.1 or less. That of the invariant machines is 1 as well:
+`InvariantSVC` above uses it.
+
+The confirmation sets were run once, with the methods of commit c6e1699. They were not unseen: an
+earlier study of single invariant machines (INVARIANT.md) had used them. Nothing was changed after.
+"""
 TRIED = """\
 Methods were studied on the development sets, on several draws of their rows, by storing what every
 candidate predicts on domains left out and comparing ways to choose among them. Those explorations
@@ -111,7 +131,7 @@ def write_report(
     if len(everything) > 1:
         lines += ["## All sets", "", *_ranks(everything, methods)]
     lines += _weights(everything, weights)
-    lines += ["## What was tried", "", TRIED]
+    lines += ["## Reading", "", READING, "## What was tried", "", TRIED]
     if times:
         lines += [
             "## What a grid costs",
@@ -188,7 +208,7 @@ def _ranks(found: Sequence[DataSetScores], methods: Sequence[Method]) -> list[st
             for one in found
             if method.key != RIVAL
             for gap, error, _ in [one.difference(method.key)]
-            if error > 0 and gap < -error
+            if error > 0 and gap < -(1 + 1e-9) * error
         ]
         rows.append(
             [
