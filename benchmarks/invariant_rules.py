@@ -222,8 +222,8 @@ TRIED = """\
 - After this study: since a search follows the noise of few domains, whatever its rule, the best
   machines were made to vote (`InvariantSearchCV(n_average=5)`, one machine for each of the five
   best kernels, weight 1). SELECTION.md measures that, with more rows, against other methods.
-- The path search saves what is not spent inside libsvm: on facies, with nine classes, a fit of the
-  SVM alone takes a third of a candidate's time, so that three times is the limit.""".splitlines()
+- The path search saves what is not spent inside libsvm: on facies, with nine classes, libsvm alone
+  takes almost half of a candidate's time, so that little more than twice as quick is the limit.""".splitlines()
 
 
 def write_report(
