@@ -223,7 +223,8 @@ TRIED = """\
   machines were made to vote (`InvariantSearchCV(n_average=5)`, one machine for each of the five
   best kernels, weight 1). SELECTION.md measures that, with more rows, against other methods.
 - The path search saves what is not spent inside libsvm: on facies, with nine classes, libsvm alone
-  takes almost half of a candidate's time, so that little more than twice as quick is the limit.""".splitlines()
+  takes almost half of a candidate's time, so that little more than twice as quick is the limit.
+""".splitlines()
 
 
 def write_report(
