@@ -26,7 +26,7 @@ from domainwise.labels import LabelSpace
 Array = NDArray[Any]
 
 #: Rows summed at a time: their features take a few megabytes.
-BATCH_ROWS = 1024
+BATCH_ROWS = 4096
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
 #: Moments of plain kernel values may be turned into those of the features afterwards while the
