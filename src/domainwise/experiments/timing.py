@@ -33,8 +33,8 @@ Row = dict[str, Any]
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0
 TIME_LIMIT = 600
-#: Starting a process takes seconds: a quick run measures these only.
-QUICK_METHODS = ("svm", "dcm", "fastdcm")
+#: Starting a process takes seconds: a quick run measures these only, on one case per data set.
+QUICK_METHODS = ("svm", "dcm")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def plan_timing(
                 f"the times of {case.key} in this folder come from another protocol; choose"
                 " another folder with --out"
             )
-        if case.source == "synthetic" and case.source in timed_sources:
+        if case.source in timed_sources and (quick or case.source == "synthetic"):
             continue
         timed_sources.add(case.source)
         points += [
