@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from threading import Lock
 from typing import Any
@@ -74,14 +73,6 @@ def constant(value: Any, name: str) -> Task:
     return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
 
 
-@dataclass(frozen=True)
-class Unread:
-    """Rows that the task which computes with them reads itself, so that they never travel."""
-
-    read: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function that computes inside a task."""
 
@@ -104,8 +95,6 @@ def received(value: Any) -> Any:
     """
     if isinstance(value, Constant):
         return value.value
-    if isinstance(value, Unread):
-        return value.read(*value.arguments)
     if isinstance(value, list | tuple):
         return type(value)(received(part) for part in value)
     if isinstance(value, np.ndarray) and not value.flags.aligned:
