@@ -229,7 +229,7 @@ def _content(path: str | Path) -> bytes:
                 raise ModelFileError(f"{path} is no model file: it is compressed")
             names = archive.namelist()
             broken = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
         raise ModelFileError(f"{path} is damaged or incomplete: {error}") from None
     if broken is not None or len(set(names)) != len(names):
         raise ModelFileError(f"{path} is damaged: {broken or 'a part is there twice'}")
