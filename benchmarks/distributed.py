@@ -224,8 +224,9 @@ def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
         )
     report.text(
         "## What is moved\n\nBytes that two workers sent, to each other and to the client, during "
-        "the whole fit. A partition's sums are 8 M² bytes and some more; neighbours are merged "
-        "where they are, so that not every one of them travels."
+        "the whole fit. A partition's sums are 8 M² bytes and some more, and travel unless the "
+        "worker that merges them is the one that made them; a partition is read by the task that "
+        "sums it, so that no rows travel but those of the first look (32,768 at most)."
     )
     header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition and 8 M²"]
     report.table(header, lines)
@@ -240,7 +241,7 @@ def arithmetic(report: Report, two: Result) -> None:
     partitions = rows / partition_rows
     seconds = rows / rate / workers
     sums = 8 * N_LANDMARKS**2
-    tasks = partitions * (2 + 1 / 3)
+    tasks = partitions * (1 + 1 / 3)
     report.text(
         "## 10¹⁰ rows on 100 workers, by arithmetic\n\n"
         f"Nothing here was run. Two workers handled {size(rate)} rows per second each, so 100 of "
@@ -251,8 +252,8 @@ def arithmetic(report: Report, two: Result) -> None:
         f"{partitions * sums / 2**30:.0f} GiB would cross the network, "
         f"{partitions * sums / workers / seconds / MIB:.1f} MiB/s for each worker; at the measured "
         f"{per_partition / MIB:.2f} MiB a partition it is {partitions * per_partition / 2**30:.0f} "
-        f"GiB. The graph has about {size(tasks)} tasks (a read and a sum for each partition, a "
-        f"merge for every three); at the millisecond or so that Dask's scheduler spends on a task "
+        f"GiB. The graph has about {size(tasks)} tasks (one for each partition, a merge for every "
+        f"three); at the millisecond or so that Dask's scheduler spends on a task "
         f"it is busy for {tasks / 1000:.0f} s of the {size(seconds)} s, so partitions should not "
         f"be smaller than this, and with many more workers they should be larger. The rows would "
         f"be {rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of Parquet; a worker still needs no "

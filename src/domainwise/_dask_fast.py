@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise._dask_input import Layout, Partitions, named, partitions_of
 from domainwise._validation import Labels, check_sample_domain, check_target
-from domainwise.gram.graphs import call, constant, received, run, task, tree
+from domainwise.gram.graphs import calls, constant, received, run, task, tree
 from domainwise.gram.nystrom import NystromSums
 
 Array = NDArray[Any]
@@ -94,7 +94,7 @@ def sum_partitions(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Nystro
     model = copy.copy(estimator)
     model.__dict__.pop("_sums", None)
     plan = constant(Plan(model, parts.layout, continuous), "plan")  # type: ignore[arg-type]
-    sums = [call(partial_sums, plan, *parts.arguments(i)) for i in range(len(parts))]
+    sums = calls(partial_sums, [(plan, *parts.arguments(i)) for i in range(len(parts))])
     total = _aligned(*run([tree(sums, merge_sums)]))
     if target is not None and target.codes is not None:
         keys: Any = total.groups
@@ -137,11 +137,10 @@ def first_look(parts: Partitions, wanted: int) -> Look:
     while left and sum(len(rows) for _, rows, _, _ in seen.values()) < max(LOOK_LEAST, wanted):
         now = [left[i] for i in _spread(len(left), LOOK_PARTITIONS)]
         quotas = _quotas(parts, now, max(LOOK_ROWS, 4 * wanted))
-        tasks = [
-            call(look_at, layout, *parts.arguments(i), quota)
-            for i, quota in zip(now, quotas, strict=True)
+        arguments = [
+            (layout, *parts.arguments(i), quota) for i, quota in zip(now, quotas, strict=True)
         ]
-        seen.update(zip(now, run(tasks), strict=True))
+        seen.update(zip(now, run(calls(look_at, arguments)), strict=True))
         left = [i for i in left if i not in seen]
     found = [seen[i] for i in sorted(seen)]
     n_rows = sum(length for length, *_ in found)

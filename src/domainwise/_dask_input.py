@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise.gram.graphs import Task, received
+from domainwise.gram.graphs import Task, Unread, received
 
 Array = NDArray[Any]
 
@@ -27,11 +27,14 @@ class KnownRows:
     lengths : tuple of int
     sources : tuple of str
         What each partition is called in errors.
+    unread : tuple of Unread
+        The partitions, for tasks that read them themselves.
     """
 
     frame: Any
     lengths: tuple[int, ...]
     sources: tuple[str, ...]
+    unread: tuple[Unread, ...]
 
     def __dask_graph__(self) -> Any:
         return {}  # marks a collection; the graph to compute is the frame's
@@ -134,7 +137,7 @@ def partitions_of(X: Any, y: Any, sample_domain: Any) -> Partitions:
         else:
             check_aligned(X, labels, name)
             apart.append(tasks_of(labels))
-    rows = tasks_of(X)
+    rows = tasks_of(X) if known is None else list(known.unread)
     lengths = known_lengths(X) if known is None else known.lengths
     sources = tuple(f"partition {i}" for i in range(len(rows))) if known is None else known.sources
     return Partitions(layout, empty, rows, apart[0], apart[1], lengths, sources)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from domainwise._dask_input import KnownRows
 from domainwise._table_files import arrow_frame, folder_keys, is_data_file
+from domainwise.gram.graphs import Unread
 
 #: Row groups of a file are taken together up to this many bytes of columns in memory.
 PARTITION_BYTES = 32 * 2**20
@@ -72,7 +73,8 @@ def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> Know
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
-    return KnownRows(frame, lengths, tuple(piece.source for piece in pieces))
+    unread = tuple(Unread(read_piece, piece, columns) for piece in pieces)
+    return KnownRows(frame, lengths, tuple(piece.source for piece in pieces), unread)
 
 
 def parquet_files(path: Any) -> tuple[Any, str, list[str]]:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from domainwise import DCM, FastDCM
+from domainwise._dask_parquet import read_piece
+from domainwise.distributed import fit_parquet
 
 pytestmark = pytest.mark.dask
 
@@ -35,24 +37,26 @@ def slowed(collection, seconds):
     return collection.map_blocks(wait, dtype=collection.dtype, meta=np.empty((0, 0)))
 
 
-def fit_while(client, model, collections, harm):
-    """Fit in a thread, and harm the cluster once some tasks have been done."""
-    failure = []
+def fit_while(client, fit, harm):
+    """Call fit in a thread, and harm the cluster once some tasks have been done."""
+    fitted, failure = [], []
 
-    def fit():
+    def fit_there():
         try:
             with client.as_current():
-                model.fit(*collections)
+                fitted.append(fit())
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=fit)
+    thread = threading.Thread(target=fit_there)
     thread.start()
 
     def n_done(dask_scheduler):
         # Sums that workers hold: the pass is under way.
+        from dask.utils import key_split
+
         done = [ts for ts in dask_scheduler.tasks.values() if ts.state == "memory"]
-        return sum(str(ts.key).startswith(("partial_sums", "_square", "_pair")) for ts in done)
+        return sum(key_split(ts.key) in ("partial_sums", "square", "pair") for ts in done)
 
     deadline = time.monotonic() + PATIENCE
     while not client.run_on_scheduler(n_done) and thread.is_alive():
@@ -64,7 +68,7 @@ def fit_while(client, model, collections, harm):
     assert not thread.is_alive(), "the fit did not come back"
     if failure:
         raise failure[0]
-    return model
+    return fitted[0]
 
 
 def kill(pids):
@@ -81,12 +85,33 @@ def test_a_fit_survives_the_death_of_workers_with_the_same_bits(
     undisturbed = FastDCM(n_landmarks=60).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
-    harmed = fit_while(
-        doomed,
-        FastDCM(n_landmarks=60),
-        (slowed(X, 0.1), y, domain),
-        lambda: kill(pids),
-    )
+    model, slow = FastDCM(n_landmarks=60), slowed(X, 0.1)
+    harmed = fit_while(doomed, lambda: model.fit(slow, y, domain), lambda: kill(pids))
+    assert_same_bits(undisturbed, harmed)
+    assert not any(_alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_a_fit_of_files_survives_as_well(
+    how_many, rows, doomed, worker_pids, assert_same_bits, monkeypatch, tmp_path
+):
+    rows("three").frame().to_parquet(tmp_path / "rows.parquet", row_group_size=20)
+    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
+
+    def fit():
+        return fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
+
+    undisturbed = fit()
+    doomed.wait_for_workers(2, timeout=PATIENCE)
+    pids = worker_pids(doomed)[:how_many]
+
+    def slow_read(piece, columns):
+        time.sleep(0.1)
+        return read_piece(piece, columns)
+
+    monkeypatch.setattr("domainwise._dask_parquet.read_piece", slow_read)
+    harmed = fit_while(doomed, fit, lambda: kill(pids))
+    assert undisturbed.solver_info_["n_partitions"] == 21
     assert_same_bits(undisturbed, harmed)
     assert not any(_alive(pid) for pid in pids)
 
@@ -99,7 +124,8 @@ def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bi
     undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:1]
-    harmed = fit_while(doomed, DCM(gamma=0.1), (slowed(X, 0.1), y, domain), lambda: kill(pids))
+    model, slow = DCM(gamma=0.1), slowed(X, 0.1)
+    harmed = fit_while(doomed, lambda: model.fit(slow, y, domain), lambda: kill(pids))
     assert_same_bits(undisturbed, harmed)
 
 

@@ -61,6 +61,25 @@ def test_row_groups_are_taken_together_up_to_a_size(folder, monkeypatch):
     assert many.gamma_ == each.gamma_
 
 
+def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
+    def sent(dask_worker):
+        return dask_worker.transfer_outgoing_bytes_total
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((60_000, 20))).rename(columns="x{}".format)
+    frame["y"], frame["site"] = rng.integers(2, size=(2, len(frame)))
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=3_000)
+    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise._dask_fast.LOOK_ROWS", 2_000)
+    before = sum(client.run(sent).values())
+    model = fit_parquet(FastDCM(n_landmarks=20), tmp_path, target="y", domain="site", client=client)
+    moved = sum(client.run(sent).values()) - before
+    n_partitions, row_bytes = model.solver_info_["n_partitions"], 8 * len(frame.columns)
+    sums = n_partitions * 8 * 20**2
+    assert n_partitions == 20
+    assert sums / 4 < moved < 5 * sums + 2_500 * row_bytes < len(frame) * row_bytes / 10
+
+
 def test_names_of_folders_are_columns(frame, tmp_path):
     for site, part in frame.groupby("site"):
         (tmp_path / f"site={site}").mkdir()

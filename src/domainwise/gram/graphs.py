@@ -55,22 +55,35 @@ def one_blas_thread() -> Iterator[None]:
 
 
 class Constant:
-    """A value that travels in one piece, so that its arrays arrive aligned."""
+    """A value that travels in one piece, so that its arrays arrive aligned.
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    ``size`` is the number of bytes that it came in, which Dask has to know to count what moves.
+    """
+
+    def __init__(self, value: Any, size: int = 0) -> None:
+        self.value, self.size = value, size
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
         return _restored, (cloudpickle.dumps(self.value, protocol=5),)
 
+    def __sizeof__(self) -> int:
+        return self.size
+
 
 def _restored(data: bytes) -> Constant:
-    return Constant(cloudpickle.loads(data))
+    return Constant(cloudpickle.loads(data), len(data))
 
 
 def constant(value: Any, name: str) -> Task:
     """Return a task that is a value: sent once per worker, and again when a worker is lost."""
     return dask.delayed(Constant(value), name=f"{name}-{uuid4().hex}", traverse=False)
+
+
+class Unread:
+    """Rows that the task which computes with them reads itself, so that they never travel."""
+
+    def __init__(self, read: Callable[..., Any], *arguments: Any) -> None:
+        self.read, self.arguments = read, arguments
 
 
 def task(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,6 +108,8 @@ def received(value: Any) -> Any:
     """
     if isinstance(value, Constant):
         return value.value
+    if isinstance(value, Unread):
+        return value.read(*value.arguments)
     if isinstance(value, list | tuple):
         return type(value)(received(part) for part in value)
     if isinstance(value, np.ndarray) and not value.flags.aligned:
@@ -105,6 +120,18 @@ def received(value: Any) -> Any:
 def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = None) -> Task:
     """Return the task of one call."""
     return dask.delayed(function, pure=False, nout=n_results, traverse=False)(*arguments)
+
+
+def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
+    """Return the tasks of many calls as one group.
+
+    Tasks of a group that need next to nothing from others are dealt out to the workers that are
+    free. Without a group the scheduler would send each of them where its constants already are,
+    that is all of them to one worker.
+    """
+    name = f"{function.__name__}-{uuid4().hex}"
+    made = dask.delayed(function, pure=False, traverse=False)
+    return [made(*each, dask_key_name=(name, i)) for i, each in enumerate(arguments)]
 
 
 def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:

@@ -158,6 +158,11 @@ class NystromSums:
     second: Array
     groups: dict[Hashable, tuple[int, Array]]
 
+    def __sizeof__(self) -> int:
+        """Bytes with all arrays: what moving it to another worker takes."""
+        totals = sum(total.nbytes for _, total in self.groups.values())
+        return int(self.mean.nbytes + self.second.nbytes + totals)
+
     def __getstate__(self) -> dict[str, Any]:
         # Lists instead of a dict with tuples as keys, which saved models cannot hold.
         groups = self.groups.values()
