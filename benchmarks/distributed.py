@@ -226,7 +226,8 @@ def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
         "## What is moved\n\nBytes that two workers sent, to each other and to the client, during "
         "the whole fit. A partition's sums are 8 M² bytes and some more, and travel unless the "
         "worker that merges them is the one that made them; a partition is read by the task that "
-        "sums it, so that no rows travel but those of the first look (32,768 at most)."
+        "sums it, so that no rows travel but those of the first look (32,768 at most). The look "
+        "and the constants of the pass are in every line: what one worker sends in the table above."
     )
     header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition and 8 M²"]
     report.table(header, lines)
