@@ -5,13 +5,12 @@ Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,6 +25,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 
 from domainwise import __version__, cli_evaluate, cli_models, datasets
+from domainwise._cli_common import JsonOption, check_seed, errors, fail, missing_packages
 
 app = typer.Typer(
     name="domainwise",
@@ -39,10 +39,6 @@ cli_models.register(app)
 
 #: Packages of an extra, by the extra's name.
 _EXTRAS = {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}
-
-_errors = Console(stderr=True, highlight=False)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -106,8 +102,7 @@ def reproduce(
             raise ValueError(f"--repeats must be at least 1, got {repeats}")
         if jobs == 0 or jobs < -1:
             raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
-        if seed < 0:
-            raise ValueError(f"--seed must be 0 or more, got {seed}")
+        check_seed(seed)
         tables = select_tables(table)
         if report:
             _require("report")
@@ -119,7 +114,7 @@ def reproduce(
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     total = len(plan.parallel) + len(plan.serial)
-    _errors.print(
+    errors.print(
         f"results: [bold]{store.path}[/bold]"
         + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
     )
@@ -127,7 +122,7 @@ def reproduce(
         with _usage_errors(), _progress(plan.cost, total, n_jobs) as (advance, announce):
             failed = run_plan(plan, store, n_jobs=n_jobs, progress=advance, on_serial=announce)
     except KeyboardInterrupt:
-        _errors.print(
+        errors.print(
             f"\n[yellow]interrupted[/yellow]: what was finished is in {store.path};"
             " the same command goes on from there"
         )
@@ -135,7 +130,7 @@ def reproduce(
     _publish(store.folder, html=report, as_json=as_json)
     for row in failed:
         where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
-        _errors.print(f"[red]failed[/red]: {where} {row['method']}: {row['error']}", markup=True)
+        errors.print(f"[red]failed[/red]: {where} {row['method']}: {row['error']}", markup=True)
     if failed:
         raise typer.Exit(1)
 
@@ -216,19 +211,12 @@ def _usage_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, FileNotFoundError, PermissionError, ImportError) as error:
-        _fail(str(error))
-
-
-def _fail(message: str) -> NoReturn:
-    _errors.print("[red]error:[/red]", end=" ")
-    _errors.print(message, markup=False, soft_wrap=True)
-    raise typer.Exit(2)
+        fail(str(error), 2)
 
 
 def _require(extra: str) -> None:
-    missing = [name for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ImportError(f'{" and ".join(missing)} missing: pip install "domainwise[{extra}]"')
+    if missing := missing_packages(*_EXTRAS[extra]):
+        raise ImportError(f'{missing} missing: pip install "domainwise[{extra}]"')
 
 
 @contextmanager
@@ -242,7 +230,7 @@ def _progress(cost: float, total: int, n_jobs: int) -> Iterator[tuple[Any, Any]]
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=_errors,
+        console=errors,
         disable=total == 0,
         # Jobs differ in length; a long memory steadies the estimate.
         speed_estimate_period=600,

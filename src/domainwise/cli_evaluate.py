@@ -5,22 +5,38 @@ Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
+from domainwise._cli_common import (
+    DataArgument,
+    DebugOption,
+    DomainOption,
+    DropDomainsOption,
+    DropOption,
+    FeaturesOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    TargetOption,
+    TaskOption,
+    check_seed,
+    errors,
+    missing_packages,
+    print_plain_notes,
+    read_input,
+    reported_errors,
+)
 from domainwise._cli_dask import DaskOption, connected, folds_on, processes
-from domainwise.cli_models import DebugOption, JsonOption, _reported_errors, _working
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
-
-_errors = Console(stderr=True, highlight=False)
 
 REPORT_NAME = "report.html"
 RESULT_NAME = "evaluation.json"
@@ -35,26 +51,10 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A table: CSV (also .gz), Parquet or Feather, told by its ending; or a folder of "
-            "Parquet files.",
-            show_default=False,
-        ),
-    ],
-    target: Annotated[
-        str, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
-    ],
-    domain: Annotated[
-        str,
-        typer.Option(
-            help="Column that names the domain: site, patient, well.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ],
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    data: DataArgument,
+    target: TargetOption,
+    domain: DomainOption,
+    task: TaskOption = "auto",
     methods: Annotated[
         str | None,
         typer.Option(
@@ -67,27 +67,15 @@ def evaluate(
             help="A scorer of scikit-learn; chosen by the target if not given.", show_default=False
         ),
     ] = None,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Feature columns, with commas between; all others if not given.",
-            show_default=False,
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to leave out, with commas between.", show_default=False),
-    ] = None,
-    drop_domains: Annotated[
-        list[str] | None,
-        typer.Option(help="Domains to leave out, with commas between.", show_default=False),
-    ] = None,
+    features: FeaturesOption = None,
+    drop: DropOption = None,
+    drop_domains: DropDomainsOption = None,
     max_rows: Annotated[
         int,
         typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all."),
     ] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
     dask: DaskOption = None,
     out: Annotated[
         Path | None,
@@ -109,33 +97,31 @@ def evaluate(
     constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
     invariantridge; their parameters are chosen on the other domains only.
     """
-    with _reported_errors(debug):
+    with reported_errors(debug):
         from domainwise.evaluation import evaluate as run
         from domainwise.evaluation._methods import choose_methods
-        from domainwise.tables import load_table, split_names, table_columns
 
         n_jobs = processes(jobs, dask)
-        _check_numbers(seed, max_rows)
+        check_seed(seed)
+        if max_rows < 0:
+            raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
         choose_methods(methods)
         if report:
             _require_report()
         folder = out or Path("domainwise-evaluation") / _stem(data)
         files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
         _check_folder(folder, files, force)
-        with _working(f"reading {data}"):
-            names = table_columns(data)
-            table = load_table(
-                data,
-                target=target,
-                domain=domain,
-                features=split_names(features, names),
-                drop=split_names(drop, names),
-                drop_domains=split_names(drop_domains, ()),
-                task=task,
-            )
-        for note in table.notes:
-            _errors.print(f"[yellow]note:[/yellow] {note}", soft_wrap=True)
-        with connected(dask, _errors) as client, folds_on(client):
+        table = read_input(
+            data,
+            target=target,
+            domain=domain,
+            features=features,
+            drop=drop,
+            drop_domains=drop_domains,
+            task=task,
+        )
+        print_plain_notes(table.notes)
+        with connected(dask, errors) as client, folds_on(client):
             found = run(
                 table.X,
                 table.y,
@@ -191,9 +177,9 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
         "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
         "domains against the best plain method (●).[/]"
     )
-    console.print(f"\n[bold]Verdict.[/] {_escaped(found.verdict())}", soft_wrap=False)
+    console.print(f"\n[bold]Verdict.[/] {escape(found.verdict())}", soft_wrap=False)
     for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {_escaped(note)}")
+        console.print(f"[yellow]note:[/yellow] {escape(note)}")
 
 
 def _write(found: Evaluation, folder: Path, report: bool, title: str) -> None:
@@ -203,13 +189,6 @@ def _write(found: Evaluation, folder: Path, report: bool, title: str) -> None:
     write_atomically(folder / RESULT_NAME, found.to_json() + "\n")
     if report:
         found.report(folder / REPORT_NAME, title=title)
-
-
-def _check_numbers(seed: int, max_rows: int) -> None:
-    if seed < 0:
-        raise ValueError(f"--seed must be 0 or more, got {seed}")
-    if max_rows < 0:
-        raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
@@ -225,11 +204,10 @@ def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
 
 
 def _require_report() -> None:
-    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_packages("matplotlib", "jinja2"):
         raise ImportError(
-            f'the report needs {" and ".join(missing)}: pip install "domainwise[report]", or leave '
-            "it out with --no-report"
+            f'the report needs {missing}: pip install "domainwise[report]", or leave it out with '
+            "--no-report"
         )
 
 
@@ -238,9 +216,3 @@ def _stem(data: Path) -> str:
     while name.lower().endswith(_ENDINGS):
         name = name[: name.rindex(".")]
     return name or data.name
-
-
-def _escaped(text: Any) -> str:
-    from rich.markup import escape
-
-    return escape(str(text))

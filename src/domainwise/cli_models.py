@@ -6,24 +6,37 @@ Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be
 from __future__ import annotations
 
 import json
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from domainwise._cli_common import (
+    DataArgument,
+    DebugOption,
+    DomainOption,
+    DropDomainsOption,
+    DropOption,
+    FeaturesOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    TargetOption,
+    TaskOption,
+    check_seed,
+    errors,
+    print_plain_notes,
+    read_input,
+    reported_errors,
+    working,
+)
 from domainwise._cli_dask import DaskOption, connected, folds_on, processes
 from domainwise.cli_show import print_facts, print_model, print_notes, size_in_words
 
-_errors = Console(stderr=True, highlight=False)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
 ModelArgument = Annotated[
     Path, typer.Argument(help="A model file that fit has written.", show_default=False)
@@ -34,6 +47,10 @@ NewArgument = Annotated[
         help="Rows with the model's columns: CSV (also .gz), Parquet (also a folder), Feather.",
         show_default=False,
     ),
+]
+OutTableOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="Table to write; its ending says how.", show_default=False),
 ]
 KeepOption = Annotated[
     list[str] | None,
@@ -48,25 +65,9 @@ def register(app: typer.Typer) -> None:
 
 
 def fit(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A table: CSV (also .gz), Parquet or Feather, told by its ending; or a folder of "
-            "Parquet files.",
-            show_default=False,
-        ),
-    ],
-    target: Annotated[
-        str, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
-    ],
-    domain: Annotated[
-        str,
-        typer.Option(
-            help="Column that names the domain: site, patient, well.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ],
+    data: DataArgument,
+    target: TargetOption,
+    domain: DomainOption,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Model file to write.", show_default=False)
     ],
@@ -77,30 +78,18 @@ def fit(
         str,
         typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm."),
     ] = "auto",
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
-    features: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Feature columns, with commas between; else all others.",
-            show_default=False,
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to leave out, with commas between.", show_default=False),
-    ] = None,
-    drop_domains: Annotated[
-        list[str] | None,
-        typer.Option(help="Domains to leave out, with commas between.", show_default=False),
-    ] = None,
+    task: TaskOption = "auto",
+    features: FeaturesOption = None,
+    drop: DropOption = None,
+    drop_domains: DropDomainsOption = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Let every class count the same.")
     ] = False,
     check: Annotated[
         bool, typer.Option(help="Score the method on domains left out, beside a constant.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -112,29 +101,25 @@ def fit(
     dica, kpca, the same with fast in front (landmarks, for large tables), invariant,
     invariantridge, svm, linear, boosting, constant.
     """
-    with _reported_errors(debug):
+    with reported_errors(debug):
         from domainwise.models import fit_table
-        from domainwise.tables import load_table, split_names, table_columns
 
         n_jobs = processes(jobs, dask)
-        if seed < 0:
-            raise ValueError(f"--seed must be 0 or more, got {seed}")
+        check_seed(seed)
         _check_output(out, force, [".skops"])
-        with _working(f"reading {data}"):
-            names = table_columns(data)
-            table = load_table(
-                data,
-                target=target,
-                domain=domain,
-                features=split_names(features, names),
-                drop=split_names(drop, names),
-                drop_domains=drop_domains,
-                task=task,
-            )
+        table = read_input(
+            data,
+            target=target,
+            domain=domain,
+            features=features,
+            drop=drop,
+            drop_domains=drop_domains,
+            task=task,
+        )
         doing = "fitting, and scoring with domains left out" if check else "fitting"
         with (
-            connected(dask, _errors) as client,
-            _working(doing) as say,
+            connected(dask, errors) as client,
+            working(doing) as say,
             folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
         ):
             model = fit_table(
@@ -156,18 +141,13 @@ def fit(
         console.print(
             f"\nwrote [bold]{escape(str(out))}[/bold] ({size_in_words(out)})", soft_wrap=True
         )
-    print_notes(_errors, info)
+    print_notes(errors, info)
 
 
 def predict(
     model: ModelArgument,
     new: NewArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Table to write; its ending says how.", show_default=False
-        ),
-    ],
+    out: OutTableOption,
     keep: KeepOption = None,
     dask: DaskOption = None,
     force: ForceOption = False,
@@ -186,12 +166,7 @@ def predict(
 def transform(
     model: ModelArgument,
     new: NewArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="Table to write; its ending says how.", show_default=False
-        ),
-    ],
+    out: OutTableOption,
     keep: KeepOption = None,
     dask: DaskOption = None,
     force: ForceOption = False,
@@ -204,7 +179,7 @@ def transform(
 
 def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption = False) -> None:
     """Print what a model file holds, without loading the model."""
-    with _reported_errors(debug):
+    with reported_errors(debug):
         from domainwise.persistence import read_info
 
         header = read_info(model)
@@ -240,7 +215,7 @@ def _apply(
     debug: bool,
     project: bool,
 ) -> None:
-    with _reported_errors(debug), warnings.catch_warnings(record=True) as caught:
+    with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
         from domainwise._apply import apply_to_file
         from domainwise.models import TableModel
         from domainwise.tables import FORMATS, split_names, table_columns
@@ -253,7 +228,7 @@ def _apply(
         loaded = TableModel.load(model)
         kept = split_names(keep, table_columns(new)) or ()
         doing = f"{'projecting' if project else 'predicting'} {new}"
-        with connected(dask, _errors) as client, _working(doing) as say:
+        with connected(dask, errors) as client, working(doing) as say:
             done = apply_to_file(
                 loaded,
                 new,
@@ -274,8 +249,7 @@ def _apply(
             f"columns {escape(', '.join(done.columns))}",
             soft_wrap=True,
         )
-    for note in notes:
-        _errors.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
+    print_plain_notes(notes)
 
 
 def _check_output(out: Path, force: bool, endings: list[str]) -> None:
@@ -316,36 +290,3 @@ def _check_folder(out: Path, force: bool) -> None:
 def _check_parent(out: Path) -> None:
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}: make it first, or name another output")
-
-
-@contextmanager
-def _working(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr, where that is a terminal; yields a function that changes its words."""
-    if not _errors.is_terminal:
-        yield lambda words: None
-        return
-    with _errors.status(escape(what)) as status:
-        yield lambda words: status.update(escape(words))
-
-
-@contextmanager
-def _reported_errors(debug: bool) -> Iterator[None]:
-    """Turn errors into a message and an exit code: 2 for unusable input, 1 for the rest."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _fail("interrupted: nothing was written", 1, debug)
-    except (ValueError, OSError, ImportError) as error:
-        _fail(str(error), 2, debug)
-    except MemoryError:
-        _fail("out of memory: try --method fastdcmcv or fastdcm", 1, debug)
-    except Exception as error:
-        _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
-
-
-def _fail(message: str, code: int, debug: bool) -> NoReturn:
-    if debug:
-        _errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
-    _errors.print("[red]error:[/red]", end=" ")
-    _errors.print(message, markup=False, soft_wrap=True)
-    raise typer.Exit(code) from None

@@ -72,6 +72,18 @@ def test_nothing_is_overwritten_without_force(table, tmp_path):
     assert (out / "report.html").read_text("utf-8").startswith("<!doctype html>")
 
 
+def test_a_domain_with_a_comma_in_its_name_can_be_left_out(table, tmp_path):
+    frame = pandas.read_csv(table).replace({"site": {"ayr": "Ayr, north"}})
+    fourth = frame.iloc[-20:].assign(site="derry")
+    pandas.concat([frame, fourth]).to_csv(table, index=False)
+    out = tmp_path / "out"
+    drop = ("--drop-domains", "Ayr, north", "--drop-domains", "cork")
+    result = run(table, "--out", out, "--no-report", *drop)
+    assert result.exit_code == 0, result.output
+    stored = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert stored["facts"]["domains"] == 2
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
