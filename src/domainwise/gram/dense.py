@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,12 @@ from numpy.typing import NDArray
 
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.base import Images, RitzPairs, Solution, Thin, project_pencil
-from domainwise.gram.solve import RefinedCholesky, cholesky_solve, spectral_solve
+from domainwise.gram.solve import (
+    RefinedCholesky,
+    cholesky_solve,
+    spectral_solve,
+    warn_low_rank,
+)
 from domainwise.labels import RowLabels
 
 Array = NDArray[Any]
@@ -58,14 +62,8 @@ class DenseGram(ArrayGram):
         if X is None:
             X, rank = spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
-            if shift == 0 and rank < self.n_samples - 1:
-                warnings.warn(
-                    f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, "
-                    "as it would not with a positive ridge",
-                    UserWarning,
-                    stacklevel=2,
-                )
+            if shift == 0:
+                warn_low_rank(rank, self.n_samples)
         KX = self.K @ X
         residual = V - KX - shift * X
         scale = np.linalg.norm(V, axis=0)

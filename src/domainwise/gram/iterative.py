@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.base import Solution
-from domainwise.gram.solve import conjugate_gradients
+from domainwise.gram.solve import conjugate_gradients, warn_not_converged
 
 Array = NDArray[Any]
 
@@ -88,13 +86,7 @@ class IterativeGram(ArrayGram):
                 for one in found:
                     one.info["pcg_iterations"] = result.n_iterations
                 return found
-            warnings.warn(
-                f"conjugate gradients stopped at a relative residual of {result.residual:.1e} "
-                f"after {result.n_iterations} iterations (tol={self.tol:g}): raise max_iter, tol, "
-                "or the ridge",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warn_not_converged(result, self.tol)
         info = {
             "linear_solver": "pcg",
             "n_iterations": result.n_iterations,

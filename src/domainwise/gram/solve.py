@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
 
 Array = NDArray[Any]
 
@@ -205,3 +207,24 @@ def spectral_solve(K: Array, V: Array, shift: float) -> tuple[Array, int]:
     inverse = np.divide(1.0, d + shift, out=np.zeros_like(d), where=(d + shift) > 0)
     X = U @ (inverse[:, None] * (U.T @ V))
     return np.asarray(X - X.mean(axis=0)), int(keep.sum())
+
+
+def warn_low_rank(rank: int, n_samples: int) -> None:
+    """Say that without a ridge the solution rests on a cut-off, where it does."""
+    if rank < n_samples - 1:
+        warnings.warn(
+            f"ridge=0: the kernel matrix has numerical rank {rank} of {n_samples - 1}; the "
+            "projection of new rows depends on that cut-off, as it would not with a positive ridge",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_not_converged(result: PCGResult, tol: float) -> None:
+    """Say how far conjugate gradients came."""
+    warnings.warn(
+        f"conjugate gradients stopped at a relative residual of {result.residual:.1e} after "
+        f"{result.n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from abc import abstractmethod
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from domainwise._precision import current_precision
 from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.dense import LAPACK_ROWS
 from domainwise.gram.iterative import FLOAT32_TOLERANCE
 from domainwise.gram.krylov import krylov_pairs
-from domainwise.gram.solve import conjugate_gradients
+from domainwise.gram.solve import conjugate_gradients, warn_low_rank, warn_not_converged
 from domainwise.gram.torch.groups import GroupedProduct, worth_grouping
 from domainwise.gram.torch.precondition import LandmarkPreconditioner
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
@@ -178,14 +176,8 @@ class TorchDenseGram(TorchGram):
         if X is None:
             X, rank = _spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
-            if shift == 0 and rank < self.n_samples - 1:
-                warnings.warn(
-                    f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, "
-                    "as it would not with a positive ridge",
-                    UserWarning,
-                    stacklevel=2,
-                )
+            if shift == 0:
+                warn_low_rank(rank, self.n_samples)
         scale = V.norm(dim=0)
         residual = (V - self.K @ X - shift * X).norm(dim=0) / torch.where(scale > 0, scale, 1.0)
         info["residual"] = float(residual.max()) if len(residual) else 0.0
@@ -288,13 +280,7 @@ class TorchStreamedGram(TorchGram):
             if direct is not None and direct.info["residual"] < result.residual:
                 direct.info["pcg_iterations"] = result.n_iterations
                 return direct
-            warnings.warn(
-                f"conjugate gradients stopped at a relative residual of {result.residual:.1e} "
-                f"after {result.n_iterations} iterations (tol={self.tol:g}): raise max_iter, tol, "
-                "or the ridge",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warn_not_converged(result, self.tol)
         return Solution(result.X - result.X.mean(0), info, result.KX)
 
     def _direct(self, V: Tensor, shift: float) -> Solution | None:
