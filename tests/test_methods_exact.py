@@ -377,7 +377,7 @@ def domain_scatter(d):
 @each_problem
 def test_dica_equals_a_dense_non_symmetric_solution(p, lam, monkeypatch):
     # Small eigenvalues to 1e-8 ask for more of a continuous target's kernel than DESIGN 2.6 does.
-    monkeypatch.setattr("domainwise._base.CHOLESKY_TOLERANCE", 1e-13)
+    monkeypatch.setattr("domainwise.labels.CHOLESKY_TOLERANCE", 1e-13)
     model = p.fit(DICA(lam=lam))
     right = p.K @ domain_scatter(p.d) @ p.K + p.K + lam * np.eye(p.n)
     gammas, B = np.linalg.eig(np.linalg.solve(right, p.P_y @ p.K @ p.K))

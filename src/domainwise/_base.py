@@ -12,7 +12,7 @@ from domainwise._validation import Labels, check_n_components
 from domainwise.components import Components, standardise
 from domainwise.gram import Gram
 from domainwise.kernels import Kernel
-from domainwise.labels import CHOLESKY_TOLERANCE, Feature, RowLabels, continuous_feature
+from domainwise.labels import Feature, RowLabels, continuous_feature, residual_trace
 
 Array = NDArray[Any]
 
@@ -82,7 +82,7 @@ class KernelProjection(Projection):
             labels.values,
             "rbf" if kernel == "auto" else kernel,
             getattr(self, f"{role}_gamma", "median"),
-            CHOLESKY_TOLERANCE * n * epsilon,
+            n * residual_trace(epsilon, self._label_weight(role)),
             name=f"the {role} kernel",
         )
 

@@ -36,7 +36,7 @@ from domainwise.gram import Gram
 from domainwise.gram.dask import DaskGram, cross_tasks, in_blocks, row_blocks
 from domainwise.gram.graphs import call, constant, fetch, run, task
 from domainwise.gram.nystrom import NystromSums
-from domainwise.kernels import EXPONENT_ERROR, MEDIAN_ROWS, Kernel, make_kernel
+from domainwise.kernels import MEDIAN_ROWS, Kernel, make_kernel, products_suffice
 from domainwise.labels import RowLabels
 
 Array = NDArray[Any]
@@ -280,6 +280,6 @@ def _centred_on(kernel: Kernel, X: Any) -> Kernel:
     if kernel.name == "linear":
         return replace(kernel, origin=origin)
     farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-    if kernel.gamma * farthest * float(np.finfo(X.dtype).eps) <= EXPONENT_ERROR:
+    if products_suffice(kernel.gamma * farthest, np.finfo(X.dtype).eps):
         return replace(kernel, origin=origin, by_differences=False)
     return replace(kernel, origin=None, by_differences=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,15 +10,18 @@ from numpy.typing import NDArray
 
 from domainwise._backends import backend_of, is_dask
 from domainwise._projection import Projection, fixed_seed
-from domainwise._validation import Labels
+from domainwise._validation import Labels, check_n_components
 from domainwise.components import standardise
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.gram.streamlabels import LabelMap, finalize
-from domainwise.kernels import Kernel
-from domainwise.labels import CHOLESKY_TOLERANCE
+from domainwise.kernels import Kernel, check_finite
+from domainwise.labels import residual_trace
 from domainwise.landmarks import choose_landmarks, landmark_count
 
 Array = NDArray[Any]
+
+#: A solution that is regularised less than this, per row, is computed in float64 throughout.
+FLOAT32_SHIFT = 1e-6
 
 
 class FastProjection(Projection):
@@ -68,12 +72,17 @@ class FastProjection(Projection):
         first = not hasattr(self, "_sums")
         X = backend_of(X).check_rows(self, X, reset=first)
         target, domain = self._check_labels(y, sample_domain, X, least_classes=1)
-        if first:
-            self._begin(X, target, domain)
-        self._check_kinds(target, domain)
-        sums = self._sum_rows(X, target, domain)
-        self._sums = sums if first else self._sums.merge(sums)
-        self._finish()
+        before = dict(vars(self))
+        try:
+            if first:
+                self._begin(X, target, domain)
+            self._check_kinds(target, domain)
+            sums = self._sum_rows(X, target, domain)
+            self._sums = sums if first else self._sums.merge(sums)
+            self._finish()
+        except BaseException:
+            self.__dict__ = before  # a batch that cannot be added leaves no trace
+            raise
         backend_of(X).place(self, X)
         return self
 
@@ -85,6 +94,7 @@ class FastProjection(Projection):
     def _sum_at_once(self, X: Any, y: Any, sample_domain: Any) -> NystromSums:
         """Begin with rows that are all at hand, and sum over them."""
         X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
+        check_n_components(self.n_components, len(X))
         target, domain = self._check_labels(y, sample_domain, X)
         self._begin(X, target, domain)
         return self._sum_rows(X, target, domain)
@@ -102,15 +112,12 @@ class FastProjection(Projection):
             )
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(X), dtype=np.intp), names=np.array([0]))
-        if getattr(self, "conditional", False) and domain.values is not None:
-            raise ValueError(
-                f"conditional=True with continuous domain descriptors needs all rows at once: "
-                f"use {self._exact_name}"
-            )
+        self._check_conditional([getattr(self, "conditional", False)], domain)
         kernel = self._resolve_kernel(X)
-        self._map = NystromMap.from_landmarks(
-            kernel, self._choose(X, domain, kernel, n_rows or len(X)), ridge=self._relative_shift
-        )
+        landmarks = self._choose(X, domain, kernel, n_rows or len(X))
+        if self._relative_shift < FLOAT32_SHIFT:
+            landmarks = landmarks.astype(np.float64)
+        self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
         rank = self._map.n_features
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
@@ -119,6 +126,13 @@ class FastProjection(Projection):
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
         self._kinds = (_kind(target), _kind(domain))
+
+    def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
+        if any(conditionals) and domain.values is not None:
+            raise ValueError(
+                "conditional=True with continuous domain descriptors needs all rows at once: "
+                f"use {self._exact_name}"
+            )
 
     def _choose(self, X: Any, domain: Labels, kernel: Kernel, n_rows: int) -> Array:
         backend = backend_of(X)
@@ -152,7 +166,7 @@ class FastProjection(Projection):
             labels.values,
             "rbf" if kernel == "auto" else kernel,
             getattr(self, f"{role}_gamma", "median"),
-            CHOLESKY_TOLERANCE * self._label_epsilon,
+            residual_trace(self._label_epsilon, self._label_weight(role)),
             name=f"the {role} kernel",
             points=points,
         )
@@ -192,6 +206,8 @@ class FastProjection(Projection):
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
         """Operator of all rows seen, classes and domains among them, and the features' mean."""
         n_target = 0 if self._target_map is None else self._target_map.n_features
+        for part in (self._sums.mean, self._sums.second):
+            check_finite(part, self._map.landmarks.dtype)
         sums = self._map.moments(self._sums)
         gram, classes, domains = finalize(
             sums,
@@ -204,9 +220,9 @@ class FastProjection(Projection):
         return gram, classes, domains, sums.mean[: gram.size]
 
     def _finish(self) -> None:
-        """Solve from the sums; nothing is stored while one class only has been seen."""
+        """Solve from the sums; nothing is stored while one row or one class only has been seen."""
         gram, classes, domains, mean = self._finalized()
-        if len(classes) == 1:
+        if len(classes) == 1 or gram.n_samples == 1:
             return
         found = self._solve(gram, gram.labels, self._target_map is not None)
         found = standardise(gram, found, gram.labels, warn=self.n_components is not None)

@@ -40,6 +40,10 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _uses_domain = True
     _needs_target = False
 
+    def _label_weight(self, role: str) -> float:
+        """How much a label kernel counts in the problem: the target's once."""
+        return float(getattr(self, "domain_weight", 1.0)) if role == "domain" else 1.0
+
     def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
         """Learn the projection from source domains.
 

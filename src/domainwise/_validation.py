@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
-from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from domainwise.kernels import KERNEL_NAMES
@@ -124,17 +124,23 @@ def check_target(
         names, codes = np.unique(_sortable(y, "y"), return_inverse=True)
         if len(names) < least_classes:
             raise ValueError(
-                f"y has one class only ({names[0]!r}); the classifier needs at least 2 classes "
+                f"y has one class only ({names[0]}); the classifier needs at least 2 classes "
                 "to find directions that tell them apart"
             )
         return Labels(codes=codes, names=names)
     values = _numeric(y, "y")
     if least_classes > 1 and not np.ptp(values, axis=0).any():
         raise ValueError(
-            f"y is constant (every row is {y[0]!r}): there is nothing to tell apart; "
+            f"y is constant (every row is {y[0]}): there is nothing to tell apart; "
             "leave y out to fit without a target"
         )
     return Labels(values=values)
+
+
+def check_classes(y: Any, n_samples: int) -> Labels:
+    """Check y as classes: none of them missing, at least two, and no continuous numbers."""
+    check_classification_targets(_sortable(_plain_array(y), "y"))
+    return check_target(y, n_samples, "delta")
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:
@@ -149,6 +155,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     if domains.ndim == 0 or domains.shape[0] != n_samples:
         length = "no length" if domains.ndim == 0 else f"{domains.shape[0]} entries"
         raise ValueError(f"sample_domain has {length} but X has {n_samples} rows")
+    if domains.ndim == 2 and domains.shape[1] == 1 and domains.dtype.kind not in "biuf":
+        domains = domains[:, 0]  # a data frame of one column of names
     if domains.ndim > 2:
         raise ValueError(f"sample_domain must have one or two dimensions, got {domains.shape}")
     if domains.dtype.kind == "M":
@@ -225,12 +233,24 @@ def _sortable(values: Array, name: str) -> Array:
     if types <= {"bytes"}:
         return values.astype(bytes)
     if types <= {"number"}:
-        numeric = values.astype(np.float64)
-        whole = np.round(numeric)
-        return whole.astype(np.int64) if (numeric == whole).all() else numeric
+        return _numbers(values, name)
     raise ValueError(
         f"unknown label type: {name} holds {types.pop()} objects; use strings or numbers"
     )
+
+
+def _numbers(values: Array, name: str) -> Array:
+    """Numbers in an array of objects: as integers, which keep all their digits, or as floats."""
+    if not all(isinstance(value, Integral | np.bool_) for value in values.flat):
+        numeric = values.astype(np.float64)
+        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= 2.0**53)
+        return numeric.astype(np.int64) if exact.all() else numeric
+    try:
+        return values.astype(np.int64)
+    except OverflowError:
+        raise ValueError(
+            f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
+        ) from None
 
 
 def _label_type(value: Any) -> str:

@@ -24,7 +24,7 @@ KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 MEDIAN_ROWS = 2000
 #: An exponent of the RBF kernel may be off by this much before distances are taken from
 #: differences instead of products, which are quicker.
-EXPONENT_ERROR = 1e-3
+EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
 #: Values of a polynomial kernel up to which sums of their squares and products are safe.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 
@@ -86,7 +86,7 @@ class Kernel:
                 rows = X[start : start + 4096] - origin
                 farthest = max(farthest, float(np.einsum("ij,ij->i", rows, rows).max()))
             reach = self.gamma * farthest
-        if reach * float(np.finfo(X.dtype).eps) <= EXPONENT_ERROR:
+        if products_suffice(reach, np.finfo(X.dtype).eps):
             return replace(self, origin=origin, by_differences=False)
         return replace(self, origin=None, by_differences=True)
 
@@ -102,10 +102,12 @@ class Kernel:
             one = np.ones_like(half)
             return Prepared(np.hstack([U, half, one]), np.hstack([U, one, half]))
         if self.name == "poly":
-            return Prepared(X * X.dtype.type(self.gamma), X)
+            # Its values differ by orders of magnitude, of which float32 loses the small ones.
+            X = X.astype(np.float64, copy=False)
+            return Prepared(X * self.gamma, X)
         if self.name == "cosine":
-            norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-            X = X / np.where(norms > 0, norms, 1).astype(X.dtype)[:, None]
+            X = _divided(X, np.abs(X).max(axis=1, initial=0.0))  # squares stay within range
+            X = _divided(X, np.sqrt(np.einsum("ij,ij->i", X, X)))
         return Prepared(X, X)
 
     def block(self, left: Array, right: Array, out: Array | None = None) -> Array:
@@ -116,6 +118,8 @@ class Kernel:
             K = cdist(left, right, "cityblock" if self.name == "laplacian" else "sqeuclidean")
             K *= -self.gamma
             return np.expm1(K, out=K).astype(left.dtype, copy=False)
+        if out is not None and out.dtype != left.dtype:
+            out = None
         K = np.matmul(left, right.T, out=out)
         if self.name == "rbf":
             # Rounding must not make a row closer to another than to itself.
@@ -145,7 +149,13 @@ class Kernel:
     def _polynomial(self, T: Array) -> Array:
         """(T + coef0)^degree - coef0^degree, by Horner's rule so that small T keep their digits."""
         if not float(self.degree).is_integer():
-            return (T + T.dtype.type(self.coef0)) ** T.dtype.type(self.degree)
+            base = T + T.dtype.type(self.coef0)
+            if base.min(initial=0.0) < 0:
+                raise ValueError(
+                    f"degree={self.degree} has no value where gamma x'y + coef0 is negative, as "
+                    "for some rows here: choose a whole degree, or features that are not negative"
+                )
+            return base ** T.dtype.type(self.degree)
         d, c = int(self.degree), float(self.coef0)
         total = np.ones_like(T)
         for power in range(d - 1, 0, -1):
@@ -166,12 +176,33 @@ class Kernel:
         return K.astype(X.dtype, copy=False)
 
 
+def _divided(X: Array, sizes: Array) -> Array:
+    """Rows over their sizes; rows of zeros stay."""
+    return np.asarray(X / np.where(sizes > 0, sizes, 1).astype(X.dtype)[:, None])
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Rows ready for :meth:`Kernel.block`, as its left and as its right argument."""
 
     left: Array
     right: Array
+
+
+def check_finite(values: Array, dtype: Any) -> Array:
+    """Refuse values of a kernel that overflowed in a precision."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"the kernel overflows {np.dtype(dtype).name} at the scale of these features: scale X, "
+            "or choose a smaller gamma or degree"
+        )
+    return values
+
+
+def products_suffice(reach: float, eps: Any) -> bool:
+    """Whether products tell exponents of up to ``reach`` well enough in a precision of eps."""
+    precision = "float64" if eps < 1e-10 else "float32"
+    return reach * float(eps) <= EXPONENT_ERROR[precision]
 
 
 def make_kernel(

@@ -20,8 +20,10 @@ from domainwise.kernels import Kernel, resolve_gamma
 
 Array = NDArray[Any]
 
-#: A label kernel is followed until its residual trace is below this share of N * epsilon.
+#: A label kernel is followed until its residual trace is below this share of N * epsilon,
 CHOLESKY_TOLERANCE = 1e-7
+#: divided by the weight of its term, up to this weight: what is left out counts as often.
+LARGEST_WEIGHT = 1e6
 #: Singular values below this share of the largest are rounding, not label directions.
 RANK_TOLERANCE = 1e-10
 #: A label kernel whose factor would need more memory than this is refused.
@@ -268,6 +270,11 @@ def joint_basis(*factors: Array) -> Array:
         return stacked
     U, s, _ = svd(stacked, full_matrices=False)
     return np.asarray(U[:, s > RANK_TOLERANCE * s[0]])
+
+
+def residual_trace(epsilon: float, weight: float = 1.0) -> float:
+    """Residual trace per row at which a label kernel has been followed far enough."""
+    return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
 
 
 def continuous_feature(

@@ -114,12 +114,17 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
         lead, size = Z[:, :n_informative], mu[:n_informative]
         a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
         return Scores(mu[:n_informative], a, n_informative)
-    # Nothing is told apart beyond the domains. Among the directions that lose least, the one that
-    # says most about the target; z = L'a, so a = L'^+ z.
+    # Nothing is told apart beyond the domains. Directions that the kernel does not have lose
+    # nothing, and are none.
+    has = d > tolerance * max(float(d[-1]), 0.0)
+    if not has.all():
+        U = U[:, has]
+        found = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
+        return Scores(found.mu, U @ found.a, found.n_informative)
+    # Among the directions that lose least, the one that says most about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
-    inverse = np.divide(1.0, root, out=np.zeros_like(root), where=d > tolerance * max(d[-1], 0.0))
-    return Scores(mu[:1], U @ (inverse[:, None] * z), 0)
+    return Scores(mu[:1], U @ (z / root[:, None]), 0)
 
 
 def _unsupervised_dcm(
@@ -204,9 +209,13 @@ def dica(
     F, Z = gram.combine(both, pick_F), gram.combine(both, pick_Z)
     KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
     Y_F, Y_Z = gram.combine(solution.thin, pick_F), gram.combine(solution.thin, pick_Z)
-    W = Z - lam * Y_Z  # (K + lam I)^-1 K Z
-    KW = KZ - lam * W
-    KY_F = F - lam * Y_F
+    if solution.image is None:
+        W, KY_F = Z - lam * Y_Z, F - lam * Y_F
+    else:
+        W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
+    KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
+    if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
+        KW = gram.product(W)  # next to a small kernel lam leaves nothing of the difference
     core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F

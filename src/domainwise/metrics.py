@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise._metric_kernels import (
@@ -72,7 +73,7 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
         if kind not in ("binary", "multiclass"):
             raise ValueError(f"{name} must hold class labels, got a target of kind {kind!r}")
     recalls = [np.mean(predicted[truth == label] == label) for label in np.unique(truth)]
-    return float(np.prod(recalls) ** (1.0 / len(recalls)))
+    return float(gmean(recalls))
 
 
 def worst_domain_score(

@@ -143,7 +143,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="weight"):
         InvariantSearchCV(InvariantSVC(), {"weight": [1]}).fit(X, y, sample_domain=d)
     search = InvariantSearchCV(InvariantSVC(), {"C": [1]}, scoring="neg_log_loss")
-    with pytest.raises(AttributeError, match="predict_proba"):
+    with pytest.raises(ValueError, match="needs probabilities"):
         search.fit(X, y, sample_domain=d)
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):

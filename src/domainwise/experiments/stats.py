@@ -83,7 +83,7 @@ def compare(
     1
     """
     common = sorted(first.keys() & second.keys())
-    difference = np.array([first[r] - second[r] for r in common])
+    difference = _differences(first, second, common)
     wins = int(np.sum(difference > 0 if greater_is_better else difference < 0))
     mean = float(np.mean(difference)) if common else float("nan")
     if len(common) < MIN_PAIRS:
@@ -95,6 +95,16 @@ def compare(
         warnings.simplefilter("ignore")
         p_value = float(stats.wilcoxon(difference).pvalue)
     return Paired(mean, p_value, wins, len(common))
+
+
+def _differences(
+    first: Mapping[int, float], second: Mapping[int, float], repeats: Sequence[int]
+) -> NDArray[np.float64]:
+    """Differences without their rounding, which would break ties of equal ones."""
+    pairs = np.array([(first[r], second[r]) for r in repeats]).reshape(-1, 2)
+    difference = pairs[:, 0] - pairs[:, 1]
+    unit = float(np.abs(pairs).max(initial=0.0))
+    return np.round(difference / unit, 12) * unit if 0 < unit < np.inf else difference
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from domainwise.gram.base import Gram, Images, RitzPairs, Thin
 from domainwise.gram.krylov import krylov_pairs
+from domainwise.kernels import check_finite
 from domainwise.labels import RowLabels
 
 Array = NDArray[Any]
@@ -80,12 +81,7 @@ class ArrayGram(Gram):
 
     def check_finite(self, values: Array) -> Array:
         """Refuse a kernel that overflows."""
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"the kernel overflows {self.dtype.name} at the scale of these features: scale X, "
-                "or choose a smaller gamma or degree"
-            )
-        return values
+        return check_finite(values, self.dtype)
 
     @property
     def row_means(self) -> Array:

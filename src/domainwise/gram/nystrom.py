@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.tiles import in_threads
-from domainwise.kernels import Kernel
+from domainwise.kernels import Kernel, check_finite
 from domainwise.labels import LabelSpace
 
 Array = NDArray[Any]
@@ -62,8 +62,9 @@ class NystromMap:
 
     def __post_init__(self) -> None:
         inverse = solve_triangular(self.triangle, np.eye(len(self.triangle)), lower=True).T
-        object.__setattr__(self, "_prepared", self.kernel.prepare(self.landmarks).right)
-        object.__setattr__(self, "_inverse", inverse.astype(self.landmarks.dtype))
+        prepared = self.kernel.prepare(self.landmarks).right
+        object.__setattr__(self, "_prepared", prepared)
+        object.__setattr__(self, "_inverse", inverse.astype(prepared.dtype))
 
     @classmethod
     def from_landmarks(cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0) -> NystromMap:
@@ -75,7 +76,8 @@ class NystromMap:
         exact = replace(
             kernel, origin=None if kernel.origin is None else kernel.origin.astype(np.float64)
         )
-        W = exact.matrix(landmarks.astype(np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):
+            W = check_finite(exact.matrix(landmarks.astype(np.float64)), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         tolerance = len(W) * eps * float(np.abs(np.diagonal(W)).max(initial=0.0))
         triangle, pivots = _independent_rows(W, tolerance)
@@ -369,6 +371,9 @@ class NystromGram(Gram):
     def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
         """Return leading eigenpairs over the whole space of features and starting directions."""
         d, U = self._spectrum()
+        if not len(d):  # all rows are the same
+            none = self.lift(np.zeros((self.labels.size, 0)))
+            return RitzPairs(d, none, none, {"eigen_solver": "lapack", "converged": True})
         X = self._inside(U / np.sqrt(d))
         if start is not None:
             for _ in range(2):

@@ -20,6 +20,8 @@ REFINABLE = 1e-6
 REFINEMENTS = 6
 #: and used if they reach this relative residual.
 REFINED = 1e-12
+#: A negative eigenvalue beyond this share of the largest is no rounding, in float32 either.
+INDEFINITE = 1e-4
 
 
 @dataclass
@@ -202,6 +204,13 @@ def spectral_solve(K: Array, V: Array, shift: float) -> tuple[Array, int]:
     Returns the solution and the rank that was kept.
     """
     d, U = np.linalg.eigh(K)
+    if d[0] < -INDEFINITE * float(d[-1]) - shift:
+        warnings.warn(
+            "the kernel is not positive semi-definite (its centred matrix has the eigenvalues "
+            f"{d[0]:.1e} and {d[-1]:.1e}): new rows are not projected to the training rows' scale",
+            UserWarning,
+            stacklevel=3,
+        )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     d = np.where(keep, d, 0.0)
     inverse = np.divide(1.0, d + shift, out=np.zeros_like(d), where=(d + shift) > 0)

@@ -10,12 +10,12 @@ from scipy.linalg import svd
 
 from domainwise._validation import Labels
 from domainwise.labels import (
-    CHOLESKY_TOLERANCE,
     Feature,
     RowLabels,
     continuous_feature,
     label_factor,
     label_rows,
+    residual_trace,
 )
 
 Array = NDArray[Any]
@@ -29,6 +29,7 @@ def domain_rows(
     kernel: Any = "auto",
     gamma: float | str = "median",
     epsilon: float = 1e-3,
+    weight: float = 1.0,
 ) -> RowLabels:
     """Label space of the domains of N rows, inside the classes of ``target`` if there is one."""
     feature: Feature | None
@@ -37,7 +38,7 @@ def domain_rows(
             domain.values,
             "rbf" if kernel == "auto" else kernel,
             gamma,
-            CHOLESKY_TOLERANCE * n_samples * epsilon,
+            n_samples * residual_trace(epsilon, weight),
             name="the domain kernel",
         )
     elif domain.n_categories > 1:

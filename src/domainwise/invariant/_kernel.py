@@ -204,6 +204,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             kernel=self.domain_kernel,
             gamma=self.domain_gamma,
             epsilon=self.domain_epsilon,
+            weight=self.domain_weight,
         )
         kernel = resolved_kernel(self, X)
         gram = self._gram(X, kernel, labels, keep)

@@ -10,11 +10,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise._docs import with_shared_docs
-from domainwise._validation import CLASS_WEIGHT, NON_NEGATIVE, POSITIVE, SVM_SOLVER, check_target
+from domainwise._validation import CLASS_WEIGHT, NON_NEGATIVE, POSITIVE, SVM_SOLVER, check_classes
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant._calibration import Calibration, calibrate
 from domainwise.invariant._features import InvariantFeatures
@@ -225,8 +224,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         """
         self._validate_params()
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
-        check_classification_targets(y)
-        target = check_target(y, len(X), "delta")
+        target = check_classes(y, len(X))
         assert target.names is not None
         self.classes_ = target.names
         self._fit_machine(X, y, sample_domain)

@@ -75,6 +75,8 @@ class _SearchMixin:
             raise ValueError(
                 "conditionals=True measures domains inside classes, but y is continuous"
             )
+        if isinstance(self, FastProjection):
+            self._check_conditional(self.conditionals, domain)
         values = target.values if continuous else target.names[target.codes]
         if continuous and values.shape[1] == 1:
             values = values[:, 0]

@@ -23,7 +23,8 @@ from domainwise.invariant._kernel import (
     symmetric,
 )
 from domainwise.invariant._machines import InvariantMachine
-from domainwise.labels import LabelSpace, RowLabels
+from domainwise.labels import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.selection._search import scored
 
 Array = NDArray[Any]
 
@@ -77,6 +78,7 @@ class KernelPath:
             kernel=machine.domain_kernel,
             gamma=machine.domain_gamma,
             epsilon=machine.domain_epsilon,
+            weight=LARGEST_WEIGHT,  # those of all candidates, which share the factor
         )
         F = domain_factor(labels, machine.domain_epsilon)
         KF = self.gram @ F
@@ -149,7 +151,7 @@ def score_group(
         if path is None:
             for i in members:
                 fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
-                scores[i] = scorer(fitted, X_held, y[held])
+                scores[i] = scored(scorer, fitted, X_held, y[held])
             continue
         if weight:
             path.add_domains(settings[members[0]], y[train], domain)
@@ -164,7 +166,7 @@ def score_group(
                     scores[i] = same[0]
                     continue
                 fitted = settings[i]._exact_machine().fit(K, y[train])
-                scores[i] = scorer(fitted, cross, y[held])
+                scores[i] = scored(scorer, fitted, cross, y[held])
                 known.append((arguments, scores[i]))
     return scores.tolist()
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
 
 from domainwise._docs import with_shared_docs
 from domainwise._validation import (
     CLASS_WEIGHT,
     SEARCH_CONSTRAINTS,
+    check_classes,
     check_sample_domain,
     check_target,
 )
@@ -130,8 +130,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         self._validate_params()
         X, y = check_rows(self, X, y)
-        check_classification_targets(y)
-        target = check_target(y, len(X), "delta")
+        target = check_classes(y, len(X))
         assert target.codes is not None
         assert target.names is not None
         self.classes_ = target.names

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
@@ -25,6 +24,7 @@ from domainwise.selection._invariant_path import (
     last_step,
     score_group,
 )
+from domainwise.selection._search import comparable, ranks
 from domainwise.selection._splitters import LeaveDomainsOut
 
 Array = NDArray[Any]
@@ -186,18 +186,18 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         return iter(cv.split(X, y, codes))
 
     def _record(self, candidates: list[dict[str, Any]], scores: Array) -> None:
-        mean = scores.mean(axis=1)
-        rank = rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
+        compared = comparable(scores)
+        mean = compared.mean(axis=1)
         self.n_splits_ = scores.shape[1]
         self.cv_results_: dict[str, Any] = {"params": candidates}
         for s in range(self.n_splits_):
             self.cv_results_[f"split{s}_test_score"] = scores[:, s]
         self.cv_results_ |= {
             "mean_test_score": mean,
-            "std_test_score": scores.std(axis=1),
-            "rank_test_score": rank,
+            "std_test_score": compared.std(axis=1),
+            "rank_test_score": ranks(mean),
         }
-        self.best_index_ = int(rank.argmin())
+        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
         self.best_score_ = float(mean[self.best_index_])
         self.best_params_ = candidates[self.best_index_]
 

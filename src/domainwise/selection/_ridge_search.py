@@ -32,7 +32,7 @@ from domainwise.invariant._kernel import check_rows
 from domainwise.invariant._ridge import Expansion, RidgeMoments, summed
 from domainwise.kernels import Kernel, make_kernel, resolve_gamma
 from domainwise.landmarks import choose_landmarks, landmark_count
-from domainwise.selection._search import Split, cv_results, make_splits
+from domainwise.selection._search import Split, cv_results, make_splits, scored
 
 Array = NDArray[Any]
 
@@ -121,7 +121,7 @@ class InvariantRidge(BaseEstimator):
         ]
         self.cv_results_ = cv_results(points, scores)
         self.n_splits_ = len(splits)
-        self.best_index_ = int(self.cv_results_["mean_test_score"].argmax())
+        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
         self.best_params_ = points[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.members_ = self._members(points, len(spectrum.alphas))
@@ -130,9 +130,9 @@ class InvariantRidge(BaseEstimator):
 
     def _members(self, points: list[dict[str, Any]], n_alphas: int) -> list[dict[str, Any]]:
         """The best alpha of each kernel and penalty, and of these the best ``n_average``."""
-        mean = self.cv_results_["mean_test_score"].reshape(-1, n_alphas)
-        best = mean.argmax(axis=1) + n_alphas * np.arange(len(mean))
-        order = np.argsort(-mean.max(axis=1), kind="stable")[: self.n_average]
+        rank = self.cv_results_["rank_test_score"].reshape(-1, n_alphas)
+        best = rank.argmin(axis=1) + n_alphas * np.arange(len(rank))
+        order = np.argsort(rank.min(axis=1), kind="stable")[: self.n_average]
         return [points[i] for i in best[order]]
 
     def _average(self, rows: Rows, landmarks: Array) -> list[Expansion]:
@@ -220,6 +220,7 @@ def _moments(
                 kernel=estimator.domain_kernel,
                 gamma=estimator.domain_gamma,
                 epsilon=estimator.domain_epsilon,
+                weight=max(estimator.domain_weights),
             ),
             estimator.domain_epsilon,
         )
@@ -263,7 +264,7 @@ def _score_split(
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message="y_pred contains classes not in y_true")
-        return np.array([scorer(rule, values, y[split.test]) for values in blocks])
+        return np.array([scored(scorer, rule, values, y[split.test]) for values in blocks])
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
+from sklearn.utils.validation import _num_samples
 
 from domainwise._validation import check_sample_domain, take_rows
 from domainwise.selection._splitters import LeaveDomainsOut
@@ -26,7 +28,8 @@ class DomainScores:
     domains : ndarray of shape (n_domains,)
         Domains that were tested, sorted.
     scores : ndarray of shape (n_domains,)
-        Score of each, the mean over the splits in which it was tested.
+        Score of each, the mean over the splits in which it was tested; NaN where it is not
+        defined, and left out of the summaries below.
     fit_times : ndarray of shape (n_splits,)
         Seconds of each fit.
     """
@@ -38,22 +41,23 @@ class DomainScores:
     @property
     def mean(self) -> float:
         """Mean over domains, each counting once."""
-        return float(np.mean(self.scores))
+        return float(np.nanmean(self.scores))
 
     @property
     def std(self) -> float:
         """Standard deviation over domains."""
-        return float(np.std(self.scores, ddof=1)) if len(self.scores) > 1 else 0.0
+        defined = self.scores[~np.isnan(self.scores)]
+        return float(np.std(defined, ddof=1)) if len(defined) > 1 else 0.0
 
     @property
     def worst(self) -> float:
         """Score on the worst domain."""
-        return float(np.min(self.scores))
+        return float(np.nanmin(self.scores))
 
     @property
     def worst_domain(self) -> Any:
         """The domain with the worst score."""
-        return self.domains[int(np.argmin(self.scores))]
+        return self.domains[int(np.nanargmin(self.scores))]
 
     def per_domain(self) -> dict[Any, float]:
         """Return the score of each domain."""
@@ -114,7 +118,7 @@ def domain_cross_validate(
     >>> result.domains
     array([0, 1, 2, 3])
     """
-    domains = check_sample_domain(sample_domain, len(sample_domain), "delta")
+    domains = check_sample_domain(sample_domain, _num_samples(X), "delta")
     assert domains.codes is not None
     assert domains.names is not None
     with config_context(enable_metadata_routing=True):
@@ -138,8 +142,21 @@ def domain_cross_validate(
                 score = scorer(fitted, take_rows(X, rows), take_rows(y, rows))
                 found.setdefault(int(code), []).append(float(score))
     tested = sorted(found)
-    return DomainScores(
-        domains.names[tested],
-        np.array([np.mean(found[code]) for code in tested]),
-        done["fit_time"],
+    scores = np.array([np.mean(found[code]) for code in tested])
+    _check_defined(domains.names[tested], scores)
+    return DomainScores(domains.names[tested], scores, done["fit_time"])
+
+
+def _check_defined(domains: Array, scores: Array) -> None:
+    """Say for which domains there is no score; refuse if there is none at all."""
+    undefined = ", ".join(str(domain) for domain in domains[np.isnan(scores)])
+    if not undefined:
+        return
+    why = "(is there one class only?)"
+    if np.isnan(scores).all():
+        raise ValueError(f"the score is not defined on any domain {why}: choose another scoring")
+    warnings.warn(
+        f"the score is not defined on domain {undefined} {why}, left out of mean and worst",
+        UserWarning,
+        stacklevel=3,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
@@ -130,17 +131,61 @@ def default_scoring(continuous: bool) -> str:
     return "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
 
 
+def scored(scorer: Any, model: Any, X: Any, y: Array) -> float:
+    """Score a candidate; say it if the score asks for what candidates do not have."""
+    try:
+        return float(scorer(model, X, y))
+    except AttributeError as error:
+        if "predict_proba" not in str(error):
+            raise
+        raise ValueError(
+            "this scoring needs probabilities, which candidates do not have while they are "
+            "compared: choose one of decisions or decision values, such as balanced_accuracy"
+        ) from error
+
+
+def comparable(scores: Array) -> Array:
+    """Scores of the splits on which there are any.
+
+    Some scores are not defined on some domains, such as an area under a curve where one class
+    only occurs. That says nothing about the candidates, who are compared on the other splits.
+    """
+    defined = np.asarray(~np.isnan(scores).all(axis=0))
+    if not defined.any():
+        raise ValueError(
+            "the score is not defined on any split (is there one class only in each of the "
+            "domains left out?): choose another scoring, or cv"
+        )
+    if not defined.all():
+        warnings.warn(
+            f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (one "
+            "class only in a domain left out?): candidates are compared on the others",
+            UserWarning,
+            stacklevel=4,
+        )
+    return scores[:, defined]
+
+
+def ranks(mean: Array) -> Array:
+    """Ranks from 1, the best; candidates without a score come last."""
+    return rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
+
+
 def cv_results(points: list[dict[str, Any]], scores: Array) -> dict[str, Any]:
-    """Arrange scores as :class:`sklearn.model_selection.GridSearchCV` does."""
-    mean = scores.mean(axis=1)
+    """Arrange scores as :class:`sklearn.model_selection.GridSearchCV` does.
+
+    Splits on which no candidate has a score do not count in means.
+    """
+    compared = comparable(scores)
+    mean = compared.mean(axis=1)
     results: dict[str, Any] = {"params": points}
     for name in points[0]:
         results[f"param_{name}"] = np.array([point[name] for point in points])
     for i, column in enumerate(scores.T):
         results[f"split{i}_test_score"] = column
     results["mean_test_score"] = mean
-    results["std_test_score"] = scores.std(axis=1)
-    results["rank_test_score"] = np.array([1 + int((mean > m).sum()) for m in mean])
+    results["std_test_score"] = compared.std(axis=1)
+    results["rank_test_score"] = ranks(mean)
     return results
 
 
@@ -151,8 +196,9 @@ def choose(points: list[dict[str, Any]], scores: Array, rule: str) -> int:
     how hard each domain is. Among the points within it the largest ridge is taken, then the
     largest weight, then the smallest gamma.
     """
+    scores = scores[:, ~np.isnan(scores).all(axis=0)]
     mean = scores.mean(axis=1)
-    best = int(mean.argmax())
+    best = int(ranks(mean).argmin())
     if rule == "best" or scores.shape[1] < 2:
         return best
     difference = scores[best] - scores

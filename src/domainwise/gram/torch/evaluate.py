@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from domainwise.kernels import EXPONENT_ERROR, MEDIAN_ROWS, Kernel, Prepared, make_kernel
+from domainwise.kernels import MEDIAN_ROWS, Kernel, Prepared, make_kernel, products_suffice
 
 Tensor = Any
 
@@ -56,7 +56,7 @@ def centred_on(kernel: Kernel, X: Tensor) -> Kernel:
     if kernel.name == "linear":
         return replace(kernel, origin=on_host)
     reach = kernel.gamma * float((X - origin).square().sum(1).max())
-    if reach * torch.finfo(X.dtype).eps <= EXPONENT_ERROR:
+    if products_suffice(reach, torch.finfo(X.dtype).eps):
         return replace(kernel, origin=on_host, by_differences=False)
     return replace(kernel, origin=None, by_differences=True)
 
@@ -79,8 +79,9 @@ def prepare(kernel: Kernel, X: Tensor) -> Prepared:
     if kernel.name == "poly":
         return Prepared(X * kernel.gamma, X)
     if kernel.name == "cosine":
-        norms = X.square().sum(1, keepdim=True).sqrt()
-        X = X / torch.where(norms > 0, norms, 1.0)
+        for order in (torch.inf, 2):  # the largest entry first, so that squares stay within range
+            sizes = torch.linalg.vector_norm(X, order, dim=1, keepdim=True)
+            X = X / torch.where(sizes > 0, sizes, 1.0)
     return Prepared(X, X)
 
 

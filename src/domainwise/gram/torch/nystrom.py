@@ -59,8 +59,8 @@ class _Features:
     """Features of batches of rows, or plain kernel values where the map asks for those."""
 
     def __init__(self, nystrom: NystromMap, X: Tensor) -> None:
-        self.map, self.dtype = nystrom, sum_dtype(X)
         landmarks = torch.from_numpy(nystrom.landmarks).to(X.device)
+        self.map, self.dtype = nystrom, torch.promote_types(sum_dtype(X), landmarks.dtype)
         self.right = prepare(nystrom.kernel, landmarks).right
         self.inverse = None
         if not nystrom.direct:
