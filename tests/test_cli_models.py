@@ -237,7 +237,8 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
 def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder, tmp_path):
     model, out = folder / "m.skops", tmp_path / "out.csv"
     make_frame().rename(columns={"dose": "Dosis"}).to_csv(tmp_path / "other.csv", index=False)
-    refused("no column 'dose'; did you mean", "predict", model, tmp_path / "other.csv", "-o", out)
+    refused("no column 'dose', which the model needs; did you mean 'Dosis'",
+            "predict", model, tmp_path / "other.csv", "-o", out)  # fmt: skip
     make_frame().assign(dose="much").to_csv(tmp_path / "text.csv", index=False)
     refused("'dose' must hold numbers, but row 1 has 'much'",
             "predict", model, tmp_path / "text.csv", "-o", out)  # fmt: skip

@@ -50,6 +50,23 @@ def checked(frame, **options):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_words_in_a_column_of_categories_are_values_in_every_format(frame, tmp_path, kind):
+    frame["drink"] = np.array(["None", "light", "NA"])[np.arange(len(frame)) % 3]
+    frame.loc[4, "drink"] = None
+    table = load_table(write(frame, tmp_path / f"t.{kind}"), target="ill", domain="site")
+    assert set(table.X["drink"].dropna()) == {"None", "light", "NA"}
+    assert table.X["drink"].isna().sum() == 1
+
+
+def test_words_for_missing_numbers_are_missing(frame, tmp_path):
+    frame["age"] = frame["age"].astype(object)
+    frame.loc[[1, 2, 3], "age"] = ["NA", "None", "null"]
+    table = load_table(write(frame, tmp_path / "t.csv"), target="ill", domain="site")
+    assert "age" in table.schema.numeric
+    assert table.X["age"].isna().sum() == 3
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_table(frame, tmp_path, kind):
     frame.loc[3, "age"] = np.nan
     frame.loc[5, "sex"] = None
@@ -203,7 +220,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("when", [dt.date(2024, 1, 1 + i % 28) for i in range(60)], "dates or times"),
         ("when", [f"2024-01-{1 + i % 28:02d} 10:00" for i in range(60)], "dates or times"),
         ("when", [f"{1 + i % 28}.3.2024" for i in range(60)], "dates or times"),
-        ("gap", [np.nan] * 60, "column 'gap' has no values; leave it out with --drop gap"),
+        ("gap", [np.nan] * 60, "column 'gap' has no values; leave it out .*--drop gap"),
         ("one", [1.5] * 60, "feature 'one' has the same value in every row.*--drop one"),
         ("id", [f"patient {i}" for i in range(60)], "names rows"),
         ("num", [*map(str, range(58)), "?", "?"], "holds numbers, but also '\\?'"),
@@ -330,3 +347,21 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path):
     with pytest.raises(FileNotFoundError), replacing_folder(path) as temporary:
         temporary.rmdir()
     assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["out", "out/old"]
+
+
+def test_files_of_another_kind_are_recognised(frame, tmp_path):
+    frame.to_csv(tmp_path / "wide.csv", index=False, encoding="utf-16")
+    with pytest.raises(TableError, match="iconv -f utf-16"):
+        load_table(tmp_path / "wide.csv", target="ill", domain="site")
+    frame.to_parquet(tmp_path / "t.csv")
+    with pytest.raises(TableError, match="is a Parquet file"):
+        load_table(tmp_path / "t.csv", target="ill", domain="site")
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [("none/x.skops", FileNotFoundError), ("", IsADirectoryError)]
+)
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path, place, kind):
+    words = r"no folder .*none to write x\.skops|is a folder"
+    with pytest.raises(kind, match=words), replacing(tmp_path / place):
+        pass

@@ -136,7 +136,7 @@ def apply_to_file(
     Applied
     """
     names = table_columns(source)
-    require_columns(model.schema.features, names, f"{source}, which the model needs,")
+    require_columns(model.schema.features, names, str(source), why=", which the model needs")
     require_columns(keep, names, str(source))
     domain = model.schema.domain
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))

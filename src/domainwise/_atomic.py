@@ -27,6 +27,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
         Write here. Its name ends like that of ``path``.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file")
     temporary = _beside(path)
     try:
         yield temporary

@@ -20,7 +20,8 @@ n_components : int, default=None
     filled up with principal directions that neither target nor domain explains, with a warning.""",
     "kernel": """\
 kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable, default="rbf"
-    A callable takes two arrays of rows and returns the matrix of kernel values.
+    A callable takes two arrays of rows and returns the matrix of kernel values. ``"precomputed"``
+    is for classes without landmarks, which choose nothing among rows.
 gamma : float, "median" or "scale", default="median"
     Scale of ``rbf``, ``laplacian`` and ``poly``. ``"median"`` is ``1 / (2 median^2)`` of the
     distances between rows (``laplacian``: 1 / median of the L1 distances; otherwise

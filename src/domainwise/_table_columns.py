@@ -108,7 +108,7 @@ def refuse_unusable(column: Any, name: str, role: str = "column") -> None:
     """Refuse dates, nested values, columns without values, identifiers and misread numbers."""
     pandas = import_pandas()
     drop = (
-        f"leave it out with --drop {shlex.quote(name)}"
+        f"leave it out (command line: --drop {shlex.quote(name)})"
         if role == "column"
         else "name another target"
     )

@@ -27,8 +27,9 @@ FORMATS = {
 SEPARATORS = (",", "\t", ";", "|")
 #: Endings of the files that a folder is searched for.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
-#: Cells of a CSV file that hold no value.
-MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A"]
+#: Cells of a CSV file that hold no value; in a column of categories words may be values.
+MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
+MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 
 
 class TableError(ValueError):
@@ -79,7 +80,11 @@ def table_columns(path: str | Path) -> list[str]:
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str] | None = None, *, labels: Sequence[str] = ()
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    labels: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> Any:
     """Read a whole table.
 
@@ -94,6 +99,9 @@ def read_table(
     labels : sequence of str, default=()
         Columns that a CSV file holds labels in: text as it is written, of which only the empty
         one is missing ("NA" may well be North America).
+    categories : sequence of str, default=()
+        Columns in which, if they turn out to hold text, words such as "None" are values, as they
+        are in other formats.
 
     Returns
     -------
@@ -106,7 +114,13 @@ def read_table(
     """
     pandas = import_pandas()
     frames = list(iter_table(path, columns=columns, labels=labels))
-    return frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
+    frame = frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
+    if existing_format(path) == "csv":
+        is_text = pandas.api.types.is_string_dtype
+        words = [c for c in categories if is_text(frame[c].dtype) and frame[c].isna().any()]
+        if words:
+            (frame[words],) = iter_table(path, columns=words, text=words)
+    return frame
 
 
 def iter_table(
@@ -204,9 +218,14 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
 
 
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> str:
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        return f"{path} is a Parquet file: give it a name that ends in .parquet"
+    encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
     return (
         f"{path} is not UTF-8 (byte {error.object[error.start] if error.object else 0:#04x}); "
-        "save it as UTF-8, or convert it: iconv -f latin1 -t utf-8 OLD > NEW"
+        f"save it as UTF-8, or convert it: iconv -f {encoding} -t utf-8 OLD > NEW"
     )
 
 
@@ -253,7 +272,10 @@ def _csv_pieces(
             low_memory=False,
             dtype={name: str for name in [*labels, *text] if name in columns},
             keep_default_na=False,
-            na_values={name: [""] if name in labels else MISSING for name in columns},
+            na_values={
+                name: [""] if name in labels else MISSING_TEXT if name in text else MISSING
+                for name in columns
+            },
         )
         if rows is None:
             yield reader[columns]

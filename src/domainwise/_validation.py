@@ -20,6 +20,9 @@ from domainwise.landmarks import LANDMARK_RULES
 
 Array = NDArray[Any]
 
+#: Continuous labels beyond this have squares that overflow.
+LARGEST_LABEL = 1e150
+
 #: Rows of an array or data frame of any kind.
 take_rows = _safe_indexing
 
@@ -282,4 +285,7 @@ def _numeric(values: Array, name: str) -> Array:
             'use "auto" or "delta" for labels'
         )
     values = values[:, None] if values.ndim == 1 else values
-    return np.asarray(check_array(values, dtype=np.float64, input_name=name))
+    values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
+    if np.abs(values).max(initial=0.0) > LARGEST_LABEL:
+        raise ValueError(f"{name} holds values beyond {LARGEST_LABEL:.0e}: scale it")
+    return values

@@ -148,6 +148,8 @@ def evaluate(
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
     """Print the table of methods, the verdict and the notes."""
+    from domainwise.report.words import p_text
+
     show = found.measure.format
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
@@ -164,7 +166,7 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
             show(result.worst),
             show(found.measure.sign * result.spread),
             show(result.reference),
-            "–" if result.p_value is None else f"{result.p_value:.3f}",
+            p_text(result.p_value),
             str(result.worst_domain),
         )
     facts = found.facts

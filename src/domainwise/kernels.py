@@ -25,6 +25,8 @@ MEDIAN_ROWS = 2000
 #: An exponent of the RBF kernel may be off by this much before distances are taken from
 #: differences instead of products, which are quicker.
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
+#: Rows whose squared distances, and their inverses, numbers can hold.
+SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
 #: Values of a polynomial kernel up to which sums of their squares and products are safe.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 
@@ -266,7 +268,14 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:
         return 1.0 / p
     rows = X if n <= MEDIAN_ROWS else X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
     metric = "euclidean" if kernel == "rbf" else "cityblock"
-    distances = pdist(np.asarray(rows, dtype=np.float64), metric)
+    rows = np.asarray(rows, dtype=np.float64)
+    farthest = float(np.abs(rows).max(initial=0.0))
+    if kernel == "rbf" and rows.any() and not SMALLEST_ROW < farthest < LARGEST_ROW:
+        raise ValueError(
+            f"gamma={gamma!r} cannot be found for features of size {farthest:.0e}, whose squared "
+            "distances leave the range of numbers: scale X, or give gamma as a number"
+        )
+    distances = pdist(rows, metric)
     zeros = len(distances) - int(np.count_nonzero(distances))
     if zeros == len(distances):
         raise ValueError(

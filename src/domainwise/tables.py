@@ -192,7 +192,8 @@ def load_table(
     chosen = choose_features(
         names, target=target, domain=domain, features=features, drop=drop, where=str(path)
     )
-    frame = read_table(path, [*chosen, target, domain], labels=[domain])
+    columns = [*chosen, target, domain]
+    frame = read_table(path, columns, labels=[domain], categories=chosen)
     return check_table(
         frame,
         target=target,
@@ -306,7 +307,9 @@ def choose_features(
     return chosen
 
 
-def require_columns(wanted: Iterable[str], names: Sequence[str], where: str) -> None:
+def require_columns(
+    wanted: Iterable[str], names: Sequence[str], where: str, *, why: str = ""
+) -> None:
     """Refuse columns that do not exist, and suggest what may have been meant."""
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if not missing:
@@ -316,7 +319,7 @@ def require_columns(wanted: Iterable[str], names: Sequence[str], where: str) -> 
     close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
     also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
-    raise TableError(f"{where} has no column {first!r}{also}; {hint}")
+    raise TableError(f"{where} has no column {first!r}{also}{why}; {hint}")
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:

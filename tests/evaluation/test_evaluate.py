@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
@@ -280,3 +281,27 @@ def test_no_warning_reaches_the_caller(one_width):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(X, y, domain, methods=["linear", "dcm"])
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_support_vector_machines_do_not_see_the_unit_of_the_target(unit):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 3))
+    y = X[:, 0] + 0.1 * rng.standard_normal(90)
+    domain = np.arange(90) % 3
+    options = dict(methods=["constant", "svm", "invariant"], progress=False)
+    plain = evaluate(X, y, domain, **options)
+    scaled = evaluate(X, unit * y, domain, **options)
+    for key in ("svm", "invariant"):
+        assert scaled.find(key).mean / unit == pytest.approx(plain.find(key).mean, rel=0.15)
+
+
+def test_numbers_in_columns_of_objects_are_numbers_and_sparse_rows_are_named():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"]).astype(object)
+    y, domain = rng.integers(0, 2, 60), np.arange(60) % 3
+    found = evaluate(frame, y, domain, methods=["constant"], progress=False)
+    assert found.facts["columns"] == 2
+    with pytest.raises(TypeError, match="sparse"):
+        evaluate(csr_array(frame.to_numpy(float)), y, domain)

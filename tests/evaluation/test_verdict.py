@@ -89,7 +89,9 @@ def test_labels_of_the_domain_have_a_price():
     words = evaluation({"svm": SVM}, within=0.835).verdict()
     assert "would reach 0.835 on average, so that being unseen costs 0.100" in words
     words = evaluation({"svm": SVM}, within=0.5).verdict()
-    assert "would give less: 0.500" in words
+    assert "would do worse: 0.500" in words
+    words = evaluation({"svm": SVM}, within=float(np.mean(SVM))).verdict()
+    assert "would do no better: " in words
 
 
 def test_another_method_may_be_best_on_its_worst_domain():
@@ -101,3 +103,13 @@ def test_holm_multiplies_by_the_number_of_hypotheses_left():
     assert holm({"a": 0.03, "b": 0.01, "c": 0.02}) == pytest.approx(
         {"b": 0.03, "c": 0.04, "a": 0.04}
     )
+
+
+def test_small_errors_keep_their_digits():
+    found = evaluation(
+        {"svm": [-1e-5 * score for score in SVM]}, scoring="neg_root_mean_squared_error"
+    )
+    assert found.measure.format(-3.3081e-5) == "3.31e-05"
+    assert found.measure.format(-0.25) == "0.250"
+    assert choose_measure("accuracy", np.arange(2), True).format(0.0001) == "0.000"
+    assert "0.000" not in repr(found)

@@ -8,7 +8,15 @@ from domainwise.report.layout import case_caption, case_table
 from domainwise.report.markdown import to_markdown
 from domainwise.report.publish import publish
 from domainwise.report.summary import summarise_run
-from domainwise.report.words import count, how_close, join, p_text, unfinished, what_was_run
+from domainwise.report.words import (
+    count,
+    how_close,
+    join,
+    p_text,
+    unfinished,
+    what_was_run,
+    who_wins,
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +75,21 @@ def test_the_best_is_a_competing_method_in_the_right_direction(run):
         ]
         wanted = max(rivals) if case.primary.greater_is_better else min(rivals)
         assert means[best.key] == wanted
+
+
+def test_all_that_share_the_best_mean_are_named(made_up_results):
+    folder = made_up_results(tables=("synthetic",))
+    file = folder / "results.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        if row.get("method") in ("coir", "svm") and "metrics" in row:
+            row["metrics"]["accuracy"] = 99.0 + row["repeat"] / 100
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = ResultStore(folder)
+    store.read()
+    found = summarise_run(store)
+    assert [method.key for method in found.cases()[0].all_best()] == ["svm", "coir"]
+    assert "SVM (5 of 5) and COIR (5 of 5), ties counted for each" in " ".join(who_wins(found))
 
 
 def test_cases_of_one_data_set_count_once_in_the_ranking(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -32,6 +33,8 @@ def prepare_features(X: Any) -> tuple[Any, Any]:
     """
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
+    if issparse(X):
+        raise TypeError("X is sparse: turn it into an array with X.toarray()")
     if not hasattr(X, "columns"):
         X = np.asarray(X)
     if X.ndim != 2 or 0 in X.shape:
@@ -39,8 +42,8 @@ def prepare_features(X: Any) -> tuple[Any, Any]:
     if isinstance(X, np.ndarray):
         if X.dtype.kind in "biuf":
             return _numbers(X)
-        X = import_pandas().DataFrame(X).infer_objects()
-    X = X.set_axis([str(name) for name in X.columns], axis=1)
+        X = import_pandas().DataFrame(X)
+    X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     double = sorted({name for name in names if names.count(name) > 1})
     if double:

@@ -160,10 +160,14 @@ def _svm(sources: Sources) -> Choice:
     grid = {"gamma": sources.gammas, "C": COSTS}
     if sources.classification:
         return _grid(sources, SVC(class_weight=sources.class_weight), grid)
-    # Errors below a tenth of the target's spread are free, in whatever unit it is given.
-    tube = 0.1 * float(np.std(sources.y))
-    grid["C"] = [cost * max(float(np.std(sources.y)), 1e-12) for cost in COSTS]
-    return _grid(sources, SVR(epsilon=tube), grid)
+    deviation = float(np.std(sources.y)) or 1.0
+    grid["C"] = [cost * deviation for cost in COSTS]
+    return _grid(sources, SVR(**_in_units_of(deviation)), grid)
+
+
+def _in_units_of(deviation: float) -> dict[str, Any]:
+    """Errors below a tenth of the target's spread are free, in whatever unit it is given."""
+    return {"epsilon": 0.1 * deviation, "tol": 1e-3 * min(deviation, 1.0)}
 
 
 def _linear(sources: Sources) -> Choice:
@@ -236,7 +240,7 @@ def _invariant(sources: Sources) -> Choice:
         costs = list(COSTS)
     else:
         deviation = float(np.std(sources.y)) or 1.0
-        machine = InvariantSVR(epsilon=0.1 * deviation)
+        machine = InvariantSVR(**_in_units_of(deviation))
         costs = [cost * deviation for cost in COSTS]
     machine.set_params(random_state=sources.seed)
     grid = [
@@ -412,7 +416,7 @@ def choose_methods(names: Any) -> list[Method]:
     unknown = [name for name in wanted if name not in METHODS]
     if unknown or not wanted:
         raise ValueError(
-            f"methods: {', '.join(unknown) or 'none'} is not known; use some of "
-            f"{', '.join(METHODS)}"
+            (f"methods: {', '.join(unknown)} is not known" if unknown else "methods: none is named")
+            + f"; use some of {', '.join(METHODS)}"
         )
     return [METHODS[name] for name in METHODS if name in wanted]

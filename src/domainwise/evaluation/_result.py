@@ -101,7 +101,7 @@ class MethodResult:
         return float(np.mean(values)) if values else float("nan")
 
 
-@dataclass
+@dataclass(repr=False)
 class Evaluation:
     """What :func:`domainwise.evaluate` found.
 
@@ -293,13 +293,17 @@ class Evaluation:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
+        from domainwise.report.words import p_text
+
         lines = [f"{'method':14}{'mean':>9}{'worst':>9}{'within':>9}{'p':>8}  worst domain"]
         for result in self.results:
             numbers = (result.mean, result.worst, result.reference)
             shown = "".join(f"{self.measure.format(value):>9}" for value in numbers)
-            p = "–" if result.p_value is None else f"{result.p_value:.3f}"
+            p = p_text(result.p_value)
             lines.append(f"{result.label:14}{shown}{p:>8}  {result.worst_domain!s}")
         return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
+
+    __repr__ = __str__  # what a notebook shows
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         shown = self.measure.shown

@@ -118,7 +118,8 @@ def _price(found: Evaluation) -> str:
     gain = best.reference - best.mean
     shown = found.measure.format(best.reference)
     if gain <= 0:
-        return f"Labels from the domain alone would give less: {shown} in folds inside the domains."
+        how = "no better" if shown == found.measure.format(best.mean) else "worse"
+        return f"Labels from the domain alone would do {how}: {shown} in folds inside the domains."
     lost = found.measure.format(found.measure.sign * gain)
     return (
         f"With labels from the domain itself {best.label} would reach {shown} on average, so that "

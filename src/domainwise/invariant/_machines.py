@@ -13,7 +13,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise._docs import with_shared_docs
-from domainwise._validation import CLASS_WEIGHT, NON_NEGATIVE, POSITIVE, SVM_SOLVER, check_classes
+from domainwise._validation import (
+    CLASS_WEIGHT,
+    NON_NEGATIVE,
+    POSITIVE,
+    SVM_SOLVER,
+    check_classes,
+    check_target,
+)
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant._calibration import Calibration, calibrate
 from domainwise.invariant._features import InvariantFeatures
@@ -401,6 +408,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
                 "is continuous; use conditional=False"
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
+        check_target(y, len(X), "rbf", least_classes=1)
         # The intercept of a linear machine is penalised: it should be small.
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))

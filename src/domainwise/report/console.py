@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from domainwise.report import words
-from domainwise.report.layout import LEGEND, TextCell, case_caption, case_table
+from domainwise.report.layout import TextCell, case_caption, case_table, legend
 from domainwise.report.summary import CaseView, RunSummary
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def print_run(run: RunSummary, console: Console) -> None:
             console.print(f"[magenta]stand-in data:[/] {table.table.stand_in}")
         for case in table.cases:
             _print_case(case, console)
-    console.print(f"\n[dim]{LEGEND}[/]\n")
+    console.print(f"\n[dim]{legend(run)}[/]\n")
     for sentences in (words.what_was_run(run), words.how_close(run), words.who_wins(run)):
         for sentence in sentences:
             console.print(f"• {sentence}", markup=False)

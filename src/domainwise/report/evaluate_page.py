@@ -59,6 +59,7 @@ def render(found: Evaluation, *, title: str | None = None) -> str:
         worst=str(found.worst_domain),
         best=found.best.label,
         projection=projection,
+        classification=found.facts["task"] == "classification",
         projections=[]
         if projection is None
         else [

@@ -12,7 +12,7 @@ from domainwise.experiments.methods import METHODS
 from domainwise.experiments.paper import PROVENANCE
 from domainwise.experiments.stats import PAIRED_CAVEAT
 from domainwise.report import honesty, plots, words
-from domainwise.report.layout import LEGEND, TextTable, case_caption, case_table
+from domainwise.report.layout import TextTable, case_caption, case_table, legend
 from domainwise.report.summary import CaseView, RunSummary, TableView
 from domainwise.report.svg import Picture
 
@@ -100,7 +100,7 @@ def render(run: RunSummary) -> str:
         ],
         spectrum=None if run.spectrum is None else plots.spectrum_plot(run.spectrum, "spectrum"),
         honest=_honest(run),
-        legend=LEGEND,
+        legend=legend(run),
         caveat=PAIRED_CAVEAT,
         provenance=PROVENANCE,
         facts=_facts(run),

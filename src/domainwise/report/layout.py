@@ -6,17 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domainwise.experiments.methods import METHODS
-from domainwise.report.summary import CaseView, CellView, MethodView
+from domainwise.report.summary import CaseView, CellView, MethodView, RunSummary
 from domainwise.report.words import LEVEL, count, p_text
 
 #: Marks beside our numbers: within one paper-sd, outside it.
 WITHIN, OUTSIDE = "✓", "✗"
-LEGEND = (
-    f"Bold: best mean of the competing methods. {WITHIN} / {OUTSIDE}: within / outside one of the"
-    " paper's standard deviations. p: DCM against the method, paired over repeats (fast methods"
-    " against FastDCM); ▲ DCM better, ▼ DCM worse at 0.05. Approximate, since repeats share"
-    " domains."
-)
+
+
+def legend(run: RunSummary) -> str:
+    """What the marks in the tables of a run mean."""
+    text = (
+        f"Bold: best mean of the competing methods. {WITHIN} / {OUTSIDE}: within / outside one of"
+        " the paper's standard deviations."
+    )
+    if any(_is_paired(case) for case in run.cases()):
+        text += (
+            " p: DCM against the method, paired over repeats (fast methods against FastDCM); ▲ DCM"
+            " better, ▼ DCM worse at 0.05. Approximate, since repeats share domains."
+        )
+    return text
+
+
+def _is_paired(case: CaseView) -> bool:
+    return any(method.paired and method.paired.p_value is not None for method in case.methods)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ def case_table(case: CaseView) -> TextTable:
     columns = ["method"]
     for metric in case.metrics:
         columns += [metric.label, "paper"] if metric.key in in_paper else [metric.label]
-    paired = any(method.paired and method.paired.p_value is not None for method in case.methods)
+    paired = _is_paired(case)
     if paired:
         columns.append("p")
     if timed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domainwise.report import honesty, words
-from domainwise.report.layout import LEGEND, TextCell, case_caption, case_table
+from domainwise.report.layout import TextCell, case_caption, case_table, legend
 from domainwise.report.summary import CaseView, RunSummary, TableView
 
 _TIMES = (
@@ -40,7 +40,7 @@ def to_markdown(run: RunSummary) -> str:
         "",
         "## Tables",
         "",
-        LEGEND,
+        legend(run),
         _TIMES,
     ]
     for table in run.tables:

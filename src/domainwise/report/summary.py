@@ -87,13 +87,14 @@ class CaseView:
         """The measure that ranks."""
         return METRICS[self.case.metrics[0]]
 
+    def all_best(self) -> list[MethodView]:
+        """The method with the best mean, or those that share it."""
+        cells = [(method, method.cells.get(self.primary.key)) for method in self.methods]
+        return [method for method, cell in cells if cell is not None and cell.best]
+
     def best(self) -> MethodView | None:
-        """The method with the best mean."""
-        for method in self.methods:
-            cell = method.cells.get(self.primary.key)
-            if cell is not None and cell.best:
-                return method
-        return None
+        """The method with the best mean, the first of those that share it."""
+        return next(iter(self.all_best()), None)
 
     def find(self, key: str) -> MethodView | None:
         """A method by key, if it was run."""
@@ -201,7 +202,7 @@ def _case_view(
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
     ordered = [key for key in METHODS if key in found]
-    best = {key: _best_method(found, METRICS[key]) for key in case.metrics}
+    best = {key: _best_methods(found, METRICS[key]) for key in case.metrics}
     primary = METRICS[case.metrics[0]]
     values = {
         name: {
@@ -233,7 +234,7 @@ def _case_view(
                         ours=_over_repeats(rows, key),
                         paper=None if paper_row is None else paper_row.cells.get(key),
                         comparable=not table.stand_in,
-                        best=best[key] == name,
+                        best=name in best[key],
                     )
                     for key in case.metrics
                     if any(key in row["metrics"] for row in rows)
@@ -267,7 +268,7 @@ def _over_repeats(rows: Sequence[Row], metric: str) -> Summary:
     return summarise([row["metrics"][metric] for row in rows if metric in row["metrics"]])
 
 
-def _best_method(found: Mapping[str, Mapping[int, Row]], metric: Metric) -> str | None:
+def _best_methods(found: Mapping[str, Mapping[int, Row]], metric: Metric) -> set[str]:
     means = {
         name: _over_repeats(list(rows.values()), metric.key).mean
         for name, rows in found.items()
@@ -275,9 +276,9 @@ def _best_method(found: Mapping[str, Mapping[int, Row]], metric: Metric) -> str 
     }
     finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
     if not finite:
-        return None
-    choose = max if metric.greater_is_better else min
-    return choose(finite, key=lambda name: finite[name])
+        return set()
+    top = max(finite.values()) if metric.greater_is_better else min(finite.values())
+    return {name for name, mean in finite.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
 
 
 def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:

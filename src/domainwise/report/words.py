@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from domainwise.experiments.methods import METHODS
@@ -194,19 +195,15 @@ def _repeats(run: RunSummary) -> str:
 
 
 def _winners(cases: Sequence[CaseView]) -> str:
-    wins: dict[str, int] = {}
-    for case in cases:
-        best = case.best()
-        if best is not None:
-            wins[best.label] = wins.get(best.label, 0) + 1
-    order = sorted(wins.items(), key=lambda item: -item[1])
+    found = [[method.label for method in case.all_best()] for case in cases]
+    order = Counter(label for labels in found for label in labels).most_common()
     if not order:
         return "nothing was measured"
     if len(order) == 1:
         return f"{order[0][0]} has the best mean" + (" in every case" if len(cases) > 1 else "")
-    return "the best mean is that of " + join(
-        [f"{name} ({n} of {len(cases)})" for name, n in order]
-    )
+    ties = ", ties counted for each" if any(len(labels) > 1 for labels in found) else ""
+    names = join([f"{name} ({n} of {len(cases)})" for name, n in order])
+    return f"the best mean is that of {names}{ties}"
 
 
 def _beats_nothing(table: TableView) -> str:
