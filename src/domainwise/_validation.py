@@ -20,8 +20,8 @@ from domainwise.landmarks import LANDMARK_RULES
 
 Array = NDArray[Any]
 
-#: Continuous labels beyond this have squares that overflow.
-LARGEST_LABEL = 1e150
+#: Numbers beyond this have squares that overflow.
+LARGEST_NUMBER = 1e150
 
 #: Rows of an array or data frame of any kind.
 take_rows = _safe_indexing
@@ -286,6 +286,6 @@ def _numeric(values: Array, name: str) -> Array:
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
-    if np.abs(values).max(initial=0.0) > LARGEST_LABEL:
-        raise ValueError(f"{name} holds values beyond {LARGEST_LABEL:.0e}: scale it")
+    if np.abs(values).max(initial=0.0) > LARGEST_NUMBER:
+        raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
     return values

@@ -305,3 +305,13 @@ def test_numbers_in_columns_of_objects_are_numbers_and_sparse_rows_are_named():
     assert found.facts["columns"] == 2
     with pytest.raises(TypeError, match="sparse"):
         evaluate(csr_array(frame.to_numpy(float)), y, domain)
+
+
+def test_values_whose_squares_overflow_are_refused():
+    pandas = pytest.importorskip("pandas")
+    X, y, domain = problem()[:3]
+    X = X * np.r_[1e300, np.ones(X.shape[1] - 1)]
+    with pytest.raises(ValueError, match=r"values beyond 1e\+150: scale it"):
+        evaluate(X, y, domain, methods=QUICK, progress=False)
+    with pytest.raises(ValueError, match=r"column '0' holds values beyond 1e\+150"):
+        evaluate(pandas.DataFrame(X), y, domain, methods=QUICK, progress=False)

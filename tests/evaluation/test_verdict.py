@@ -113,3 +113,10 @@ def test_small_errors_keep_their_digits():
     assert found.measure.format(-0.25) == "0.250"
     assert choose_measure("accuracy", np.arange(2), True).format(0.0001) == "0.000"
     assert "0.000" not in repr(found)
+
+
+def test_methods_that_failed_are_named():
+    found = evaluation({"svm": SVM})
+    found.left_out["dcm"] = "failed: no memory"
+    found.left_out["dica"] = "too many rows"
+    assert "because they failed: dcm; the notes" in found.verdict()

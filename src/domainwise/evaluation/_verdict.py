@@ -31,7 +31,12 @@ def make_verdict(found: Evaluation) -> list[str]:
     sure = _how_sure(found)
     if sure:
         sentences.append(sure)
-    for text in (_worst_elsewhere(found), _against_constant(found), _price(found)):
+    for text in (
+        _worst_elsewhere(found),
+        _against_constant(found),
+        _price(found),
+        _failures(found),
+    ):
         if text:
             sentences.append(text)
     return sentences
@@ -125,6 +130,14 @@ def _price(found: Evaluation) -> str:
         f"With labels from the domain itself {best.label} would reach {shown} on average, so that "
         f"being unseen costs {lost}."
     )
+
+
+def _failures(found: Evaluation) -> str:
+    """Which methods broke off, so that nobody takes them for worse."""
+    failed = [key for key, why in found.left_out.items() if why.startswith("failed")]
+    if not failed:
+        return ""
+    return f"Not judged, because they failed: {', '.join(failed)}; the notes say why."
 
 
 def _rival(found: Evaluation) -> MethodResult | None:
