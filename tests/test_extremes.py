@@ -113,6 +113,17 @@ def test_fast_dica_of_float32_rows_is_that_of_float64(problem):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize(("ridge", "atol"), [(1e-3, 0.03), (1e-5, 1e-3), (1e-8, 1e-3)])
+def test_fast_dcm_of_float32_rows_is_close_to_that_of_float64(problem, ridge, atol):
+    X, y, domain = problem
+    X = X.astype(np.float32)
+    model = FastDCM(ridge=ridge)
+    found = model.fit(X, y, sample_domain=domain).transform(X)
+    expected = model.fit(X.astype(float), y, sample_domain=domain).transform(X)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=atol)
+
+
 @pytest.mark.parametrize(("scale", "dtype"), [(2e19, "f4"), (1e-30, "f4"), (1e200, "f8")])
 def test_the_cosine_kernel_does_not_see_the_length_of_rows(problem, scale, dtype):
     X, y, domain = problem

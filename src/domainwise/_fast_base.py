@@ -21,7 +21,7 @@ from domainwise.landmarks import choose_landmarks, landmark_count
 Array = NDArray[Any]
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
-FLOAT32_SHIFT = 1e-6
+FLOAT32_SHIFT = 1e-4
 
 
 class FastProjection(Projection):

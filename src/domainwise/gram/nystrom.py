@@ -79,7 +79,9 @@ class NystromMap:
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(exact.matrix(landmarks.astype(np.float64)), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        tolerance = len(W) * eps * float(np.abs(np.diagonal(W)).max(initial=0.0))
+        # What float32 rows cannot tell apart, or what rounding of W leaves.
+        share = max(eps, len(W) * eps_double)
+        tolerance = share * float(np.abs(np.diagonal(W)).max(initial=0.0))
         triangle, pivots = _independent_rows(W, tolerance)
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
