@@ -175,6 +175,12 @@ def test_overflow_is_named_by_the_fast_family_too(problem, scale, kernel):
         FastDCM(kernel=kernel).fit(scale * X, y, sample_domain=domain)
 
 
+def test_powers_beyond_all_numbers_are_refused(problem):
+    X, y, domain = problem
+    with pytest.raises(ValueError, match="the polynomial kernel overflows"):
+        DCM(kernel="poly", gamma=0.1).fit(1e200 * X, y, sample_domain=domain)
+
+
 def test_rows_that_are_all_the_same_have_no_components():
     with pytest.raises(ValueError, match="the projection is constant"):
         FastKPCA(gamma=1.0).fit(np.ones((20, 2)))

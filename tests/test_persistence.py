@@ -352,6 +352,7 @@ def test_any_other_type_is_refused_before_anything_is_built(node, path, monkeypa
         lambda parts: parts.update({"schema.json": b"[]"}),
         lambda parts: parts.update({"domainwise.json": b"[]"}),
         edit_json("domainwise.json", lambda header: header.update(format="new")),
+        edit_json("domainwise.json", lambda header: header.update(format=float("inf"))),
         edit_json("schema.json", lambda schema: schema.update(protocol=0)),
         edit_json("schema.json", lambda schema: schema.update(protocol="x")),
         edit_json("schema.json", lambda schema: schema.update(content={})),

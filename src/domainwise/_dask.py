@@ -132,6 +132,8 @@ class DaskBackend(NumpyBackend):
             else:
                 few = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_ROWS)).astype(int)
                 rows = fetch(X[few])
+                if not np.isfinite(rows).all():
+                    raise ValueError("Input X contains NaN or infinity.")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         return _centred_on(make_kernel(kernel, row, gamma=gamma, **arguments), X)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import dask.dataframe as dd
 import fsspec
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from domainwise._dask_input import KnownRows
-from domainwise._table_files import arrow_frame, folder_keys, is_data_file
+from domainwise._table_files import arrow_frame, folder_keys, index_columns, is_data_file
 from domainwise.gram.graphs import Unread
 
 #: Row groups of a file are taken together up to this many bytes of columns in memory.
@@ -32,7 +34,7 @@ class Piece:
     path: str
     groups: tuple[int, ...]
     n_rows: int
-    keys: dict[str, str]
+    keys: dict[str, str | None]
 
     @property
     def source(self) -> str:
@@ -49,7 +51,7 @@ class Footer:
     files: Any
     path: str
     content: Any
-    keys: dict[str, str]
+    keys: dict[str, str | None]
 
 
 def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> KnownRows:
@@ -67,9 +69,11 @@ def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> Know
     footers = read_footers(path)
     schema = footers[0].content.schema.to_arrow_schema()
     if features is None:
-        features = [name for name in schema.names if name not in wanted]
+        apart = {*wanted, *index_columns(schema)}
+        features = [name for name in schema.names if name not in apart]
     columns = [*features, *(name for name in wanted if name not in features)]
     pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
+    _check_same_kind(footers, features)
     meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
@@ -84,6 +88,9 @@ def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
     else:
         files, _, paths = fsspec.get_fs_token_paths(str(path))
     root = paths[0] if paths else str(path)
+    if any(mark in str(path) for mark in "*?[") and not Path(path).exists():
+        fixed = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
+        root = fixed.rpartition("/")[0]  # folders beyond it may name columns
     if len(paths) == 1 and files.isdir(root):
         paths = [p for p in files.find(root) if is_data_file(p)]
     if not paths:
@@ -141,6 +148,24 @@ def _content(files: Any, path: str) -> Any:
         raise
     except Exception as error:
         raise OSError(f"cannot read {path}: {type(error).__name__}: {error}") from error
+
+
+def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
+    """Refuse a later file in which a feature is no number as it is in the first."""
+    first, *later = [footer.content.schema.to_arrow_schema() for footer in footers]
+    numbers = [field.name for field in first if field.name in features and _is_number(field.type)]
+    for footer, schema in zip(footers[1:], later, strict=True):
+        for name in numbers:
+            kind = schema.field(name).type
+            if not _is_number(kind):
+                raise ValueError(
+                    f"{footer.path}: features have to be numbers, but {name!r} holds {kind}"
+                )
+
+
+def _is_number(kind: Any) -> bool:
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return any(test(kind) for test in tests)
 
 
 def _pieces(footer: Footer, max_rows: int) -> list[Piece]:

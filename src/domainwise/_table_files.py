@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 #: Rows read at a time when a table is streamed.
 CHUNK_ROWS = 50_000
@@ -29,6 +30,8 @@ SEPARATORS = (",", "\t", ";", "|")
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 #: Cells of a CSV file that hold no value; in a column of categories words may be values.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
+#: Name that writers give a folder of rows without a value.
+MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 
 
@@ -288,8 +291,15 @@ def _csv_pieces(
 
 
 def _is_index(name: str) -> bool:
-    """Whether pandas wrote a column for row numbers."""
-    return name.startswith("__index_level_")
+    """Whether pandas or Dask wrote a column for row numbers."""
+    return name.startswith("__index_level_") or name == "__null_dask_index__"
+
+
+def index_columns(schema: Any) -> set[str]:
+    """Columns of an Arrow schema that hold the index of a data frame, by name or by its notes."""
+    noted = (schema.pandas_metadata or {}).get("index_columns", [])
+    named = {name for name in noted if isinstance(name, str)}
+    return named | {name for name in schema.names if _is_index(name)}
 
 
 def is_data_file(path: str) -> bool:
@@ -302,17 +312,22 @@ def is_data_file(path: str) -> bool:
     return name.endswith(PARQUET_ENDINGS) and not name.startswith(("_", "."))
 
 
-def folder_keys(path: str, root: str) -> dict[str, str]:
-    """Columns in the names of folders, ``key=value``; values are strings.
+def folder_keys(path: str, root: str) -> dict[str, str | None]:
+    """Columns in the names of folders, ``key=value``; values are strings, or None if missing.
 
-    >>> folder_keys("data/site=A/part-0.parquet", "data")
-    {'site': 'A'}
+    >>> folder_keys("data/site=North%20Sea/part-0.parquet", "data")
+    {'site': 'North Sea'}
     """
     folders = path.removeprefix(root).split("/")[:-1]
-    return {name: value for name, sign, value in (f.partition("=") for f in folders) if sign}
+    pairs = (folder.partition("=") for folder in folders)
+    return {
+        unquote(name): None if value == MISSING_FOLDER else unquote(value)
+        for name, sign, value in pairs
+        if sign
+    }
 
 
-def arrow_frame(table: Any, columns: list[str], keys: dict[str, str]) -> Any:
+def arrow_frame(table: Any, columns: list[str], keys: dict[str, str | None]) -> Any:
     """The columns as a data frame, those of its folders included; decimal numbers as floats."""
     import pyarrow
 
@@ -365,7 +380,7 @@ def _arrow_pieces(path: Path, kind: str, columns: list[str], rows: int) -> Itera
 
 
 def _parquet_pieces(
-    path: Path, columns: list[str], keys: dict[str, str], rows: int
+    path: Path, columns: list[str], keys: dict[str, str | None], rows: int
 ) -> Iterator[Any]:
     with _arrow_errors(path, "parquet"):
         import pyarrow

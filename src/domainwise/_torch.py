@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from domainwise._devices import move
-from domainwise._validation import Labels, check_sample_domain, check_target
+from domainwise._validation import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
 from domainwise.gram.nystrom import NystromSums
 from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
@@ -264,7 +264,7 @@ class TorchBackend:
     def _label_array(self, labels: Any, name: str, X: Tensor) -> Any:
         """Labels as a tensor on X's device, or as they came if they are no tensor."""
         if not isinstance(labels, torch.Tensor):
-            return np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+            return plain_array(labels)
         labels = check_tensor(labels, name)
         if labels.device != X.device:
             raise ValueError(f"{name} is on {labels.device}, but X is on {X.device}")

@@ -100,7 +100,7 @@ def check_target(
     ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
     classes, anything continuous or with several columns is values.
     """
-    y = _plain_array(y)
+    y = plain_array(y)
     if y.ndim == 0:
         raise ValueError(f"y must be an array of {n_samples} targets, got the scalar {y!r}")
     if y.dtype.kind == "c":
@@ -142,7 +142,7 @@ def check_target(
 
 def check_classes(y: Any, n_samples: int) -> Labels:
     """Check y as classes: none of them missing, at least two, and no continuous numbers."""
-    check_classification_targets(_sortable(_plain_array(y), "y"))
+    check_classification_targets(_sortable(plain_array(y), "y"))
     return check_target(y, n_samples, "delta")
 
 
@@ -154,7 +154,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     """
     if sample_domain is None:
         return Labels(codes=np.zeros(n_samples, dtype=np.intp), names=np.array([0]))
-    domains = _plain_array(sample_domain)
+    domains = plain_array(sample_domain)
     if domains.ndim == 0 or domains.shape[0] != n_samples:
         length = "no length" if domains.ndim == 0 else f"{domains.shape[0]} entries"
         raise ValueError(f"sample_domain has {length} but X has {n_samples} rows")
@@ -207,7 +207,7 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
         )
 
 
-def _plain_array(values: Any) -> Array:
+def plain_array(values: Any) -> Array:
     """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()

@@ -68,12 +68,7 @@ def fit_parquet(
 
     target, domain = _column_argument(target, "target"), _column_argument(domain, "domain")
     labels = [name for part in (target, domain) for name in _listed(part)]
-    chosen = None if features is None else list(features)
-    if chosen is not None:
-        both = [name for name in chosen if name in labels]
-        if both or not chosen:
-            problem = f"{both[0]!r} is a label, too" if both else "no columns are given"
-            raise ValueError(f"features={features!r}: {problem}")
+    chosen = None if features is None else _feature_argument(features, labels)
     with _computing_on(client):
         rows = known_rows(path, labels, chosen)
         attempt: Any = copy.copy(estimator)
@@ -115,6 +110,22 @@ def _computing_on(client: Any) -> AbstractContextManager[Any]:
     if client.status != "running":
         raise ValueError(f"client is {client.status}: connect a new one with Client(address)")
     return client.as_current()
+
+
+def _feature_argument(features: Any, labels: list[str]) -> list[str]:
+    """Names of feature columns: some, each once, and none that is a label."""
+    if isinstance(features, str):
+        raise TypeError(f"features={features!r}: give a list of column names")
+    chosen = list(features)
+    problem = "" if chosen else "no columns are given"
+    for name in chosen:
+        if name in labels:
+            problem = f"{name!r} is a label, too"
+        elif chosen.count(name) > 1:
+            problem = f"{name!r} is named twice"
+    if problem:
+        raise ValueError(f"features={features!r}: {problem}")
+    return chosen
 
 
 def _column_argument(names: Any, argument: str) -> Any:

@@ -235,8 +235,9 @@ def make_kernel(
 def _check_powers(kernel: Kernel, X: Array) -> None:
     """Refuse a polynomial whose values leave no room for the sums and squares made of them."""
     limit = LARGEST_POWER[np.dtype(X.dtype).name]
-    farthest = float(np.abs(X).max(initial=0.0)) ** 2 * X.shape[1]
-    exponent = kernel.degree * np.log10(kernel.gamma * farthest + abs(kernel.coef0) + 1.0)
+    with np.errstate(over="ignore"):
+        farthest = np.square(np.float64(np.abs(X).max(initial=0.0))) * X.shape[1]
+        exponent = kernel.degree * np.log10(kernel.gamma * farthest + abs(kernel.coef0) + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
             f"the polynomial kernel overflows: its values reach 1e{exponent:.0f}, and {X.dtype} "

@@ -191,7 +191,7 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
 def _refuse_functions(model: Any) -> None:
     """Name arguments that are functions, tensors or Dask collections: they cannot be saved."""
     arguments = model.get_params(deep=True) if hasattr(model, "get_params") else {}
-    for name, value in arguments.items():
+    for name, value in {"the model": model, **arguments}.items():
         if callable(value) and not isinstance(value, type):
             raise ModelFileError(
                 f"{name} is the function {getattr(value, '__name__', value)!r}: functions cannot "
@@ -243,7 +243,7 @@ def _checked_header(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any
         header = json.loads(archive.read(HEADER))
         known = int(header["format"]) <= FORMAT
         version = header["versions"]["domainwise"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: its header cannot be read ({error})") from None
     if not known:
         raise ModelFileError(

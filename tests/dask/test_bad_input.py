@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from domainwise import DCM, FastCOIR, FastDCM
+from domainwise.selection import DCMCV, FastDCMCV
 
 pytestmark = pytest.mark.dask
 
@@ -162,3 +163,17 @@ def test_a_projection_checks_names_and_number_of_features(given, rows):
     named = FastDCM(n_landmarks=60).fit(frame, "y", "site")
     with pytest.raises(ValueError, match="feature names should match"):
         named.transform(frame[["x0", "x1"]])
+
+
+@pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
+def test_searches_say_what_follows_x(search, given):
+    _, X, y, domain = given
+    with pytest.raises(TypeError, match=f"{search.__name__} takes NumPy arrays .* which follows X"):
+        search().fit(X, y, sample_domain=domain)
+
+
+def test_missing_values_are_not_taken_for_a_scale(given):
+    p, _, y, domain = given
+    p.X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        DCM().fit(p.arrays()[0], y, sample_domain=domain)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from domainwise import DCM, FastDCM, FastKPCA
+from domainwise import DCM, FastDCM, FastKPCA, InvariantFeatures
 from domainwise.distributed import fit_parquet
 
 pytestmark = pytest.mark.dask
@@ -169,8 +169,44 @@ def test_a_missing_package_is_named(package, folder, monkeypatch):
         fit_parquet(FastDCM(), folder, target="y", domain="site")
 
 
-def test_pandas_indexes_do_not_become_features(frame, tmp_path):
-    frame.index = pd.Index(np.arange(len(frame)) * 2.0, name="key")
-    frame.reset_index().drop(columns="key").to_parquet(tmp_path / "a.parquet")
-    there = fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
-    assert there.feature_names_in_.tolist() == FEATURES
+@pytest.mark.parametrize("name", [None, "row", "__null_dask_index__"])
+def test_no_index_becomes_a_feature(frame, tmp_path, name):
+    index = pd.Index(np.arange(len(frame))[::-1] * 1000, name=name)
+    frame.set_index(index).to_parquet(tmp_path / "rows.parquet")
+    model = fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
+    assert model.feature_names_in_.tolist() == FEATURES
+
+
+def test_names_of_folders_are_read_as_they_were_meant(frame, tmp_path):
+    frame["site"] = np.array(["a b", "c/d", "e"])[np.arange(len(frame)) % 3]
+    frame.to_parquet(tmp_path, partition_cols=["site"], index=False)
+    for path in (tmp_path, f"{tmp_path}/*/*.parquet"):
+        model = fit_parquet(FastDCM(n_landmarks=60), path, target="y", domain="site")
+        assert model.domains_.tolist() == ["a b", "c/d", "e"]
+    frame.loc[::7, "site"] = None
+    frame.to_parquet(tmp_path / "gaps", partition_cols=["site"], index=False)
+    with pytest.raises(ValueError, match="sample_domain contains missing values"):
+        fit_parquet(FastDCM(n_landmarks=60), tmp_path / "gaps", target="y", domain="site")
+
+
+def test_a_later_file_with_dates_is_refused(folder, frame):
+    frame["x3"] = pd.date_range("2024-01-01", periods=len(frame))
+    frame.to_parquet(folder / "z.parquet")
+    with pytest.raises(ValueError, match=r"z\.parquet: features have to be numbers, but 'x3'"):
+        fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site")
+
+
+def test_features_are_a_list_of_different_names(folder):
+    with pytest.raises(TypeError, match="give a list"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site", features="x0")
+    with pytest.raises(ValueError, match="'x0' is named twice"):
+        fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "x0"])
+
+
+def test_invariant_features_do_not_look_at_y(folder, frame):
+    there = fit_parquet(InvariantFeatures(n_landmarks=60), folder, target="y", domain="site")
+    here = InvariantFeatures(n_landmarks=60)
+    here.fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
+    np.testing.assert_allclose(
+        there.transform(frame[FEATURES]), here.transform(frame[FEATURES]), atol=1e-10
+    )

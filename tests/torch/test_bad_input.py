@@ -108,3 +108,14 @@ def test_same_tensor_twice_gives_the_same_bits(data):
     T = torch.as_tensor(X.astype(np.float32))
     first, second = (DCM().fit(T, y, sample_domain=domain) for _ in range(2))
     assert torch.equal(first.dual_coef_, second.dual_coef_)
+
+
+@pytest.mark.parametrize("odd, message", [(float("nan"), "missing values"), (1, "mixes labels")])
+def test_lists_of_labels_are_looked_at_as_they_came(data, odd, message):
+    X, y, domain = data
+    labels = ["a" if value else "b" for value in y]
+    labels[0] = odd
+    with pytest.raises(ValueError, match=message):
+        DCM().fit(torch.as_tensor(X), labels, sample_domain=domain)
+    with pytest.raises(ValueError, match=message):
+        DCM().fit(torch.as_tensor(X), y, sample_domain=labels)

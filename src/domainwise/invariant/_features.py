@@ -129,12 +129,15 @@ class InvariantFeatures(FastProjection):
     def _label_epsilon(self) -> float:
         return float(self.domain_epsilon)
 
+    @property
+    def _uses_target(self) -> bool:  # type: ignore[override]
+        """Only where domains are compared inside its classes."""
+        return bool(self.conditional)
+
     def _check_labels(self, y: Any, sample_domain: Any, *args: Any, **options: Any) -> Any:
-        """Look at y only where domains are compared inside its classes, however few there are."""
+        """Check labels; one class will do."""
         options["least_classes"] = 1
-        return super()._check_labels(
-            y if self.conditional else None, sample_domain, *args, **options
-        )
+        return super()._check_labels(y, sample_domain, *args, **options)
 
     def _finish(self) -> None:
         """Scale the features by what the sums tell about domains."""
