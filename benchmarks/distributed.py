@@ -46,7 +46,7 @@ class Sizes:
     traffic: int = 400_000
 
 
-QUICK = Sizes(rows=800_000, files=4, traffic=100_000)
+QUICK = Sizes(rows=2_000_000, files=10, traffic=100_000)
 
 
 def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
