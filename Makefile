@@ -35,6 +35,7 @@ demo: $(VENV)/.demo ## rerun the paper's synthetic table in a small size, with a
 	@rm -rf build/demo
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --jobs -1 --out build/demo
 	@echo "Open $(CURDIR)/build/demo/report.html in a browser."
+	@echo "For a table of your own: $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
 
 test: $(VENV)/.test ## run the tests and the docstring examples
 	@$(PYTEST) $(ARGS)

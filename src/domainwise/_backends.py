@@ -137,6 +137,15 @@ def is_tensor(X: Any) -> bool:
     return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
 
 
+def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
+    """Refuse tensors and Dask collections, rather than copy them behind the back."""
+    if is_tensor(X) or is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
+            f"{type(X).__module__}.{type(X).__name__}; {advice}"
+        )
+
+
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask collection."""
     dask = sys.modules.get("dask")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +40,9 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _uses_target = True
     _uses_domain = True
     _needs_target = False
+
+    def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
+        """Refuse domains that the family cannot compare inside classes; the exact one can."""
 
     def _label_weight(self, role: str) -> float:
         """How much a label kernel counts in the problem: the target's once."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from domainwise._table_files import TableError, import_pandas
-from domainwise._validation import LARGEST_NUMBER
+from domainwise._validation import LARGEST_NUMBER, too_large
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0) -> Array:
         raise TableError(
             f"column {name!r} is infinite in row {first_row + row + 1}; leave the cell empty"
         )
-    if np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER:
+    if too_large(values):
         raise TableError(f"column {name!r} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
     return values
 

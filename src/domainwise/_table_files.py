@@ -30,9 +30,9 @@ SEPARATORS = (",", "\t", ";", "|")
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 #: Cells of a CSV file that hold no value; in a column of categories words may be values.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
+MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 #: Name that writers give a folder of rows without a value.
 MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 
 
 class TableError(ValueError):

@@ -269,6 +269,11 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
+def too_large(values: Array) -> bool:
+    """Whether squares of these numbers overflow; missing ones do not count."""
+    return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
+
+
 def _finite(values: Array, name: str) -> Array:
     if not np.isfinite(values).all():
         raise ValueError(f"Input {name} contains NaN or infinity.")
@@ -286,6 +291,6 @@ def _numeric(values: Array, name: str) -> Array:
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
-    if np.abs(values).max(initial=0.0) > LARGEST_NUMBER:
+    if too_large(values):
         raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
     return values

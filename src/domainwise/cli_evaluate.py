@@ -148,7 +148,7 @@ def evaluate(
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
     """Print the table of methods, the verdict and the notes."""
-    from domainwise.report.words import p_text
+    from domainwise.experiments.stats import p_text
 
     show = found.measure.format
     table = RichTable(box=None, pad_edge=False, header_style="bold")

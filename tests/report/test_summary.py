@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from domainwise.experiments.stats import p_text
 from domainwise.experiments.store import ResultsError, ResultStore
 from domainwise.report.layout import case_caption, case_table
 from domainwise.report.markdown import to_markdown
@@ -12,7 +13,6 @@ from domainwise.report.words import (
     count,
     how_close,
     join,
-    p_text,
     unfinished,
     what_was_run,
     who_wins,

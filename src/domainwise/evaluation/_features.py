@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise._table_columns import is_numeric, refuse_unusable
 from domainwise._table_files import import_pandas
-from domainwise._validation import LARGEST_NUMBER
+from domainwise._validation import LARGEST_NUMBER, too_large
 from domainwise.tables import Schema, make_preprocessor
 
 
@@ -61,7 +61,7 @@ def _numbers(X: Any) -> tuple[Any, Any]:
     X = X.astype(np.float64, copy=False)
     if np.isinf(X).any():
         raise ValueError("X contains infinity; use NaN for what is missing")
-    if np.abs(X).max(initial=0.0, where=~np.isnan(X)) > LARGEST_NUMBER:
+    if too_large(X):
         raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     return X, make_pipeline(imputer, StandardScaler())

@@ -18,7 +18,7 @@ from domainwise.evaluation._measure import Measure
 from domainwise.evaluation._methods import Method
 from domainwise.evaluation._problem import Problem
 from domainwise.evaluation._verdict import make_verdict
-from domainwise.experiments.stats import compare
+from domainwise.experiments.stats import compare, p_text
 
 if TYPE_CHECKING:
     from domainwise.evaluation._projection import DomainProjection
@@ -293,8 +293,6 @@ class Evaluation:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
-        from domainwise.report.words import p_text
-
         lines = [f"{'method':14}{'mean':>9}{'worst':>9}{'within':>9}{'p':>8}  worst domain"]
         for result in self.results:
             numbers = (result.mean, result.worst, result.reference)

@@ -97,6 +97,15 @@ def compare(
     return Paired(mean, p_value, wins, len(common))
 
 
+def p_text(p_value: float | None) -> str:
+    """A p-value for reading: two digits, or a bound."""
+    if p_value is None:
+        return "–"
+    if p_value < 0.001:
+        return "<0.001"
+    return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
+
+
 def _differences(
     first: Mapping[int, float], second: Mapping[int, float], repeats: Sequence[int]
 ) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise._backends import is_dask, is_tensor
+from domainwise._backends import refuse_elsewhere
 from domainwise._docs import with_shared_docs
 from domainwise._validation import (
     DOMAIN_CONSTRAINTS,
@@ -290,11 +290,7 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
-    if is_tensor(X) or is_dask(X):
-        raise TypeError(
-            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
-            f"{type(X).__module__}.{type(X).__name__}; InvariantFeatures follows X"
-        )
+    refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
     return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from domainwise.evaluation import Evaluation
 from domainwise.evaluation._result import MethodResult
 from domainwise.evaluation._verdict import make_verdict
+from domainwise.experiments.stats import p_text
 from domainwise.report import evaluate_plots as plots
 from domainwise.report.html import environment
 from domainwise.report.layout import TextCell, TextTable
-from domainwise.report.words import p_text
 
 #: Said below the table of methods.
 LEGEND = (

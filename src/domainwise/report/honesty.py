@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from domainwise.experiments.stats import p_text
 from domainwise.report.summary import CaseView, RunSummary
-from domainwise.report.words import compared, join, p_text, record
+from domainwise.report.words import compared, join, record
 
 
 def reproduced(run: RunSummary) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domainwise.experiments.methods import METHODS
+from domainwise.experiments.stats import p_text
 from domainwise.report.summary import CaseView, CellView, MethodView, RunSummary
-from domainwise.report.words import LEVEL, count, p_text
+from domainwise.report.words import LEVEL, count
 
 #: Marks beside our numbers: within one paper-sd, outside it.
 WITHIN, OUTSIDE = "✓", "✗"

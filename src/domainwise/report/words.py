@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from domainwise.experiments.methods import METHODS
-from domainwise.experiments.stats import PAIRED_CAVEAT
+from domainwise.experiments.stats import PAIRED_CAVEAT, p_text
 from domainwise.report.summary import CaseView, CellView, RunSummary, TableView
 
 #: Below this a paired difference is called one.
@@ -159,15 +159,6 @@ def count(number: int, noun: str) -> str:
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     shown = words[number] if number < len(words) else f"{number:,}"
     return f"{shown} {noun}" + ("" if number == 1 else "s")
-
-
-def p_text(p_value: float | None) -> str:
-    """A p-value for reading: two digits, or a bound."""
-    if p_value is None:
-        return "–"
-    if p_value < 0.001:
-        return "<0.001"
-    return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
 def _few_repeats(cases: Sequence[CaseView]) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise._backends import is_dask, is_tensor
+from domainwise._backends import refuse_elsewhere
 from domainwise._base import KernelProjection
 from domainwise._docs import with_shared_docs
 from domainwise._fast_base import FastProjection
@@ -65,12 +65,12 @@ class _SearchMixin:
     _needs_target = True
 
     def _fit(self: Any, X: Any, y: Any, sample_domain: Any) -> None:
-        if is_tensor(X) or is_dask(X):
-            raise TypeError(
-                f"{type(self).__name__} takes NumPy arrays and data frames, got "
-                f"{type(X).__module__}.{type(X).__name__}: search on some rows in memory, and give "
-                f"best_params_ to {self._estimator.__name__}, which follows X"
-            )
+        refuse_elsewhere(
+            self,
+            X,
+            "search on some rows in memory, and give best_params_ to "
+            f"{self._estimator.__name__}, which follows X",
+        )
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
@@ -82,8 +82,7 @@ class _SearchMixin:
             raise ValueError(
                 "conditionals=True measures domains inside classes, but y is continuous"
             )
-        if isinstance(self, FastProjection):
-            self._check_conditional(self.conditionals, domain)
+        self._check_conditional(self.conditionals, domain)
         values = target.values if continuous else target.names[target.codes]
         if continuous and values.shape[1] == 1:
             values = values[:, 0]

@@ -150,7 +150,7 @@ def comparable(scores: Array) -> Array:
     Some scores are not defined on some domains, such as an area under a curve where one class
     only occurs. That says nothing about the candidates, who are compared on the other splits.
     """
-    defined = np.asarray(~np.isnan(scores).all(axis=0))
+    defined = _defined(scores)
     if not defined.any():
         raise ValueError(
             "the score is not defined on any split (is there one class only in each of the "
@@ -164,6 +164,11 @@ def comparable(scores: Array) -> Array:
             stacklevel=4,
         )
     return scores[:, defined]
+
+
+def _defined(scores: Array) -> Array:
+    """Splits on which any candidate has a score."""
+    return np.asarray(~np.isnan(scores).all(axis=0))
 
 
 def ranks(mean: Array) -> Array:
@@ -196,7 +201,7 @@ def choose(points: list[dict[str, Any]], scores: Array, rule: str) -> int:
     how hard each domain is. Among the points within it the largest ridge is taken, then the
     largest weight, then the smallest gamma.
     """
-    scores = scores[:, ~np.isnan(scores).all(axis=0)]
+    scores = scores[:, _defined(scores)]
     mean = scores.mean(axis=1)
     best = int(ranks(mean).argmin())
     if rule == "best" or scores.shape[1] < 2:
