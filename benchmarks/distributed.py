@@ -86,7 +86,7 @@ def fit_in_memory(folder: str) -> Result:
     import pyarrow.parquet as pq
     from threadpoolctl import threadpool_limits
 
-    import domainwise.fast  # noqa: F401  (a limit binds only the libraries loaded before it)
+    import domainwise.estimators.fast  # noqa: F401  (a limit binds only the libraries loaded before it)
 
     table = pq.read_table(folder)
     X = np.empty((table.num_rows, N_FEATURES), dtype=np.float32)
@@ -107,12 +107,12 @@ def fit_on_cluster(folder: str, workers: int, each_group: bool = False) -> Resul
 
     from distributed import Client, LocalCluster
 
-    import domainwise._dask_parquet as parquet
-    from domainwise.distributed import fit_parquet
+    import domainwise.distributed.parquet as parquet
+    from domainwise.distributed.fit import fit_parquet
 
     def prepare() -> int:
-        import domainwise.distributed
-        import domainwise.fast  # noqa: F401
+        import domainwise.distributed.fit
+        import domainwise.estimators.fast  # noqa: F401
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

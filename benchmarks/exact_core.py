@@ -77,7 +77,7 @@ def fit_dcm(n: int, ridge: float = 1e-3, solver: str = "exact") -> Result:
 def fit_kernel_pca(n: int) -> Result:
     from sklearn.decomposition import KernelPCA
 
-    from domainwise.kernels import resolve_gamma
+    from domainwise.kernels.functions import resolve_gamma
 
     def fit(rows: int) -> Any:
         X, _, _ = problem(rows)
@@ -98,7 +98,7 @@ def fit_kernel_pca(n: int) -> Result:
 def fit_algorithm1(n: int) -> Result:
     from sklearn.metrics.pairwise import rbf_kernel
 
-    from domainwise.kernels import resolve_gamma
+    from domainwise.kernels.functions import resolve_gamma
     from domainwise.reference import algorithm1
 
     def fit(rows: int) -> Any:

@@ -98,7 +98,7 @@ def nystroem_pass(n: int, folder: str) -> Result:
     """Compute scikit-learn's features of the first n rows block by block."""
     from sklearn.kernel_approximation import Nystroem
 
-    from domainwise.kernels import resolve_gamma
+    from domainwise.kernels.functions import resolve_gamma
 
     X, _, _ = _open(n, folder)
     gamma = resolve_gamma("median", "rbf", X[:2000])

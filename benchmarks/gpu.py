@@ -28,7 +28,7 @@ from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
 from domainwise.gram.torch.fused import FusedKernel
 from domainwise.gram.torch.groups import GroupedProduct
 from domainwise.gram.torch.products import _BlockedProduct
-from domainwise.kernels import Kernel
+from domainwise.kernels.functions import Kernel
 
 DEVICE = torch.device("cuda")
 lines: list[str] = []

@@ -29,7 +29,7 @@ from sklearn.utils import Bunch
 
 from domainwise import DCM, FastDCM, landmarks
 from domainwise.datasets import load_facies, load_gvhd, load_parkinsons
-from domainwise.landmarks import LANDMARK_RULES
+from domainwise.kernels.landmarks import LANDMARK_RULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 COUNTS = (25, 50, 100, 200, 400, 800)

@@ -29,11 +29,11 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import DCM, datasets
-from domainwise._validation import check_sample_domain, check_target
-from domainwise.evaluation._jobs import MethodJob
-from domainwise.evaluation._methods import METHODS, Method, dcm_at, dcmcv_with_svm
-from domainwise.evaluation._problem import Problem, draw_rows, make_problem, outer_splits
-from domainwise.selection._path import PATH_TOLERANCE, ExactFold, Grid, projected_path
+from domainwise.checks.inputs import check_sample_domain, check_target
+from domainwise.evaluation.jobs import MethodJob
+from domainwise.evaluation.problem import Problem, draw_rows, make_problem, outer_splits
+from domainwise.models.registry import METHODS, Method, dcm_at, dcmcv_with_svm
+from domainwise.selection.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
 
 TRAINING_ROWS = 1000
 ROWS_PER_DOMAIN = 300

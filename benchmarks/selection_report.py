@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation._methods import Method
-from domainwise.experiments.stats import compare, rank_methods
+from domainwise.jobs.statistics import compare, rank_methods
+from domainwise.models.registry import Method
 
 NAMES = {
     "facies": "facies",

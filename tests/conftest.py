@@ -38,9 +38,9 @@ def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
         tables: tuple[str, ...] = ("synthetic", "parkinsons", "gvhd", "landmine", "oil"),
         seed: int = 0,
     ) -> Path:
-        from domainwise.experiments.cases import SETTINGS
-        from domainwise.experiments.protocols import TABLES
-        from domainwise.experiments.store import ResultStore
+        from domainwise.jobs.store import ResultStore
+        from domainwise.paper.cases import SETTINGS
+        from domainwise.paper.protocols import TABLES
 
         folder = tmp_path_factory.mktemp("results")
         store = ResultStore(folder)

@@ -3,10 +3,9 @@
 from importlib import import_module
 from typing import Any
 
-from domainwise._precision import precision
-from domainwise.estimators import COIR, DCM, DICA, KPCA
-from domainwise.fast import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.estimators import COIR, DCM, DICA, KPCA, FastCOIR, FastDCM, FastDICA, FastKPCA
 from domainwise.invariant import InvariantFeatures, InvariantKernel, InvariantSVC, InvariantSVR
+from domainwise.kernels.precision import precision
 
 __version__ = "0.1.0"
 
@@ -18,8 +17,8 @@ _LAZY = {
     "InvariantRidgeCV": "domainwise.selection",
     "InvariantRidgeClassifierCV": "domainwise.selection",
     "evaluate": "domainwise.evaluation",
-    "load": "domainwise.persistence",
-    "save": "domainwise.persistence",
+    "load": "domainwise.models.persistence",
+    "save": "domainwise.models.persistence",
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
-from domainwise._metric_kernels import (
+from domainwise.gram.measured import (
     TILE_ROWS,
     alignment,
     centred_inner_products,

@@ -37,7 +37,7 @@ def browser() -> str:
 
 @pytest.fixture(scope="module")
 def page(made_up_results):
-    from domainwise.report.publish import publish
+    from domainwise.paper.report.publish import publish
 
     return publish(made_up_results(tables=("synthetic", "gvhd"))).html
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from domainwise import DCM, FastCOIR, FastDCM, FastDICA, FastKPCA
-from domainwise.gram.graphs import FAN_IN, Constant, call, received, run, tree
+from domainwise.gram.dask.graphs import FAN_IN, Constant, call, received, run, tree
 
 pytestmark = pytest.mark.dask
 
@@ -54,8 +54,8 @@ def test_schedules_and_numbers_of_workers_do_not_matter(
 def test_exact_products_do_not_depend_on_the_schedule_either(
     rows, client, threads, assert_same_bits, monkeypatch
 ):
-    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 4)
+    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 4)
     p = rows("three")
     X, y, domain = p.arrays()
     with dask.config.set(scheduler="synchronous"):
@@ -67,7 +67,7 @@ def test_exact_products_do_not_depend_on_the_schedule_either(
 
 
 def test_blas_keeps_to_one_thread_while_any_task_runs():
-    from domainwise.gram.graphs import one_blas_thread
+    from domainwise.gram.dask.graphs import one_blas_thread
     from domainwise.gram.tiles import blas_limit, n_threads
 
     limit = blas_limit(2)

@@ -15,8 +15,9 @@ testing = pytest.importorskip("typer.testing")
 
 distributed = pytest.importorskip("distributed")
 
-from domainwise._table_files import read_table  # noqa: E402
-from domainwise.cli import app  # noqa: E402
+from domainwise.cli.app import app  # noqa: E402
+
+from domainwise.tables.files import read_table  # noqa: E402
 
 pytestmark = pytest.mark.dask
 
@@ -86,8 +87,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def small_tasks(monkeypatch):
     """Tasks of a few rows, so that there are many."""
-    monkeypatch.setattr("domainwise._dask_apply.TASK_ROWS", 15)
-    monkeypatch.setattr("domainwise._dask_apply.CHUNK_ROWS", 15)
+    monkeypatch.setattr("domainwise.models.apply_dask.TASK_ROWS", 15)
+    monkeypatch.setattr("domainwise.models.apply_dask.CHUNK_ROWS", 15)
 
 
 def test_an_evaluation_on_workers_is_that_of_one_process(folder, tmp_path, address, client):
@@ -223,7 +224,7 @@ def test_a_cluster_that_was_there_before_stays(folder, tmp_path, address, client
 
 
 def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("domainwise._cli_dask.PATIENCE", 1)
+    monkeypatch.setattr("domainwise.cli.dask.PATIENCE", 1)
     given = ["transform", folder / "m.skops", folder / "new.csv", "-o", tmp_path / "out.csv"]
     for listens in (False, True):  # somebody else's program says nothing
         with socket.socket() as taken:
@@ -238,7 +239,7 @@ def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
 
 
 def test_a_scheduler_without_workers_is_refused(folder, tmp_path, monkeypatch, new_cluster):
-    monkeypatch.setattr("domainwise._cli_dask.PATIENCE", 1)
+    monkeypatch.setattr("domainwise.cli.dask.PATIENCE", 1)
     with new_cluster(n_workers=0) as cluster:
         refused("the scheduler has no workers", "fit", folder / "data.csv", *COLUMNS, "-o",
                 tmp_path / "m.skops", "--dask", cluster.scheduler_address)  # fmt: skip

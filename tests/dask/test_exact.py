@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from domainwise import COIR, DCM, DICA, KPCA
-from domainwise.gram.dask import DaskGram, in_blocks, tournament
+from domainwise.gram.dask.operator import DaskGram, in_blocks, tournament
 from domainwise.gram.streamed import StreamedGram
-from domainwise.kernels import make_kernel
-from domainwise.labels import Feature, label_rows
+from domainwise.kernels.functions import make_kernel
+from domainwise.labels.factors import Feature, label_rows
 
 pytestmark = pytest.mark.dask
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.dask
 @pytest.fixture
 def _streamed(monkeypatch):
     """Small problems are streamed, too, here and on Dask."""
-    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 3)
+    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 3)
 
 
 @pytest.mark.usefixtures("_streamed")
@@ -74,7 +74,7 @@ def test_a_data_frame_with_named_columns_is_an_array(rows):
 @pytest.mark.parametrize("name", ["rbf", "linear", "poly", "laplacian", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
-    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 7)
+    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 7)
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((230, 5)) + 3).astype(dtype)
     V = rng.standard_normal((230, 3))
@@ -122,7 +122,7 @@ def test_blocks_get_smaller_with_a_workers_memory(monkeypatch):
     X = da.zeros((200_000, 64), chunks=(10_000, 64))
     sizes = []
     for memory in (None, 2**30, 2**26):
-        monkeypatch.setattr("domainwise.gram.dask.memory_per_task", lambda m=memory: m)
+        monkeypatch.setattr("domainwise.gram.dask.operator.memory_per_task", lambda m=memory: m)
         sizes.append(in_blocks(X).chunksize[0])
     assert sizes[0] == sizes[1] == 16_384
     assert 256 <= sizes[2] < 5_000

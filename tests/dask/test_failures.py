@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from domainwise import DCM, FastDCM
-from domainwise._dask_parquet import read_piece
-from domainwise.distributed import fit_parquet
+from domainwise.distributed.fit import fit_parquet
+from domainwise.distributed.parquet import read_piece
 
 pytestmark = pytest.mark.dask
 
@@ -96,7 +96,7 @@ def test_a_fit_of_files_survives_as_well(
     how_many, rows, doomed, worker_pids, assert_same_bits, monkeypatch, tmp_path
 ):
     rows("three").frame().to_parquet(tmp_path / "rows.parquet", row_group_size=20)
-    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
 
     def fit():
         return fit_parquet(FastDCM(n_landmarks=60), tmp_path, target="y", domain="site")
@@ -109,7 +109,7 @@ def test_a_fit_of_files_survives_as_well(
         time.sleep(0.1)
         return read_piece(piece, columns)
 
-    monkeypatch.setattr("domainwise._dask_parquet.read_piece", slow_read)
+    monkeypatch.setattr("domainwise.distributed.parquet.read_piece", slow_read)
     harmed = fit_while(doomed, fit, lambda: kill(pids))
     assert undisturbed.solver_info_["n_partitions"] == 21
     assert_same_bits(undisturbed, harmed)
@@ -117,8 +117,8 @@ def test_a_fit_of_files_survives_as_well(
 
 
 def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bits, monkeypatch):
-    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.dask.LEAST_BLOCKS", 4)
+    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.gram.dask.operator.LEAST_BLOCKS", 4)
     p = rows("three")
     X, y, domain = p.arrays()
     undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)

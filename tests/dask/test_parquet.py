@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from domainwise import DCM, FastDCM, FastKPCA, InvariantFeatures
-from domainwise.distributed import fit_parquet
+from domainwise.distributed.fit import fit_parquet
 
 pytestmark = pytest.mark.dask
 
@@ -46,7 +46,7 @@ def test_files_are_fitted_as_the_rows_in_them(folder, frame, client):
 
 
 def test_exact_estimators_take_files_too(folder, frame, monkeypatch):
-    monkeypatch.setattr("domainwise._base.DENSE_ROWS", 0)
+    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 0)
     there = fit_parquet(DCM(tol=1e-12), folder, target="y", domain="site")
     here = DCM(tol=1e-12).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
     np.testing.assert_allclose(there.embedding_.compute(), here.embedding_, atol=1e-10)
@@ -55,7 +55,7 @@ def test_exact_estimators_take_files_too(folder, frame, monkeypatch):
 def test_row_groups_are_taken_together_up_to_a_size(folder, monkeypatch):
     many = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
     assert many.solver_info_["n_partitions"] == 4
-    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
     each = fit_parquet(FastKPCA(n_landmarks=60), folder, target=None, domain=None, features=["x0"])
     assert each.solver_info_["n_partitions"] == 16
     assert many.gamma_ == each.gamma_
@@ -69,8 +69,8 @@ def test_rows_are_summed_where_they_are_read(client, tmp_path, monkeypatch):
     frame = pd.DataFrame(rng.standard_normal((60_000, 20))).rename(columns="x{}".format)
     frame["y"], frame["site"] = rng.integers(2, size=(2, len(frame)))
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=3_000)
-    monkeypatch.setattr("domainwise._dask_parquet.PARTITION_BYTES", 1)
-    monkeypatch.setattr("domainwise._dask_fast.LOOK_ROWS", 2_000)
+    monkeypatch.setattr("domainwise.distributed.parquet.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.backends.dask_sums.LOOK_ROWS", 2_000)
     before = sum(client.run(sent).values())
     model = fit_parquet(FastDCM(n_landmarks=20), tmp_path, target="y", domain="site", client=client)
     moved = sum(client.run(sent).values()) - before
@@ -161,7 +161,7 @@ def test_a_closed_client_and_what_is_no_client(folder, new_cluster):
 
 @pytest.mark.parametrize("package", ["distributed", "dask"])
 def test_a_missing_package_is_named(package, folder, monkeypatch):
-    import domainwise.distributed as module
+    import domainwise.distributed.fit as module
 
     found = module.find_spec
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == package else found(name))

@@ -12,8 +12,8 @@ from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFol
 
 from domainwise import evaluate
 from domainwise.evaluation import _methods
-from domainwise.evaluation._methods import ALPHAS, METHODS, ClassMeans
-from domainwise.evaluation._problem import draw_rows
+from domainwise.evaluation.problem import draw_rows
+from domainwise.models.registry import ALPHAS, METHODS, ClassMeans
 
 QUICK = ["constant", "linear"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from domainwise.evaluation._measure import choose_measure
-from domainwise.evaluation._result import Evaluation, MethodResult, _with_p_values, holm
+from domainwise.evaluation.result import Evaluation, MethodResult, _with_p_values, holm
+from domainwise.selection.measure import choose_measure
 
 CLASSES = np.array([0, 0, 1, 1])
 

@@ -9,13 +9,12 @@ import scipy.linalg
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
-import domainwise._base as base
+import domainwise.estimators.exact_base as base
 import domainwise.gram.dense as dense_module
 import domainwise.gram.streamed as streamed_module
 import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
-from domainwise.gram.base import definite_pairs
 from domainwise.gram.solve import (
     NystromPreconditioner,
     RefinedCholesky,
@@ -24,8 +23,9 @@ from domainwise.gram.solve import (
     spectral_solve,
 )
 from domainwise.gram.tiles import cross_product, kernel_matrix, symmetric_product
-from domainwise.kernels import make_kernel
-from domainwise.labels import Feature, label_rows
+from domainwise.kernels.functions import make_kernel
+from domainwise.labels.factors import Feature, label_rows
+from domainwise.methods.contract import definite_pairs
 
 KERNELS = ["rbf", "linear", "poly", "laplacian", "cosine"]
 

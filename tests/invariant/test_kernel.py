@@ -206,7 +206,7 @@ def test_float32_stays_close_to_float64():
 def test_a_streamed_fit_is_the_dense_one(monkeypatch):
     X, _, d = problem()
     dense = InvariantKernel().fit(X, sample_domain=d).transform(X)
-    monkeypatch.setattr("domainwise.invariant._kernel.DENSE_ROWS", 10)
+    monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 10)
     np.testing.assert_allclose(
         InvariantKernel().fit(X, sample_domain=d).transform(X), dense, atol=1e-12
     )
@@ -327,6 +327,6 @@ def test_bad_input_is_named(arguments, labels, message):
 
 def test_a_gram_matrix_beyond_memory_is_refused(monkeypatch):
     X, _, d = problem()
-    monkeypatch.setattr("domainwise.invariant._kernel.available_memory", lambda: 1000)
+    monkeypatch.setattr("domainwise.invariant.kernel.available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="use InvariantFeatures"):
         InvariantKernel().fit_transform(X, sample_domain=d)

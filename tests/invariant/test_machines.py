@@ -153,7 +153,7 @@ def test_float32_and_strings_as_classes():
 def test_auto_goes_fast_beyond_its_limit(monkeypatch):
     X, y, d = problem(n=300)
     assert InvariantSVC().fit(X, y, sample_domain=d).solver_info_["solver"] == "exact"
-    monkeypatch.setattr("domainwise.invariant._machines.EXACT_ROWS", 200)
+    monkeypatch.setattr("domainwise.invariant.machines.EXACT_ROWS", 200)
     assert InvariantSVC().fit(X, y, sample_domain=d).solver_info_["solver"] == "fast"
     exact = InvariantSVC(solver="exact").fit(X, y, sample_domain=d)
     assert exact.solver_info_["solver"] == "exact"

@@ -12,12 +12,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import domainwise._base as base
+import domainwise.estimators.exact_base as base
 from domainwise import DCM, FastDCM
 from domainwise.datasets import make_synthetic
 from domainwise.gram.streamed import StreamedGram
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
-from domainwise.selection._search import choose
+from domainwise.selection.search import choose
 
 GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}
 

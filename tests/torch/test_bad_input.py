@@ -77,7 +77,7 @@ def test_a_device_that_is_not_here_is_refused(fitted):
 
 
 def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
-    from domainwise._torch import TorchBackend
+    from domainwise.backends.torch import TorchBackend
 
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -88,7 +88,7 @@ def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
 
 
 def test_precision_is_chosen_for_a_block_only():
-    from domainwise._precision import current_precision
+    from domainwise.kernels.precision import current_precision
 
     with domainwise.precision("tf32"):
         assert current_precision() == "tf32"

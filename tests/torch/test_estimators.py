@@ -21,7 +21,7 @@ from domainwise import (
     FastDICA,
     FastKPCA,
 )
-from domainwise import _base as exact_base
+from domainwise.estimators import exact_base
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

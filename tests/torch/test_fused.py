@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from domainwise.kernels import Kernel, make_kernel
+from domainwise.kernels.functions import Kernel, make_kernel
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -5,7 +5,7 @@ user's cache (``$XDG_CACHE_HOME``, else ``~/.cache``), and their SHA-256 is chec
 part of this package; an absent file's error says where the original is.
 """
 
-from domainwise.datasets._files import (
+from domainwise.datasets.loaders import (
     load_cytof,
     load_facies,
     load_gvhd,
@@ -14,8 +14,8 @@ from domainwise.datasets._files import (
     load_oilwells,
     load_parkinsons,
 )
-from domainwise.datasets._lookup import DatasetInfo, list_datasets
-from domainwise.datasets._synthetic import make_synthetic
+from domainwise.datasets.lookup import DatasetInfo, list_datasets
+from domainwise.datasets.synthetic import make_synthetic
 
 __all__ = [
     "DatasetInfo",

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise.gram.base import Gram, Images, RitzPairs, Thin
 from domainwise.gram.krylov import krylov_pairs
-from domainwise.kernels import check_finite
-from domainwise.labels import RowLabels
+from domainwise.kernels.functions import check_finite
+from domainwise.labels.factors import RowLabels
+from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
 
 Array = NDArray[Any]
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from domainwise.gram.arrays import ArrayGram
-from domainwise.gram.base import Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.solve import (
     RefinedCholesky,
     cholesky_solve,
     spectral_solve,
     warn_low_rank,
 )
-from domainwise.labels import RowLabels
+from domainwise.labels.factors import RowLabels
+from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, project_pencil
 
 Array = NDArray[Any]
 

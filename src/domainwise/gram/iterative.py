@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from domainwise.gram.arrays import ArrayGram
-from domainwise.gram.base import Solution
 from domainwise.gram.solve import conjugate_gradients, warn_not_converged
+from domainwise.methods.contract import Solution
 
 Array = NDArray[Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.gram.base import Gram, Images, RitzPairs, Thin, project_pencil
+from domainwise.methods.contract import Gram, Images, RitzPairs, Thin, project_pencil
 
 #: Blocks after which a residual that has not halved is as low as it gets.
 STALL = 8
@@ -32,7 +32,7 @@ def krylov_pairs(
     ----------
     gram : Gram
     images : callable
-        See :data:`domainwise.gram.base.Images`.
+        See :data:`domainwise.methods.contract.Images`.
     k : int
     start : thin
         First block, at least k columns.

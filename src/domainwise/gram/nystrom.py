@@ -18,10 +18,10 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.sparse import csr_array
 
-from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.tiles import in_threads
-from domainwise.kernels import Kernel, check_finite
-from domainwise.labels import LabelSpace
+from domainwise.kernels.functions import Kernel, check_finite
+from domainwise.labels.factors import LabelSpace
+from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 
 Array = NDArray[Any]
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from domainwise.gram.base import Solution
 from domainwise.gram.dense import DenseGram, available_memory
 from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
 from domainwise.gram.solve import NystromPreconditioner
 from domainwise.gram.tiles import kernel_matrix, symmetric_product
-from domainwise.kernels import Kernel
-from domainwise.labels import RowLabels
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import RowLabels
+from domainwise.methods.contract import Solution
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
-from domainwise.kernels import Kernel, Prepared
+from domainwise.kernels.functions import Kernel, Prepared
 
 Array = NDArray[Any]
 

@@ -19,9 +19,9 @@ Where the paper's text cannot be run as printed (DESIGN 2.10):
   two differ; directions with eigenvalue 1 become ordered by variance.
 """
 
-from domainwise.reference._common import ReferenceResult
-from domainwise.reference._dense import algorithm1, dica_original, project
-from domainwise.reference._nystroem import algorithm2, algorithm2_stable
+from domainwise.reference.common import ReferenceResult
+from domainwise.reference.dense import algorithm1, dica_original, project
+from domainwise.reference.nystroem import algorithm2, algorithm2_stable
 
 __all__ = [
     "ReferenceResult",

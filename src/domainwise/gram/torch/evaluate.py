@@ -1,4 +1,4 @@
-"""Kernels of tensors: what :class:`domainwise.kernels.Kernel` does for arrays, on any device."""
+"""Kernels of tensors, on any device: what :mod:`domainwise.kernels.functions` does for arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from domainwise.kernels import MEDIAN_ROWS, Kernel, Prepared, make_kernel, products_suffice
+from domainwise.kernels.functions import (
+    MEDIAN_ROWS,
+    Kernel,
+    Prepared,
+    make_kernel,
+    products_suffice,
+)
 
 Tensor = Any
 
@@ -25,7 +31,7 @@ def resolve_kernel(kernel: Any, X: Tensor, *, gamma: float | str, **arguments: A
 
 
 def resolve_gamma(gamma: str, kernel: str, X: Tensor) -> float:
-    """Apply the gamma rules of :func:`domainwise.kernels.resolve_gamma` on X's device."""
+    """Apply the gamma rules of :func:`domainwise.kernels.functions.resolve_gamma` on X's device."""
     n, p = X.shape
     if gamma == "scale":
         variance = float(X.double().var(correction=0))

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from domainwise.gram.torch.evaluate import from_origin
-from domainwise.kernels import Kernel
+from domainwise.kernels.functions import Kernel
 
 LOG2E = 1.4426950408889634
 #: Rows are padded to a multiple of this, so that tiles need no masks.

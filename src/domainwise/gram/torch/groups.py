@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from domainwise.gram.torch.fused import MAX_COLUMNS, FusedKernel, Tile, on_device, split_count
-from domainwise.kernels import Kernel
+from domainwise.kernels.functions import Kernel
 
 Array = NDArray[Any]
 Tensor = Any

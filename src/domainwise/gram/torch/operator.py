@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from domainwise._precision import current_precision
-from domainwise.gram.base import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 from domainwise.gram.dense import LAPACK_ROWS
 from domainwise.gram.iterative import FLOAT32_TOLERANCE
 from domainwise.gram.krylov import krylov_pairs
@@ -19,8 +17,10 @@ from domainwise.gram.solve import conjugate_gradients, warn_low_rank, warn_not_c
 from domainwise.gram.torch.groups import GroupedProduct, worth_grouping
 from domainwise.gram.torch.precondition import LandmarkPreconditioner
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
-from domainwise.kernels import Kernel
-from domainwise.labels import RowLabels
+from domainwise.kernels.functions import Kernel
+from domainwise.kernels.precision import current_precision
+from domainwise.labels.factors import RowLabels
+from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 
 Array = NDArray[Any]
 Tensor = Any

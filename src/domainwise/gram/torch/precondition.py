@@ -15,7 +15,7 @@ import torch
 from domainwise.gram.iterative import PRECONDITIONER_RANK
 from domainwise.gram.torch.evaluate import block, matrix, prepare
 from domainwise.gram.torch.products import full_precision, kernel_product, panels
-from domainwise.kernels import Kernel
+from domainwise.kernels.functions import Kernel
 
 Tensor = Any
 

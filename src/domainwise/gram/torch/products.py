@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import torch
 from sklearn import get_config
 
-from domainwise._precision import current_precision
 from domainwise.gram.torch.evaluate import block, prepare
 from domainwise.gram.torch.fused import FusedKernel, can_fuse
-from domainwise.kernels import Kernel
+from domainwise.kernels.functions import Kernel
+from domainwise.kernels.precision import current_precision
 
 Tensor = Any
 

@@ -1,0 +1,1 @@
+"""Everything follows X: arrays, tensors and Dask collections behind one contract."""

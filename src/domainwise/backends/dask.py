@@ -1,0 +1,287 @@
+"""The Dask side of :mod:`domainwise.backends.base`: checks, labels and operators of collections.
+
+The rows of X and everything of their length times the number of features stays with Dask. What
+has one number per row and component (labels, coefficients of exact models) is in the client's
+memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.utils.validation import validate_data
+
+from domainwise.backends.base import NumpyBackend, is_tensor
+from domainwise.backends.dask_input import (
+    KnownRows,
+    Layout,
+    check_aligned,
+    describe,
+    is_frame,
+    known_lengths,
+    label_columns,
+    layout_of,
+    n_partitions,
+    tasks_of,
+)
+from domainwise.backends.dask_sums import sum_partitions
+from domainwise.checks.inputs import Labels, check_sample_domain, check_target
+from domainwise.gram import Gram
+from domainwise.gram.dask.graphs import call, constant, fetch, run, task
+from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
+from domainwise.gram.nystrom import NystromSums
+from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel, products_suffice
+from domainwise.labels.factors import RowLabels
+
+Array = NDArray[Any]
+
+
+class DaskBackend(NumpyBackend):
+    """Dask arrays and data frames; small matrices and thins are NumPy's."""
+
+    def label_columns(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Take labels that are named columns of X out of X, all as collections of known length."""
+        lengths: Any = True
+        if isinstance(X, KnownRows):
+            X, lengths = X.frame, list(X.lengths)
+        names = label_columns(X, y, sample_domain)
+        layout, _ = layout_of(X, *names)
+        labels = []
+        for name, column, given in zip(
+            ("y", "sample_domain"), names, (y, sample_domain), strict=True
+        ):
+            if column is not None:
+                given = X[column]
+            elif given is not None:
+                check_aligned(X, given, name)
+            labels.append(given)
+        if layout.features is not None:
+            X = _NamedArray(X[list(layout.features)], layout, lengths)
+        return X, labels[0], labels[1]
+
+    def all_sums(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+        """Begin a Nystrom estimator with a first look and sum over all partitions."""
+        return sum_partitions(estimator, X, y, sample_domain)
+
+    def check_rows(  # type: ignore[override]
+        self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Check X without computing it; to fit, return an array whose chunks are known."""
+        if reset:
+            return self._rows_to_fit(estimator, X, ensure_min_samples)
+        if is_frame(X) and X.ndim == 2:
+            names = list(getattr(estimator, "feature_names_in_", X.columns))
+            # Labels may be columns of the same data frame: they are left out.
+            X = X[names] if set(names) <= set(X.columns) else X
+        validate_data(estimator, layout_of(X)[1], reset=False, skip_check_array=True)
+        return X
+
+    def _rows_to_fit(self, estimator: Any, X: Any, least: int) -> Any:
+        if isinstance(X, _NamedArray):
+            empty, X = X.frame._meta, X.array()
+        else:
+            layout, empty = layout_of(X)
+            X = X.astype(layout.dtype, copy=False)
+        validate_data(estimator, empty, skip_check_array=True)
+        if known_lengths(X) is None:
+            X = X.compute_chunk_sizes()
+        if len(X) < least:
+            raise ValueError(
+                f"Found Dask array with {len(X)} sample(s) while a minimum of {least} is required "
+                f"by {type(estimator).__name__}."
+            )
+        return X
+
+    def check_target(self, y: Any, X: Any, kernel: Any, **options: Any) -> Labels:
+        """Check y, which is gathered: one label per row is little."""
+        return check_target(_gathered(y, X, "y"), len(X), kernel, **options)
+
+    def check_sample_domain(self, sample_domain: Any, X: Any, kernel: Any) -> Labels:
+        """Check sample_domain likewise."""
+        if sample_domain is not None:
+            sample_domain = _gathered(sample_domain, X, "sample_domain")
+        return check_sample_domain(sample_domain, len(X), kernel)
+
+    def check_model(self, coefficients: Any, X: Any) -> None:
+        """Refuse to send a model that holds tensors to workers."""
+        if is_tensor(coefficients):
+            raise TypeError(
+                f"X is {describe(X)}, but this model holds tensors on {coefficients.device}: call "
+                'to("numpy") on the model first'
+            )
+
+    def check_precomputed(self, K: Any) -> None:
+        """Refuse kernel matrices: they have no rows to cut into blocks."""
+        raise ValueError('kernel="precomputed" takes a matrix in memory, not a Dask collection')
+
+    def make_kernel(  # type: ignore[override]
+        self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
+    ) -> Kernel:
+        """Resolve kernel arguments as ``make_kernel`` does, from a few rows and reductions."""
+        row = np.zeros((1, X.shape[1]), dtype=X.dtype)
+        if isinstance(gamma, str) and isinstance(kernel, str):
+            if gamma == "scale":
+                variance = float(fetch(X.var(dtype=np.float64)))
+                gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+            else:
+                few = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_ROWS)).astype(int)
+                rows = fetch(X[few])
+                if not np.isfinite(rows).all():
+                    raise ValueError("Input X contains NaN or infinity.")
+                gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
+        return _centred_on(make_kernel(kernel, row, gamma=gamma, **arguments), X)
+
+    def kernel_matrix(self, kernel: Kernel, X: Any) -> Array:
+        """Evaluate the whole kernel matrix in the client's memory, where the rows are few."""
+        return super().kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(X)))))
+
+    def streamed_gram(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
+        """Operator of a kernel matrix whose blocks are evaluated by workers."""
+        return DaskGram(X, kernel, labels, **options)
+
+    def map_rows(self, model: Any, X: Any) -> Any:
+        """Project partition by partition, when somebody asks for the result."""
+        output = getattr(model, "_sklearn_output_config", {}).get("transform")
+        output = output or get_config()["transform_output"]
+        if output != "default":
+            raise ValueError(
+                f'set_output(transform="{output}") would gather {describe(X)} in memory: use '
+                '"default", which returns a Dask collection for a Dask collection'
+            )
+        layout, _ = layout_of(X)
+        if hasattr(model, "X_fit_") and hasattr(model.X_fit_, "__dask_graph__"):
+            return _projected_by_blocks(model, X, layout)
+        n_components, sent = model._n_features_out, constant(model, "model")
+        if is_frame(X):
+            meta = _empty_frame(model, X, layout)
+            return X.map_partitions(_project_frame, sent, layout, meta=meta)
+        X = X.rechunk({1: -1})
+        return X.map_blocks(
+            _project_array,
+            model=sent,
+            layout=layout,
+            dtype=layout.dtype,
+            chunks=(X.chunks[0], (n_components,)),
+            meta=np.empty((0, n_components), dtype=layout.dtype),
+        )
+
+    def copied(self, X: Any) -> Any:
+        """Return X itself: a collection says how to compute rows and does not change."""
+        return X
+
+    def cast(self, values: Array, X: Any) -> Any:
+        """Return values of the rows of X as an array with the chunks of X."""
+        return da.from_array(values.astype(X.dtype), chunks=(X.chunks[0], values.shape[1]))
+
+    def place(self, model: Any, X: Any) -> None:
+        """A fast model is small and stays with the client; note how many partitions it saw."""
+        frame = X.frame if isinstance(X, KnownRows) else X
+        model.solver_info_["n_partitions"] = n_partitions(frame)
+
+    def memory_advice(self, X: Any) -> AbstractContextManager[None]:
+        """Left to Dask, which says which worker ran out of memory."""
+        return nullcontext()
+
+
+class _NamedArray:
+    """A data frame of features that becomes an array once its lengths are wanted."""
+
+    def __init__(self, frame: Any, layout: Layout, lengths: Any) -> None:
+        self.frame, self.layout, self.lengths = frame, layout, lengths
+
+    def __dask_graph__(self) -> Any:
+        return {}  # marks a collection; the graph to compute is the frame's
+
+    def array(self) -> Any:
+        """Return the rows as a Dask array with known chunks."""
+        frame = self.frame.astype(self.layout.dtype)
+        return frame.to_dask_array(lengths=self.lengths)
+
+
+def project_in_memory(kernel: Kernel, X: Array, support: Any, dual: Array) -> Array:
+    """Return ``k(X, support) dual`` for rows in memory and a support on Dask."""
+    return np.asarray(run(cross_tasks(kernel, [constant(X, "rows")], support, dual))[0])
+
+
+def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
+    """Project rows on a support of many blocks, of which a worker holds a few at a time."""
+    rows = [call(_values, part, layout) for part in tasks_of(X)]
+    sums = cross_tasks(model._kernel, rows, model.X_fit_, model.dual_coef_)
+    offset = constant(model._offset, "offset")
+    if is_frame(X):
+        import dask.dataframe as dd
+
+        meta = _empty_frame(model, X, layout)
+        columns = constant(meta.columns, "columns")
+        parts = [
+            call(_as_frame, part, total, offset, layout.dtype, columns)
+            for part, total in zip(tasks_of(X), sums, strict=True)
+        ]
+        return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
+    parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
+    shapes = [(n, model._n_features_out) for n in X.chunks[0]]
+    blocks = [
+        da.from_delayed(part, shape, dtype=layout.dtype)
+        for part, shape in zip(parts, shapes, strict=True)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+@task
+def _project_array(rows: Array, model: Any, layout: Layout) -> Array:
+    X = layout.values(rows)
+    if not len(X):
+        return np.empty((0, model._n_features_out), dtype=layout.dtype)
+    return model._project(X)
+
+
+@task
+def _project_frame(rows: Any, model: Any, layout: Layout) -> Any:
+    values = _project_array(rows, model, layout)
+    return type(rows)(values, index=rows.index, columns=model.get_feature_names_out())
+
+
+@task
+def _values(rows: Any, layout: Layout) -> Array:
+    return layout.values(rows)
+
+
+@task
+def _shifted(values: Array, offset: Array, dtype: Any) -> Array:
+    return (values - offset).astype(dtype)
+
+
+@task
+def _as_frame(rows: Any, values: Array, offset: Array, dtype: Any, columns: Any) -> Any:
+    return type(rows)(_shifted(values, offset, dtype), index=rows.index, columns=columns)
+
+
+def _empty_frame(model: Any, X: Any, layout: Layout) -> Any:
+    """The result's data frame without rows."""
+    values = np.empty((0, model._n_features_out), dtype=layout.dtype)
+    return type(X._meta)(values, index=X._meta.index, columns=model.get_feature_names_out())
+
+
+def _gathered(labels: Any, X: Any, name: str) -> Array:
+    if not hasattr(labels, "__dask_graph__"):
+        check_aligned(X, labels, name)
+    return fetch(labels)
+
+
+def _centred_on(kernel: Kernel, X: Any) -> Kernel:
+    """Return the kernel with the mean of X as its origin, where that gains digits."""
+    if kernel.name not in ("rbf", "linear"):
+        return kernel
+    origin = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
+    if kernel.name == "linear":
+        return replace(kernel, origin=origin)
+    farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
+    if products_suffice(kernel.gamma * farthest, np.finfo(X.dtype).eps):
+        return replace(kernel, origin=origin, by_differences=False)
+    return replace(kernel, origin=None, by_differences=True)

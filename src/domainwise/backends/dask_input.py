@@ -1,0 +1,292 @@
+"""Dask collections as rows: where features, targets and domains are, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from domainwise.gram.dask.graphs import Task, Unread, received
+
+Array = NDArray[Any]
+
+REMEDY = "rechunk or repartition one of them so that their partitions hold the same rows"
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """A Dask data frame whose partitions' lengths and sources are known, as of Parquet files.
+
+    Attributes
+    ----------
+    frame : dask.dataframe.DataFrame
+    lengths : tuple of int
+    sources : tuple of str
+        What each partition is called in errors.
+    unread : tuple of Unread
+        The partitions, for tasks that read them themselves.
+    """
+
+    frame: Any
+    lengths: tuple[int, ...]
+    sources: tuple[str, ...]
+    unread: tuple[Unread, ...]
+
+    def __dask_graph__(self) -> Any:
+        return {}  # marks a collection; the graph to compute is the frame's
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are in a partition.
+
+    Attributes
+    ----------
+    features : tuple or None
+        Names of the columns that are features; None in an array.
+    n_features : int
+    dtype : dtype
+        Precision of the features.
+    target, domain : str, list of str or None
+        Columns that are labels; None where labels come apart or not at all.
+    """
+
+    features: tuple[Any, ...] | None
+    n_features: int
+    dtype: Any
+    target: Any = None
+    domain: Any = None
+
+    def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
+        """Return the features of a partition as an array, and its labels as arrays or None."""
+        y = rows[self.target] if self.target is not None else y
+        domain = rows[self.domain] if self.domain is not None else domain
+        X = self.values(rows)
+        labels = []
+        for name, values in (("y", y), ("sample_domain", domain)):
+            if values is not None:
+                values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+                if len(values) != len(X):
+                    raise ValueError(f"{name} has {len(values)} entries but X has {len(X)} rows")
+            labels.append(values)
+        return X, labels[0], labels[1]
+
+    def values(self, rows: Any) -> Array:
+        """Return the features of a partition as a checked array."""
+        if self.features is not None:
+            X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
+        else:
+            X = np.asarray(rows, dtype=self.dtype)
+        X = received(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"expected rows of {self.n_features} features, got shape {X.shape}")
+        if not np.isfinite(X).all():
+            raise ValueError("Input X contains NaN or infinity.")
+        return X
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """X, y and sample_domain as tasks, one for each partition.
+
+    Attributes
+    ----------
+    layout : Layout
+    empty : DataFrame or ndarray
+        X without rows, which tells names and number of features.
+    rows : list of tasks
+    y, domain : list of tasks or None
+        Labels that do not lie in the rows.
+    lengths : tuple of int or None
+        None where they are not known before the pass.
+    sources : tuple of str
+    """
+
+    layout: Layout
+    empty: Any
+    rows: list[Task]
+    y: list[Task] | None
+    domain: list[Task] | None
+    lengths: tuple[int, ...] | None
+    sources: tuple[str, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def arguments(self, i: int) -> tuple[Task, Task | None, Task | None, str]:
+        """What the task of partition i gets: rows, y, sample_domain and the partition's name."""
+        y = None if self.y is None else self.y[i]
+        domain = None if self.domain is None else self.domain[i]
+        return self.rows[i], y, domain, self.sources[i]
+
+
+def partitions_of(X: Any, y: Any, sample_domain: Any) -> Partitions:
+    """Look at Dask collections, without computing anything, and refuse what does not fit."""
+    known = X if isinstance(X, KnownRows) else None
+    X = X if known is None else known.frame
+    columns = dict(zip(("y", "sample_domain"), label_columns(X, y, sample_domain), strict=True))
+    layout, empty = layout_of(X, columns["y"], columns["sample_domain"])
+    apart: list[list[Task] | None] = []
+    for name, labels in (("y", y), ("sample_domain", sample_domain)):
+        if labels is None or columns[name] is not None:
+            apart.append(None)
+        else:
+            check_aligned(X, labels, name)
+            apart.append(tasks_of(labels))
+    rows = tasks_of(X) if known is None else list(known.unread)
+    lengths = known_lengths(X) if known is None else known.lengths
+    sources = tuple(f"partition {i}" for i in range(len(rows))) if known is None else known.sources
+    return Partitions(layout, empty, rows, apart[0], apart[1], lengths, sources)
+
+
+def is_frame(X: Any) -> bool:
+    """Whether a Dask collection is a data frame or a series."""
+    return hasattr(X, "divisions")
+
+
+def describe(X: Any) -> str:
+    """Name what was given."""
+    if not hasattr(X, "__dask_graph__"):
+        return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
+    return f"a Dask {type(X).__name__}"
+
+
+def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
+    """Return labels that are named columns of X: a name, a list of names, or None."""
+    found: list[Any] = []
+    for name, labels in (("y", y), ("sample_domain", sample_domain)):
+        several = isinstance(labels, list) and bool(labels)
+        names = labels if several else [labels]
+        if not all(isinstance(column, str) for column in names):
+            found.append(None)
+            continue
+        if not is_frame(X):
+            raise TypeError(
+                f"{name}={labels!r} names a column, but X is {describe(X)}, which has none: pass "
+                f"{name} as a Dask array, or X as a Dask data frame"
+            )
+        missing = [column for column in names if column not in X.columns]
+        if missing:
+            raise ValueError(
+                f"{name}={labels!r}: X has no column {missing[0]!r}; it has {_few(X.columns)}"
+            )
+        found.append(labels)
+    return found[0], found[1]
+
+
+def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, Any]:
+    """Describe partitions of X, and return X without rows."""
+    if is_frame(X):
+        if X.ndim != 2:
+            raise TypeError(f"X is {describe(X)}: pass a data frame, X.to_frame(), or an array")
+        labels = {*_listed(target), *_listed(domain)}
+        features = [column for column in X.columns if column not in labels]
+        if not features:
+            raise ValueError(f"X has no features: its columns are {_few(X.columns)}")
+        empty = X._meta[features]
+        kinds = [_numeric_dtype(empty[column].dtype) for column in features]
+        odd = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
+        if odd:
+            raise ValueError(
+                f"features have to be numbers, but X has columns that are not: {_few(odd)}; leave "
+                "them out of X, or encode them"
+            )
+        dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
+        return Layout(tuple(features), len(features), dtype, target, domain), empty
+    if not hasattr(X, "chunks"):
+        raise TypeError(f"X is {describe(X)}: pass a Dask array or a Dask data frame")
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected a 2D Dask array as X, got {X.ndim} dimension(s). Reshape your data with "
+            "X.reshape(-1, 1) for one feature"
+        )
+    if np.isnan(X.shape[1]):
+        raise ValueError(
+            "the number of features of X is not known before computing it: call "
+            "X.compute_chunk_sizes(), or name its chunks where X is made"
+        )
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X has to hold numbers, got a Dask array of {X.dtype}")
+    dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+    return Layout(None, int(X.shape[1]), dtype), np.empty((0, int(X.shape[1])), dtype=dtype)
+
+
+def check_aligned(X: Any, labels: Any, name: str) -> None:
+    """Refuse labels that are not Dask collections, or not cut where X is."""
+    if not hasattr(labels, "__dask_graph__"):
+        or_column = ", or as the name of a column of X" if is_frame(X) else ""
+        raise TypeError(
+            f"X is {describe(X)} but {name} is {describe(labels)}: pass {name} as a Dask "
+            f"collection with the partitions of X{or_column}"
+        )
+    if not is_frame(labels) and not hasattr(labels, "chunks"):
+        raise TypeError(f"{name} is {describe(labels)}: pass a Dask array, series or data frame")
+    n_labels, n_rows = n_partitions(labels), n_partitions(X)
+    if n_labels != n_rows:
+        raise ValueError(f"{name} has {n_labels} partitions but X has {n_rows}: {REMEDY}")
+    if is_frame(X) and is_frame(labels):
+        if X.known_divisions and labels.known_divisions and X.divisions != labels.divisions:
+            raise ValueError(
+                f"{name} has divisions {_few(labels.divisions)} but X has {_few(X.divisions)}: "
+                f"{REMEDY}"
+            )
+        return
+    given, rows = known_lengths(labels), known_lengths(X)
+    if given is not None and rows is not None and given != rows:
+        raise ValueError(f"{name} has chunks of {_few(given)} but X has {_few(rows)}: {REMEDY}")
+
+
+def n_partitions(X: Any) -> int:
+    """Number of partitions along the rows."""
+    return int(X.npartitions) if is_frame(X) else int(X.numblocks[0])
+
+
+def known_lengths(X: Any) -> tuple[int, ...] | None:
+    """Lengths of the partitions, where they are known without computing."""
+    if is_frame(X) or np.isnan(X.chunks[0]).any():
+        return None
+    return tuple(int(n) for n in X.chunks[0])
+
+
+def tasks_of(X: Any) -> list[Task]:
+    """One task for each partition."""
+    if is_frame(X):
+        return list(X.to_delayed())
+    if X.ndim > 1 and X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    return list(X.to_delayed().ravel())
+
+
+@contextmanager
+def named(source: str) -> Iterator[None]:
+    """Say in which partition an input was found to be bad."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{source}: {error}") from error
+
+
+def _numeric_dtype(dtype: Any) -> Any:
+    """NumPy dtype of a column of numbers; None for anything else."""
+    try:
+        found = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+    except TypeError:
+        return None
+    return found if found.kind in "biuf" else None
+
+
+def _listed(names: Any) -> list[Any]:
+    if names is None:
+        return []
+    return names if isinstance(names, list) else [names]
+
+
+def _few(items: Any) -> str:
+    """The first of many items."""
+    shown = [repr(item) for item in list(items)[:6]]
+    return ", ".join(shown) + (", ..." if len(items) > 6 else "")

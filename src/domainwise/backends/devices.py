@@ -1,0 +1,66 @@
+"""Fitted models between devices: moving them, and saving them on one machine for another."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from domainwise.backends.base import is_dask, is_tensor
+
+#: Fitted attributes that follow X.
+FITTED_ARRAYS = ("X_fit_", "landmarks_", "dual_coef_", "embedding_", "eigenvalues_", "_offset")
+
+_MARK = "domainwise tensor"
+
+
+def move(model: Any, device: Any) -> None:
+    """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
+    names = [name for name in FITTED_ARRAYS if name in vars(model)]
+    if isinstance(device, str) and device == "numpy":
+        for name in names:
+            value = getattr(model, name)
+            if is_tensor(value):
+                value = value.cpu().numpy()
+            setattr(model, name, value.compute() if is_dask(value) else value)
+        return
+    import torch
+
+    from domainwise.backends.torch import device_named
+
+    target = device_named(device)
+    for name in names:
+        setattr(model, name, torch.as_tensor(getattr(model, name)).to(target))
+
+
+def portable(state: dict[str, Any]) -> dict[str, Any]:
+    """Return an estimator's state with tensors as arrays and the names of their devices."""
+    return {
+        name: {_MARK: str(value.device), "array": value.cpu().numpy()}
+        if name in FITTED_ARRAYS and is_tensor(value)
+        else value
+        for name, value in state.items()
+    }
+
+
+def restored(state: dict[str, Any]) -> dict[str, Any]:
+    """Undo :func:`portable`; a device that is not here is replaced by the CPU, with a warning."""
+    return {
+        name: _tensor(value) if isinstance(value, dict) and _MARK in value else value
+        for name, value in state.items()
+    }
+
+
+def _tensor(packed: dict[str, Any]) -> Any:
+    import torch
+
+    device = torch.device(packed[_MARK])
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        warnings.warn(
+            f"the model was saved on {device}, which is not here: its tensors are on the CPU now",
+            UserWarning,
+            stacklevel=4,
+        )
+        device = torch.device("cpu")
+    return torch.from_numpy(np.array(packed["array"])).to(device)

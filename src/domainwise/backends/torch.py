@@ -1,0 +1,340 @@
+"""The torch side of :mod:`domainwise.backends.base`: checks, labels and operators of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from domainwise.backends.devices import move
+from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
+from domainwise.gram import Gram
+from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
+from domainwise.gram.torch.nystrom import sum_rows
+from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
+from domainwise.gram.torch.products import kernel_matrix, kernel_product
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import Feature, RowLabels, category_space, label_rows
+
+Array = NDArray[Any]
+Tensor = Any
+
+FLOATS = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class TensorRows(RowLabels):
+    """A label space whose rows are lifted on a device.
+
+    ``codes`` and ``dense`` are tensors there; ``counts`` are the sizes of the groups.
+    """
+
+    counts: Array | None = None
+    device: Any = None
+
+    def rows(self, coordinates: Array) -> Tensor:
+        """Return the sample-space vectors (N, r) of coordinates (s, r)."""
+        if self.codes is not None:
+            assert self.counts is not None
+            table = coordinates / np.sqrt(self.counts)[:, None]
+            return torch.from_numpy(table).to(self.device)[self.codes]
+        if self.dense is not None:
+            return self.dense @ torch.from_numpy(np.array(coordinates)).to(self.device)
+        shape = (self.space.n_samples, coordinates.shape[1])
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+
+class HostRows:
+    """Rows of a tensor, copied to the host as they are indexed."""
+
+    def __init__(self, X: Tensor) -> None:
+        self._X, self.shape = X, tuple(X.shape)
+        self.ndim = X.ndim
+        self.dtype = numpy_dtype(X.dtype)
+
+    def __len__(self) -> int:
+        return len(self._X)
+
+    def __getitem__(self, rows: Any) -> Array:
+        if isinstance(rows, np.ndarray):
+            rows = torch.from_numpy(rows).to(self._X.device)
+        return np.asarray(self._X[rows].cpu().numpy())
+
+
+class TorchBackend:
+    """Tensors on a CPU or a CUDA device."""
+
+    make_kernel = staticmethod(resolve_kernel)
+    sum_rows = staticmethod(sum_rows)
+
+    def label_columns(self, X: Tensor, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Return X, y and sample_domain as they are: tensors have no named columns."""
+        return X, y, sample_domain
+
+    def all_sums(self, estimator: Any, X: Tensor, y: Any, sample_domain: Any) -> NystromSums:
+        """Begin a Nystrom estimator and sum over all rows."""
+        return estimator._sum_at_once(X, y, sample_domain)
+
+    def check_rows(
+        self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
+    ) -> Tensor:
+        """Check X where it is; gradients are cut off."""
+        X = check_tensor(X, "X")
+        if X.ndim != 2:
+            raise ValueError(
+                f"Expected a 2D tensor as X, got {X.ndim} dimension(s): shape {tuple(X.shape)}. "
+                "Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for "
+                "one row"
+            )
+        if X.dtype not in FLOATS:
+            raise TypeError(
+                f"X is a tensor of {X.dtype}: convert it with X.to(torch.float32) or "
+                "X.to(torch.float64)"
+            )
+        n, p = X.shape
+        if n < ensure_min_samples or not p:
+            raise ValueError(
+                f"Found a tensor of {n} sample(s) with {p} feature(s) while a minimum of "
+                f"{ensure_min_samples} sample(s) and 1 feature is required by "
+                f"{type(estimator).__name__}."
+            )
+        # NaN wins over every other extreme; no mask of the size of X is made.
+        if not all(bool(extreme.isfinite()) for extreme in X.aminmax()):
+            raise ValueError("Input X contains NaN or infinity.")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return X.contiguous()
+
+    def check_target(self, y: Any, X: Tensor, kernel: Any, **options: Any) -> Labels:
+        """Check y; classes on a device are counted there, anything else on the host."""
+        y = self._label_array(y, "y", X)
+        if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if isinstance(y, np.ndarray) or y.ndim != 1 or not _whole(y) or kernel not in _CLASSES:
+            return self._placed(check_target(_on_host(y), len(X), kernel, **options), X)
+        labels = _encoded(y, len(X), "y")
+        # The host's check of the names alone says what it would say of all of y.
+        check_target(labels.names, labels.n_categories, "delta", **options)
+        return labels
+
+    def check_sample_domain(self, sample_domain: Any, X: Tensor, kernel: Any) -> Labels:
+        """Check sample_domain likewise."""
+        if sample_domain is None:
+            codes = torch.zeros(len(X), dtype=torch.int64, device=X.device)
+            return Labels(codes=codes, names=np.array([0]))
+        domains = self._label_array(sample_domain, "sample_domain", X)
+        if isinstance(domains, np.ndarray) or domains.ndim != 1 or not _whole(domains):
+            return self._placed(check_sample_domain(_on_host(domains), len(X), kernel), X)
+        if kernel not in _CLASSES:
+            return check_sample_domain(_on_host(domains), len(X), kernel)
+        return _encoded(domains, len(X), "sample_domain")
+
+    def check_model(self, coefficients: Any, X: Tensor) -> None:
+        """Refuse a model that is elsewhere."""
+        if not isinstance(coefficients, torch.Tensor):
+            raise TypeError(
+                "X is a tensor, but this model was fitted on arrays: call to(X.device) on the "
+                "model first"
+            )
+        if coefficients.device != X.device:
+            raise ValueError(
+                f"X is on {X.device}, but this model is on {coefficients.device}: move one of them "
+                "with to(device)"
+            )
+
+    def check_precomputed(self, K: Tensor) -> None:
+        """Check a training kernel matrix: square and symmetric."""
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(
+                'kernel="precomputed" needs a square kernel matrix in fit, got shape '
+                f"{tuple(K.shape)}"
+            )
+        atol = float(K.abs().max()) * (1e-8 if K.dtype == torch.float64 else 1e-4)
+        if not torch.allclose(K, K.T, rtol=0.0, atol=atol):
+            raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
+
+    def check_dense_memory(self, n_samples: int, what: str) -> None:
+        """Left to the allocator, whose refusal :meth:`memory_advice` explains."""
+
+    def label_rows(
+        self,
+        X: Tensor,
+        target: Feature | None,
+        domain: Feature | None,
+        *,
+        conditional: bool = False,
+        values: Array | None = None,
+    ) -> TensorRows:
+        """Build the label space of the rows; groups of categories are counted on the device."""
+        n, device = len(X), X.device
+        parts = [part for part in (target, domain) if part is not None]
+        if any(part.codes is None for part in parts):
+            found = label_rows(
+                n,
+                _host_feature(target),
+                _host_feature(domain),
+                conditional=conditional,
+                values=values,
+            )
+            dense = torch.from_numpy(np.asarray(found.dense)).to(device)
+            return TensorRows(found.space, None, dense, device=device)
+        if not parts:
+            return TensorRows(label_rows(n, None, None).space, None, None, device=device)
+        n_domains = 1 if domain is None else domain.n_categories
+        pair: Any = 0
+        if target is not None:
+            pair = pair + torch.as_tensor(target.codes) * n_domains
+        if domain is not None:
+            pair = pair + torch.as_tensor(domain.codes)
+        present, codes, counts = pair.unique(return_inverse=True, return_counts=True)
+        groups, sizes = present.cpu().numpy(), counts.double().cpu().numpy()
+        space = category_space(
+            sizes,
+            None if target is None else groups // n_domains,
+            None if domain is None else groups % n_domains,
+            conditional=conditional,
+        )
+        return TensorRows(space, codes, None, counts=sizes, device=device)
+
+    def dense_gram(self, K: Tensor, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
+        """Operator of a stored kernel matrix."""
+        return TorchDenseGram(K.double(), labels, dtype, **options)
+
+    def kernel_matrix(self, kernel: Kernel, X: Tensor) -> Tensor:
+        """Evaluate the whole kernel matrix in float64."""
+        return kernel_matrix(kernel, X)
+
+    def streamed_gram(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
+        """Operator of a kernel matrix that is not stored."""
+        return TorchStreamedGram(X, kernel, labels, **options)
+
+    def project(self, kernel: Kernel, X: Tensor, support: Tensor, dual: Tensor) -> Tensor:
+        """Return ``k(X, support) dual``, up to the kernel's constant."""
+        return kernel_product(kernel, support, X).product(dual.double())
+
+    def map_rows(self, model: Any, X: Tensor) -> Tensor:
+        """Project rows with a fitted model."""
+        return model._project(X)
+
+    def on_host(self, X: Any) -> Any:
+        """Return rows of which those that are asked for are copied to the host."""
+        return HostRows(X) if isinstance(X, torch.Tensor) else np.asarray(X)
+
+    def copied(self, X: Tensor) -> Tensor:
+        """Return a copy that later changes of the caller's X do not reach."""
+        return X.clone()
+
+    def cast(self, values: Tensor, X: Tensor) -> Tensor:
+        """Return values in the precision of X."""
+        return values.to(X.dtype)
+
+    coefficients = cast
+
+    def small(self, values: Array, X: Tensor) -> Tensor:
+        """Return a small fitted array where the others are, in float64."""
+        return torch.from_numpy(np.array(values, dtype=np.float64)).to(X.device)
+
+    def place(self, model: Any, X: Tensor) -> None:
+        """Bring the fitted arrays of a model to where X is."""
+        move(model, X.device)
+        if hasattr(model, "dual_coef_"):
+            model.dual_coef_ = self.coefficients(model.dual_coef_, X)
+
+    @contextmanager
+    def memory_advice(self, X: Tensor) -> Iterator[None]:
+        """Say what to change when a device's memory runs out."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"the device ran out of memory with {len(X)} rows: thin matrices of rows x "
+                "(classes + domains + components) in float64 have to fit. Ask for fewer "
+                "n_components, pass float32 rows, project fewer rows at a time, lower "
+                "sklearn.set_config(working_memory=...) where solver_info_ says 'blocked torch', "
+                "free tensors of your own, or use the Fast estimators, which keep no rows. "
+                f"torch said: {error}"
+            ) from error
+
+    def _label_array(self, labels: Any, name: str, X: Tensor) -> Any:
+        """Labels as a tensor on X's device, or as they came if they are no tensor."""
+        if not isinstance(labels, torch.Tensor):
+            return plain_array(labels)
+        labels = check_tensor(labels, name)
+        if labels.device != X.device:
+            raise ValueError(f"{name} is on {labels.device}, but X is on {X.device}")
+        return labels
+
+    def _placed(self, labels: Labels, X: Tensor) -> Labels:
+        """Move codes that were found on the host to X's device."""
+        if labels.codes is None:
+            return labels
+        return Labels(codes=torch.from_numpy(labels.codes).to(X.device), names=labels.names)
+
+
+#: Label kernels under which whole numbers are categories.
+_CLASSES = ("auto", "delta")
+
+
+def check_tensor(X: Tensor, name: str) -> Tensor:
+    """Refuse tensors that no method here knows; cut off gradients."""
+    if X.layout != torch.strided:
+        raise TypeError(f"{name} is a sparse tensor ({X.layout}): pass {name}.to_dense()")
+    if X.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"{name} is on {X.device}: devices of type cpu and cuda are supported, others lack "
+            "float64"
+        )
+    if X.dtype.is_complex:
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}")
+    return X.detach()
+
+
+def device_named(device: Any) -> Any:
+    """Return a torch device that exists, or say that it does not."""
+    found = torch.device(device)
+    if found.type == "cuda":
+        if not torch.cuda.is_available():
+            raise RuntimeError(
+                f"to({str(device)!r}): CUDA is not available here (torch {torch.__version__}); "
+                'use to("cpu")'
+            )
+        index = torch.cuda.current_device() if found.index is None else found.index
+        found = torch.device("cuda", index)
+        if found.index >= torch.cuda.device_count():
+            raise RuntimeError(
+                f"to({str(device)!r}): there are {torch.cuda.device_count()} CUDA devices, "
+                "numbered from 0"
+            )
+    elif found.type != "cpu":
+        raise ValueError(f"to({str(device)!r}): devices of type cpu and cuda are supported")
+    return found
+
+
+def _whole(labels: Tensor) -> bool:
+    """Whether labels are whole numbers, and finite."""
+    if not labels.dtype.is_floating_point:
+        return True
+    return bool(torch.isfinite(labels).all()) and bool((labels == labels.round()).all())
+
+
+def _encoded(labels: Tensor, n: int, name: str) -> Labels:
+    if len(labels) != n:
+        raise ValueError(f"{name} has {len(labels)} entries but X has {n} rows")
+    names, codes = labels.unique(sorted=True, return_inverse=True)
+    return Labels(codes=codes, names=_on_host(names))
+
+
+def _on_host(labels: Any) -> Array:
+    return labels if isinstance(labels, np.ndarray) else labels.cpu().numpy()
+
+
+def _host_feature(feature: Feature | None) -> Feature | None:
+    if feature is None or feature.codes is None:
+        return feature
+    return Feature.of_categories(_on_host(feature.codes), feature.n_categories)

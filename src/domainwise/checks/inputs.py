@@ -1,0 +1,296 @@
+"""Checks of X, y and sample_domain. Every private import from scikit-learn stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import get_scorer_names
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from domainwise.kernels.functions import KERNEL_NAMES
+from domainwise.kernels.landmarks import LANDMARK_RULES
+
+Array = NDArray[Any]
+
+#: Numbers beyond this have squares that overflow.
+LARGEST_NUMBER = 1e150
+
+#: Rows of an array or data frame of any kind.
+take_rows = _safe_indexing
+
+LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
+NON_NEGATIVE_OR_INF = Interval(Real, 0, np.inf, closed="both")
+COUNT = Interval(Integral, 1, None, closed="left")
+
+#: Constraints on the arguments that estimators share (scikit-learn's notation).
+KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
+    "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+    "gamma": [StrOptions({"median", "scale"}), POSITIVE],
+    "degree": [NON_NEGATIVE],
+    "coef0": [Interval(Real, None, None, closed="neither")],
+    "kernel_params": [dict, None],
+}
+TARGET_CONSTRAINTS: dict[str, list[Any]] = {
+    "target_kernel": [StrOptions(set(LABEL_KERNELS)), callable],
+    "target_gamma": [StrOptions({"median", "scale"}), POSITIVE],
+}
+DOMAIN_CONSTRAINTS: dict[str, list[Any]] = {
+    "domain_kernel": [StrOptions(set(LABEL_KERNELS)), callable],
+    "domain_gamma": [StrOptions({"median", "scale"}), POSITIVE],
+}
+SOLVER_CONSTRAINTS: dict[str, list[Any]] = {
+    "solver": [StrOptions({"auto", "exact", "dense"})],
+    "tol": [POSITIVE],
+    "max_iter": [COUNT],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+SEARCH_CONSTRAINTS: dict[str, list[Any]] = {
+    "gammas": [StrOptions({"auto"}), "array-like"],
+    "ridges": [StrOptions({"auto"}), "array-like"],
+    "domain_weights": [StrOptions({"auto"}), "array-like"],
+    "conditionals": ["array-like"],
+    "epsilons": ["array-like"],
+    "cv": ["cv_object"],
+    "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+    "estimator": [HasMethods(["fit", "predict"]), None],
+    "rule": [StrOptions({"best", "1se"})],
+    "n_jobs": [Integral, None],
+}
+LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
+    "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
+    "random_state": ["random_state"],
+}
+#: Of the support vector machines.
+CLASS_WEIGHT: list[Any] = [StrOptions({"balanced"}), dict, None]
+SVM_SOLVER: list[Any] = [StrOptions({"auto", "exact", "fast"})]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Targets or domains after checking: categories (codes, names) or continuous values."""
+
+    codes: Array | None = None
+    names: Array | None = None
+    values: Array | None = None
+
+    @property
+    def n_categories(self) -> int:
+        """Number of distinct categories; 0 for continuous values."""
+        return 0 if self.names is None else len(self.names)
+
+
+def check_target(
+    y: Any, n_samples: int, kernel: str | Callable[..., Array], *, least_classes: int = 2
+) -> Labels:
+    """Check y and decide whether it is classes or continuous values.
+
+    ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
+    classes, anything continuous or with several columns is values.
+    """
+    y = plain_array(y)
+    if y.ndim == 0:
+        raise ValueError(f"y must be an array of {n_samples} targets, got the scalar {y!r}")
+    if y.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y is complex")
+    if y.shape[0] != n_samples:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: y has {y.shape[0]} "
+            f"entries but X has {n_samples} rows"
+        )
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+    if y.ndim > 2:
+        raise ValueError(f"y must have one or two dimensions, got shape {y.shape}")
+    if y.dtype.kind == "f":
+        y = _finite(y, "y")
+    if kernel == "auto":
+        kind = type_of_target(_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
+        kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
+    if kernel == "delta":
+        if y.ndim != 1:
+            raise ValueError(
+                f'target_kernel="delta" needs one column of labels, got shape {y.shape}'
+            )
+        names, codes = np.unique(_sortable(y, "y"), return_inverse=True)
+        if len(names) < least_classes:
+            raise ValueError(
+                f"y has one class only ({names[0]}); the classifier needs at least 2 classes "
+                "to find directions that tell them apart"
+            )
+        return Labels(codes=codes, names=names)
+    values = _numeric(y, "y")
+    if least_classes > 1 and not np.ptp(values, axis=0).any():
+        raise ValueError(
+            f"y is constant (every row is {y[0]}): there is nothing to tell apart; "
+            "leave y out to fit without a target"
+        )
+    return Labels(values=values)
+
+
+def check_classes(y: Any, n_samples: int) -> Labels:
+    """Check y as classes: none of them missing, at least two, and no continuous numbers."""
+    check_classification_targets(_sortable(plain_array(y), "y"))
+    return check_target(y, n_samples, "delta")
+
+
+def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:
+    """Check sample_domain: labels of one sortable type, or continuous descriptors (DESIGN 2.6).
+
+    Descriptors are a 2-D numeric array, or 1-D floats that are not all whole numbers. None puts
+    all rows in one domain.
+    """
+    if sample_domain is None:
+        return Labels(codes=np.zeros(n_samples, dtype=np.intp), names=np.array([0]))
+    domains = plain_array(sample_domain)
+    if domains.ndim == 0 or domains.shape[0] != n_samples:
+        length = "no length" if domains.ndim == 0 else f"{domains.shape[0]} entries"
+        raise ValueError(f"sample_domain has {length} but X has {n_samples} rows")
+    if domains.ndim == 2 and domains.shape[1] == 1 and domains.dtype.kind not in "biuf":
+        domains = domains[:, 0]  # a data frame of one column of names
+    if domains.ndim > 2:
+        raise ValueError(f"sample_domain must have one or two dimensions, got {domains.shape}")
+    if domains.dtype.kind == "M":
+        raise ValueError(
+            "sample_domain holds dates: pass numbers (say, days) to use time as a continuous "
+            "descriptor, or strings to use each date as a domain of its own"
+        )
+    if domains.dtype.kind == "c":
+        raise ValueError("sample_domain holds complex numbers; use labels or real descriptors")
+    domains = _sortable(domains, "sample_domain")
+    if domains.dtype.kind == "f":
+        domains = _finite(domains, "sample_domain")
+    continuous = domains.ndim == 2 or (
+        domains.dtype.kind == "f" and bool((domains != np.round(domains)).any())
+    )
+    if kernel in ("auto", "delta"):
+        kernel = "rbf" if continuous and kernel == "auto" else "delta"
+    if kernel == "delta":
+        if domains.ndim != 1:
+            raise ValueError(
+                f'domain_kernel="delta" needs one column of labels, got shape {domains.shape}'
+            )
+        names, codes = np.unique(domains, return_inverse=True)
+        return Labels(codes=codes, names=names)
+    return Labels(values=_numeric(domains, "sample_domain"))
+
+
+def check_precomputed(K: Array) -> None:
+    """Check a training kernel matrix: square and symmetric."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {K.shape}'
+        )
+    scale = float(np.abs(K).max(initial=0.0))
+    atol = scale * (1e-8 if K.dtype == np.float64 else 1e-4)
+    if not np.allclose(K, K.T, rtol=0.0, atol=atol):
+        raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
+
+
+def check_n_components(n_components: int | None, n_samples: int) -> None:
+    """Refuse more components than the N - 1 that centred rows can have."""
+    if n_components is not None and n_components > n_samples - 1:
+        raise ValueError(
+            f"n_components={n_components} must be at most n_samples - 1 = {n_samples - 1}"
+        )
+
+
+def plain_array(values: Any) -> Array:
+    """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        # NumPy has written NaN and numbers in a list of strings out as strings.
+        return np.asarray(values, dtype=object)
+    return array
+
+
+def _sortable(values: Array, name: str) -> Array:
+    """Labels of one type; missing or mixed ones are refused."""
+    if values.dtype.kind != "O":
+        return values
+    for value in values.flat:
+        if is_missing(value):
+            raise ValueError(f"{name} contains missing values ({value!r})")
+    types = {_label_type(value) for value in values.flat}
+    if len(types) > 1:
+        raise ValueError(
+            f"{name} mixes labels of different types ({', '.join(sorted(types))}); "
+            "use one type, such as strings"
+        )
+    if types <= {"string"}:
+        return values.astype(str)
+    if types <= {"bytes"}:
+        return values.astype(bytes)
+    if types <= {"number"}:
+        return _numbers(values, name)
+    raise ValueError(
+        f"unknown label type: {name} holds {types.pop()} objects; use strings or numbers"
+    )
+
+
+def _numbers(values: Array, name: str) -> Array:
+    """Numbers in an array of objects: as integers, which keep all their digits, or as floats."""
+    if not all(isinstance(value, Integral | np.bool_) for value in values.flat):
+        numeric = values.astype(np.float64)
+        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= 2.0**53)
+        return numeric.astype(np.int64) if exact.all() else numeric
+    try:
+        return values.astype(np.int64)
+    except OverflowError:
+        raise ValueError(
+            f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
+        ) from None
+
+
+def _label_type(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    return "number" if isinstance(value, Real | np.bool_) else type(value).__name__
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN or one of pandas' missing values."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def too_large(values: Array) -> bool:
+    """Whether squares of these numbers overflow; missing ones do not count."""
+    return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
+
+
+def _finite(values: Array, name: str) -> Array:
+    if not np.isfinite(values).all():
+        raise ValueError(f"Input {name} contains NaN or infinity.")
+    return values
+
+
+def _numeric(values: Array, name: str) -> Array:
+    """Continuous labels as a float64 array with one row per sample."""
+    if values.dtype.kind not in "biuf":
+        values = _sortable(values, name)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} holds {values.dtype} labels, but its kernel needs numbers; "
+            'use "auto" or "delta" for labels'
+        )
+    values = values[:, None] if values.ndim == 1 else values
+    values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
+    if too_large(values):
+        raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+    return values

@@ -1,0 +1,123 @@
+"""The commands predict and transform: a model on new rows, file to file."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from domainwise.cli.common import (
+    DebugOption,
+    JsonOption,
+    ModelArgument,
+    errors,
+    print_plain_notes,
+    reported_errors,
+    working,
+)
+from domainwise.cli.dask import DaskOption, connected
+from domainwise.cli.outputs import ForceOption, check_apart, check_output, check_part_folder
+
+NewArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="Rows with the model's columns: CSV (also .gz), Parquet (also a folder), Feather.",
+        show_default=False,
+    ),
+]
+OutTableOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="Table to write; its ending says how.", show_default=False),
+]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to copy to the output, with commas between.", show_default=False),
+]
+
+
+def predict(
+    model: ModelArgument,
+    new: NewArgument,
+    out: OutTableOption,
+    keep: KeepOption = None,
+    dask: DaskOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Predict the rows of a table, also of domains the model has not seen.
+
+    Writes the prediction of each row, and for classes a probability of each, or a decision value
+    where the model has no probabilities. The domain column is copied if there is one, and not
+    needed. Large files are read and written piece by piece.
+    """
+    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=False)
+
+
+def transform(
+    model: ModelArgument,
+    new: NewArgument,
+    out: OutTableOption,
+    keep: KeepOption = None,
+    dask: DaskOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Project the rows of a table onto the components that carry over."""
+    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=True)
+
+
+def _apply(
+    model: Path,
+    new: Path,
+    out: Path,
+    keep: Sequence[str] | None,
+    dask: str | None,
+    *,
+    force: bool,
+    as_json: bool,
+    debug: bool,
+    project: bool,
+) -> None:
+    with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
+        from domainwise.models.apply import apply_to_file
+        from domainwise.models.table_model import TableModel
+        from domainwise.tables.schema import FORMATS, split_names, table_columns
+
+        check_apart(new, out)
+        if dask is not None and not out.suffix:
+            check_part_folder(out, force)
+        else:
+            check_output(out, force, list(FORMATS))
+        loaded = TableModel.load(model)
+        kept = split_names(keep, table_columns(new)) or ()
+        doing = f"{'projecting' if project else 'predicting'} {new}"
+        with connected(dask, errors) as client, working(doing) as say:
+            done = apply_to_file(
+                loaded,
+                new,
+                out,
+                project=project,
+                keep=kept,
+                progress=lambda rows: say(f"{doing}: {rows:,} rows"),
+                client=client,
+            )
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    notes = list(dict.fromkeys(said + done.notes))
+    if as_json:
+        answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
+        typer.echo(json.dumps({**answer, "notes": notes}, indent=2))
+    else:
+        Console(highlight=False).print(
+            f"wrote [bold]{escape(str(out))}[/bold]: {done.n_rows:,} rows, "
+            f"columns {escape(', '.join(done.columns))}",
+            soft_wrap=True,
+        )
+    print_plain_notes(notes)

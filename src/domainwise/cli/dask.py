@@ -1,0 +1,172 @@
+"""The option ``--dask``: where a command computes, and what it has to close afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+DaskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        help="Compute on a Dask cluster: a scheduler's address, or local to start one here.",
+        metavar="ADDRESS|local",
+        show_default=False,
+    ),
+]
+
+#: Seconds in which a scheduler has to answer, and to have a worker.
+PATIENCE = 5
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+")
+
+
+def processes(jobs: int, where: str | None) -> int:
+    """Return the processes to use: those of ``--jobs``, or with ``--dask`` all workers."""
+    if jobs == 0 or jobs < -1:
+        raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+    if where is None:
+        return jobs
+    if jobs != 1:
+        raise ValueError("--dask uses all workers of its cluster: leave out --jobs")
+    return -1
+
+
+@contextmanager
+def connected(where: str | None, console: Console) -> Iterator[Any]:
+    """Open the client that ``--dask`` asks for; close it, and a cluster that was started for it.
+
+    Parameters
+    ----------
+    where : str or None
+        Address of a scheduler, "local" for a cluster of this machine's cores, or None.
+    console : Console
+        Where the dashboard's address is printed.
+
+    Yields
+    ------
+    client : distributed.Client or None
+    """
+    if where is None:
+        yield None
+        return
+    try:
+        import dask
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise ImportError(f'--dask needs {error.name}: pip install "domainwise[dask]"') from None
+    with ExitStack() as opened:
+        # Rows of a table in memory travel with their tasks, and that is meant.
+        large = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
+        opened.enter_context(dask.config.set(large))
+        if where == "local":
+            cluster = opened.enter_context(_local_cluster())
+            client = opened.enter_context(Client(cluster, set_as_default=False))
+            client.run(_leave_interrupts_alone)
+        else:
+            client = opened.enter_context(_connect(where))
+        n_workers = len(client.nthreads())
+        workers = "1 worker" if n_workers == 1 else f"{n_workers} workers"
+        console.print(f"dask: {workers}, {escape(_dashboard(client, where))}", soft_wrap=True)
+        yield client
+
+
+@contextmanager
+def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Let joblib run folds on the workers of a client; None leaves everything as it is.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+    report : callable, default=None
+        Called with the number of tasks done.
+    """
+    if client is None:
+        yield
+        return
+    from joblib import parallel_config
+
+    from domainwise.distributed.folds import FoldsBackend
+
+    with parallel_config(backend=FoldsBackend(client, report)):
+        yield
+
+
+def _local_cluster() -> Any:
+    """A worker of one thread for each core, reached over loopback only."""
+    from dask.system import CPU_COUNT
+    from distributed import LocalCluster
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Port .* is already in use")
+        return LocalCluster(
+            n_workers=CPU_COUNT,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:8787",
+            # Errors of tasks reach the user as errors of the command.
+            silence_logs=logging.CRITICAL,
+        )
+
+
+def _leave_interrupts_alone() -> None:
+    """Let Ctrl-C end the command, which ends its workers, and not each of them with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _connect(address: str) -> Any:
+    """A client of a scheduler that answers and has workers."""
+    from distributed import Client
+
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"--dask {address!r}: give the address of a scheduler, such as tcp://10.0.0.1:8786, or "
+            "local"
+        )
+    try:
+        asyncio.run(_greet(address))
+    except (OSError, TypeError) as error:
+        reason = str(error) or f"waited {PATIENCE} seconds"
+        raise ValueError(
+            f"--dask {address}: no Dask scheduler answers there ({reason}); start one with dask "
+            "scheduler, or use --dask local"
+        ) from None
+    client = Client(address, timeout=PATIENCE, set_as_default=False)
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        client.close()
+        raise ValueError(
+            f"--dask {address}: the scheduler has no workers; start one with dask worker {address} "
+            "(an adaptive cluster needs a minimum of one)"
+        ) from None
+    return client
+
+
+async def _greet(address: str) -> None:
+    """Find out whether a scheduler is there: a client would wait forever for, say, a web server."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    async with asyncio.timeout(PATIENCE):
+        comm = await connect(address, **Security().get_connection_args("client"))
+        await comm.close()
+
+
+def _dashboard(client: Any, where: str) -> str:
+    try:
+        link = client.dashboard_link
+    except KeyError:  # a scheduler that was started without
+        return "no dashboard"
+    lacks = where == "local" and find_spec("bokeh") is None
+    return f"dashboard at {link}" + (" (pip install bokeh to see it)" if lacks else "")

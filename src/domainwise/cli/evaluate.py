@@ -1,0 +1,215 @@
+"""The command evaluate: which method holds up on an unseen domain, as a table and a page.
+
+Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from domainwise.cli.common import (
+    DataArgument,
+    DebugOption,
+    DomainOption,
+    DropDomainsOption,
+    DropOption,
+    FeaturesOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    TargetOption,
+    TaskOption,
+    check_seed,
+    errors,
+    missing_packages,
+    print_plain_notes,
+    read_input,
+    reported_errors,
+)
+from domainwise.cli.dask import DaskOption, connected, folds_on, processes
+
+if TYPE_CHECKING:
+    from domainwise.evaluation import Evaluation
+
+REPORT_NAME = "report.html"
+RESULT_NAME = "evaluation.json"
+_ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow")
+#: Colour of a method's name by its kind.
+_COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta"}
+
+
+def evaluate(
+    data: DataArgument,
+    target: TargetOption,
+    domain: DomainOption,
+    task: TaskOption = "auto",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of those above, with commas between; all if not given.", show_default=False
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="A scorer of scikit-learn; chosen by the target if not given.", show_default=False
+        ),
+    ] = None,
+    features: FeaturesOption = None,
+    drop: DropOption = None,
+    drop_domains: DropDomainsOption = None,
+    max_rows: Annotated[
+        int,
+        typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all."),
+    ] = 2000,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    dask: DaskOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder of the report; domainwise-evaluation/NAME if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite earlier results.")] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Find out which method holds up on a domain nobody has seen, and what is lost there.
+
+    Every domain is left out in turn (in ten groups where there are more than ten). Methods:
+    constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
+    invariantridge; their parameters are chosen on the other domains only.
+    """
+    with reported_errors(debug):
+        from domainwise.evaluation import evaluate as run
+        from domainwise.models.registry import choose_methods
+
+        n_jobs = processes(jobs, dask)
+        check_seed(seed)
+        if max_rows < 0:
+            raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
+        choose_methods(methods)
+        if report:
+            _require_report()
+        folder = out or Path("domainwise-evaluation") / _stem(data)
+        files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
+        _check_folder(folder, files, force)
+        table = read_input(
+            data,
+            target=target,
+            domain=domain,
+            features=features,
+            drop=drop,
+            drop_domains=drop_domains,
+            task=task,
+        )
+        print_plain_notes(table.notes)
+        with connected(dask, errors) as client, folds_on(client):
+            found = run(
+                table.X,
+                table.y,
+                table.sample_domain,
+                methods=methods,
+                task=table.schema.task,
+                scoring=metric,
+                n_jobs=n_jobs,
+                random_state=seed,
+                max_rows=max_rows or None,
+            )
+        found.notes = [*(f"{note}." for note in table.notes), *found.notes]
+        _write(found, folder, report, f"{target} on an unseen {domain}: {data.name}")
+    if as_json:
+        written = {"files": [str(path) for path in files]}
+        typer.echo(json.dumps({**found.to_dict(), **written}, indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    print_evaluation(found, console)
+    console.print(f"\nresults: {folder / RESULT_NAME}", soft_wrap=True)
+    if report:
+        console.print(f"report: [bold]{folder / REPORT_NAME}[/] (open it in a browser)")
+
+
+def print_evaluation(found: Evaluation, console: Console) -> None:
+    """Print the table of methods, the verdict and the notes."""
+    from domainwise.jobs.statistics import p_text
+
+    show = found.measure.format
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for name in ("mean", "worst", "spread", "within", "p"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("worst domain")
+    for result in found.results:
+        mark = " ●" if result is found.baseline else ""
+        label = f"[{_COLOURS[result.kind]}]{result.label}[/]{mark}"
+        mean = f"[bold]{show(result.mean)}[/]" if result is found.best else show(result.mean)
+        table.add_row(
+            label,
+            mean,
+            show(result.worst),
+            show(found.measure.sign * result.spread),
+            show(result.reference),
+            p_text(result.p_value),
+            str(result.worst_domain),
+        )
+    facts = found.facts
+    console.print(
+        f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
+        f"left out, {facts['rows']:,} rows, {facts['task']}\n"
+    )
+    console.print(table)
+    console.print(
+        "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
+        "domains against the best plain method (●).[/]"
+    )
+    console.print(f"\n[bold]Verdict.[/] {escape(found.verdict())}", soft_wrap=False)
+    for note in found.notes:
+        console.print(f"[yellow]note:[/yellow] {escape(note)}")
+
+
+def _write(found: Evaluation, folder: Path, report: bool, title: str) -> None:
+    from domainwise.jobs.atomic import write_text
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / RESULT_NAME, found.to_json() + "\n")
+    if report:
+        found.report(folder / REPORT_NAME, title=title)
+
+
+def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
+    """Refuse to overwrite, before any work is done."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; name a folder with --out")
+    there = [str(path) for path in files if path.exists()]
+    if there and not force:
+        raise ValueError(
+            f"{' and '.join(there)} would be overwritten; use --force to do so, or name another "
+            "folder with --out"
+        )
+
+
+def _require_report() -> None:
+    if missing := missing_packages("matplotlib", "jinja2"):
+        raise ImportError(
+            f'the report needs {missing}: pip install "domainwise[report]", or leave it out with '
+            "--no-report"
+        )
+
+
+def _stem(data: Path) -> str:
+    name = data.name
+    while name.lower().endswith(_ENDINGS):
+        name = name[: name.rindex(".")]
+    return name or data.name

@@ -1,0 +1,40 @@
+"""The command info: what a model file holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from domainwise.cli.common import DebugOption, JsonOption, ModelArgument, reported_errors
+from domainwise.cli.show import print_facts, print_model, print_notes, size_in_words
+
+
+def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption = False) -> None:
+    """Print what a model file holds, without loading the model."""
+    with reported_errors(debug):
+        from domainwise.models.persistence import read_info
+
+        header = read_info(model)
+        if as_json:
+            typer.echo(json.dumps({"file": str(model), **header}, indent=2))
+            return
+        try:
+            _print_header(Console(highlight=False), model, header)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"{model} is damaged: its description is incomplete") from error
+
+
+def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None:
+    console.print(f"[bold]{escape(str(model))}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
+    if "schema" in header["info"]:
+        print_model(console, header["info"])
+    else:
+        print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
+    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+    print_facts(console, [("versions", versions)])
+    print_notes(console, header["info"])

@@ -1,0 +1,36 @@
+"""The command report: tables and page again, from a results folder alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from domainwise.cli.common import JsonOption, require, usage_errors
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A results folder.", show_default=False)],
+    as_json: JsonOption = False,
+) -> None:
+    """Make the tables and the HTML report again, from a results file alone."""
+    with usage_errors():
+        require("report")
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+        publish_folder(folder, html=True, as_json=as_json)
+
+
+def publish_folder(folder: Path, *, html: bool, as_json: bool) -> None:
+    """Write the Markdown tables and the report; print the tables."""
+    from domainwise.paper.report.publish import publish
+
+    with usage_errors():
+        written = publish(folder, html=html)
+    if as_json:
+        typer.echo(json.dumps(written.as_json(), indent=2))
+        return
+    written.print(Console(highlight=False))

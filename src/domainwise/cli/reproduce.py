@@ -1,0 +1,134 @@
+"""The command reproduce: the paper's experiments beside its tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from domainwise.cli.common import JsonOption, check_seed, errors, require, usage_errors
+from domainwise.cli.report import publish_folder
+
+
+def reproduce(
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="synthetic, parkinsons, gvhd, landmine, oil, or all.", show_default=False
+        ),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few repeats and rows: minutes instead of an hour.")
+    ] = False,
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="Repeats of every case [default: the paper's]", show_default=False),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1: all cores.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the results [default: domainwise-results/TABLE]", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Root seed of every random choice.")] = 0,
+    timing: Annotated[
+        bool, typer.Option(help="Measure time and memory in a serial pass at the end.")
+    ] = True,
+    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the paper's experiments and compare with its tables.
+
+    Finished repeats are in the results file at once: the same command continues an interrupted run
+    and gives the same numbers, whatever the number of workers.
+    """
+    from domainwise.jobs.store import ResultStore
+    from domainwise.paper.protocols import select_tables
+    from domainwise.paper.reproduce import (
+        check_data,
+        default_folder,
+        make_plan,
+    )
+    from domainwise.paper.reproduce import reproduce as run_plan
+
+    with usage_errors():
+        if repeats is not None and repeats < 1:
+            raise ValueError(f"--repeats must be at least 1, got {repeats}")
+        if jobs == 0 or jobs < -1:
+            raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+        check_seed(seed)
+        tables = select_tables(table)
+        if report:
+            require("report")
+        if any(entry.data_files for entry in tables):
+            require("data")
+        check_data(tables)
+        store = ResultStore(out or default_folder(table, quick))
+        store.open(root_seed=seed, profile="quick" if quick else "full")
+        plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
+    n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
+    total = len(plan.parallel) + len(plan.serial)
+    errors.print(
+        f"results: [bold]{store.path}[/bold]"
+        + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
+    )
+    try:
+        with usage_errors(), _progress(plan.cost, total, n_jobs) as (advance, announce):
+            failed = run_plan(plan, store, n_jobs=n_jobs, progress=advance, on_serial=announce)
+    except KeyboardInterrupt:
+        errors.print(
+            f"\n[yellow]interrupted[/yellow]: what was finished is in {store.path};"
+            " the same command goes on from there"
+        )
+        raise typer.Exit(1) from None
+    publish_folder(store.folder, html=report, as_json=as_json)
+    for row in failed:
+        where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
+        errors.print(f"[red]failed[/red]: {where} {row['method']}: {row['error']}", markup=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(cost: float, total: int, n_jobs: int) -> Iterator[tuple[Any, Any]]:
+    """A Rich progress bar on stderr, with the time left."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]}/{task.fields[total_jobs]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=total == 0,
+        # Jobs differ in length; a long memory steadies the estimate.
+        speed_estimate_period=600,
+    ) as bar:
+        task = bar.add_task(
+            f"experiments on {n_jobs} worker(s)", total=cost, done=0, total_jobs=total
+        )
+        done = 0
+
+        def advance(cost: float, rows: list[dict[str, Any]]) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, advance=cost, done=done)
+
+        def announce() -> None:
+            bar.update(task, description="time and memory, one by one")
+
+        yield advance, announce

@@ -1,0 +1,314 @@
+"""Loaders of the real data sets, all returning the same kind of ``Bunch``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from domainwise.datasets import registry
+from domainwise.datasets.lookup import read_table
+
+_MISSING = ("keep", "drop_rows", "drop_columns")
+_STATISTICS = ("mean", "std", "slope", "range")
+_SENSORS = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
+_EVENT_CLASSES = (2, 3, 4, 6)
+
+
+def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
+    """Parkinson's telemonitoring: 42 people, 16 voice measures, a clinical score.
+
+    Parameters
+    ----------
+    target : {"motor_UPDRS", "total_UPDRS", "both"}, default="motor_UPDRS"
+        The score to predict; "both" gives a target of two columns, motor first.
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (5875, 16), ``target``, ``sample_domain`` (subject number), ``feature_names`` and
+        ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_parkinsons
+    >>> parkinsons = load_parkinsons("both")  # doctest: +SKIP
+    >>> parkinsons.target.shape  # doctest: +SKIP
+    (5875, 2)
+    """
+    scores = ["motor_UPDRS", "total_UPDRS"]
+    _check_choice(target, "target", [*scores, "both"])
+    table = read_table(registry.PARKINSONS)
+    names = list(table.columns)
+    features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
+    chosen = scores if target == "both" else target
+    return _bunch(table, features, chosen, registry.PARKINSONS, as_frame=as_frame)
+
+
+def load_landmine(*, as_frame: bool = False) -> Bunch:
+    """LandMine: 29 fields, 9 features, mine (1) or clutter (0).
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (14820, 9), ``target``, ``sample_domain`` (field number), ``feature_names`` and
+        ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_landmine
+    >>> load_landmine().target.sum()  # doctest: +SKIP
+    904
+    """
+    table = read_table(registry.LANDMINE)
+    features = [f"f{j}" for j in range(1, 10)]
+    return _bunch(table, features, "label", registry.LANDMINE, as_frame=as_frame)
+
+
+def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
+    """Graft-versus-host disease (FlowCAP-I): 12 samples, 6 channels, T cell or not.
+
+    Parameters
+    ----------
+    target : {"t_cell", "label"}, default="t_cell"
+        "label" is the manual gate, 0 to 5, which means different populations in different samples.
+    ungated : bool, default=True
+        Keep the cells outside every gate (``t_cell`` is 0 for them).
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (207171, 6), ``target``, ``sample_domain`` (sample number), ``feature_names`` and
+        ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_gvhd
+    >>> load_gvhd(ungated=False).data.shape  # doctest: +SKIP
+    (198596, 6)
+    """
+    _check_choice(target, "target", ["t_cell", "label"])
+    table = read_table(registry.GVHD)
+    if not ungated:
+        table = table[table["label"] != 0]
+    features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
+    return _bunch(table, features, target, registry.GVHD, as_frame=as_frame)
+
+
+def load_oilwells(
+    *,
+    event_classes: Sequence[int] = (2, 6),
+    sensors: Sequence[str] = ("P-TPT", "T-TPT"),
+    missing: str = "drop_rows",
+    as_frame: bool = False,
+) -> Bunch:
+    """3W oil wells: windows of 60 seconds, normal (0) or abnormal (1).
+
+    Parameters
+    ----------
+    event_classes : sequence of {2, 3, 4, 6}, default=(2, 6)
+        Kinds of events whose windows are kept. Classes 3 and 4 hold almost no normal windows.
+    sensors : sequence of str, default=("P-TPT", "T-TPT")
+        Sensors, out of P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each gives
+        four features: mean, std, slope, range.
+    missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
+        What to do with empty entries: leave out those rows (10 windows by default), leave out the
+        columns that have any, or keep NaN.
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (2296, 8), ``target``, ``sample_domain`` (well name), ``feature_names`` and
+        ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_oilwells
+    >>> load_oilwells().feature_names[:2]  # doctest: +SKIP
+    ['P-TPT_mean', 'P-TPT_std']
+    """
+    classes = _check_subset(event_classes, "event_classes", _EVENT_CLASSES)
+    chosen = _check_subset(sensors, "sensors", _SENSORS)
+    _check_choice(missing, "missing", _MISSING)
+    table = read_table(registry.OILWELLS)
+    table = table[table["event_class"].isin(classes)]
+    features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in _STATISTICS]
+    table, features = _treat_missing(table, features, missing)
+    return _bunch(table, features, "label", registry.OILWELLS, as_frame=as_frame)
+
+
+def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
+    """Well-log facies: 9 wells, 7 logs, 9 rock types.
+
+    Parameters
+    ----------
+    recruit : bool, default=False
+        Add the pseudo-well Recruit F9: 80 rows, all of facies 9.
+    missing : {"keep", "drop_rows", "drop_columns"}, default="keep"
+        The log PE was not measured in two whole wells. "keep" leaves NaN there, to be filled by an
+        imputer that is fitted on the source wells (``SimpleImputer`` at the head of the pipeline);
+        "drop_columns" leaves PE out (6 features, 9 wells), "drop_rows" leaves those wells out
+        (3,164 rows, 7 wells).
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (4069, 7), ``target`` (1 to 9), ``sample_domain`` (well name), ``feature_names``
+        and ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_facies
+    >>> load_facies(missing="drop_columns").data.shape  # doctest: +SKIP
+    (4069, 6)
+    """
+    _check_choice(missing, "missing", _MISSING)
+    table = read_table(registry.FACIES)
+    if not recruit:
+        table = table[table["domain"] != "Recruit F9"]
+    features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
+    table, features = _treat_missing(table, features, missing)
+    return _bunch(table, features, "Facies", registry.FACIES, as_frame=as_frame)
+
+
+def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
+    """HIPC T cells: 19 samples of 5 centres, 7 markers, 10 populations.
+
+    Parameters
+    ----------
+    target : {"label", "population"}, default="label"
+        The population as a number 1 to 10, or by name.
+    domain : {"sample", "center", "patient"}, default="sample"
+        What counts as a domain: each sample, each centre (5) or each patient (3).
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (491771, 7), ``target``, ``sample_domain`` (strings), ``feature_names`` and
+        ``DESCR``. Rows are sorted by sample and population: shuffle before taking subsets.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_hipc
+    >>> len(set(load_hipc(domain="center").sample_domain))  # doctest: +SKIP
+    5
+    """
+    _check_choice(target, "target", ["label", "population"])
+    _check_choice(domain, "domain", ["sample", "center", "patient"])
+    table = read_table(registry.HIPC)
+    features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
+    column = "domain" if domain == "sample" else domain
+    return _bunch(table, features, target, registry.HIPC, domain=column, as_frame=as_frame)
+
+
+def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
+    """Mass cytometry: 16 samples of several centres, 8 markers, 5 labels.
+
+    Parameters
+    ----------
+    cofactor : float or None, default=None
+        Transform the raw counts x to ``arcsinh(x / cofactor)``; 5 is usual in mass cytometry.
+    as_frame : bool, default=False
+        Return pandas objects in place of arrays.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (80000, 8), ``target`` (0 to 4), ``sample_domain`` (sample number),
+        ``feature_names`` and ``DESCR``.
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_cytof
+    >>> load_cytof(cofactor=5).data.shape  # doctest: +SKIP
+    (80000, 8)
+    """
+    if cofactor is not None and not (isinstance(cofactor, Real) and 0 < cofactor < np.inf):
+        raise ValueError(f"cofactor must be None or a positive number, got {cofactor!r}")
+    table = read_table(registry.CYTOF)
+    features = [f"m{j}" for j in range(1, 9)]
+    if cofactor is not None:
+        table[features] = np.arcsinh(table[features] / cofactor)
+    return _bunch(table, features, "label", registry.CYTOF, as_frame=as_frame)
+
+
+def _bunch(
+    table: Any,
+    features: list[str],
+    target: str | list[str],
+    entry: registry.DataFile,
+    *,
+    domain: str = "domain",
+    as_frame: bool,
+) -> Bunch:
+    table = table.reset_index(drop=True)
+    data = table[features].astype(np.float64)
+    labels = _plain(table[target])
+    domains = _plain(table[domain]).rename("sample_domain")
+    return Bunch(
+        data=data if as_frame else data.to_numpy(),
+        target=labels if as_frame else _array(labels),
+        sample_domain=domains if as_frame else _array(domains),
+        feature_names=list(features),
+        DESCR=entry.descr,
+    )
+
+
+def _plain(column: Any) -> Any:
+    """Categories as their strings and small integers as int64: nothing surprising downstream."""
+    if column.ndim == 2 or column.dtype.kind == "f":
+        return column
+    return column.astype(np.int64 if column.dtype.kind in "iu" else str)
+
+
+def _array(column: Any) -> Any:
+    values = column.to_numpy()
+    # Text as a fixed-width array: sortable, and the same with every pandas version.
+    return values if values.dtype.kind in "fiu" else values.astype(str)
+
+
+def _treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
+    empty = table[features].isna()
+    if missing == "drop_rows":
+        table = table[~empty.any(axis=1)]
+    elif missing == "drop_columns":
+        features = [name for name in features if not empty[name].any()]
+    if len(table) == 0 or not features:
+        raise ValueError(
+            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features; choose"
+            " other columns or missing='keep'"
+        )
+    return table, features
+
+
+def _check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
+
+
+def _check_subset(values: Sequence[Any], name: str, accepted: Sequence[Any]) -> list[Any]:
+    chosen = [values] if isinstance(values, (str, int)) else list(values)
+    unknown = [value for value in chosen if value not in accepted]
+    if unknown or not chosen:
+        raise ValueError(
+            f"{name} must hold at least one of {', '.join(map(repr, accepted))}; got {values!r}"
+        )
+    return chosen

@@ -1,0 +1,185 @@
+"""Parquet files as partitions whose lengths are known: footers first, rows inside tasks."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import fsspec
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from domainwise.backends.dask_input import KnownRows
+from domainwise.gram.dask.graphs import Unread
+from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
+
+#: Row groups of a file are taken together up to this many bytes of columns in memory.
+PARTITION_BYTES = 32 * 2**20
+#: Footers read at a time.
+FOOTER_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some row groups of one file.
+
+    ``keys`` are the columns that the names of its folders stand for (``site=A/part.parquet``).
+    """
+
+    files: Any
+    path: str
+    groups: tuple[int, ...]
+    n_rows: int
+    keys: dict[str, str | None]
+
+    @property
+    def source(self) -> str:
+        """What the piece is called in errors."""
+        first, last = self.groups[0], self.groups[-1]
+        which = f"row group {first}" if first == last else f"row groups {first} to {last}"
+        return f"{self.path}, {which}"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a file says about itself before any of its rows is read."""
+
+    files: Any
+    path: str
+    content: Any
+    keys: dict[str, str | None]
+
+
+def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> KnownRows:
+    """Return the columns of a Parquet file or a folder of them as partitions.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file, a folder that is searched for files, or a pattern; anything fsspec can open.
+    wanted : list of str
+        Columns of labels.
+    features : list of str or None
+        Columns of features; None for all but ``wanted``.
+    """
+    footers = read_footers(path)
+    schema = footers[0].content.schema.to_arrow_schema()
+    if features is None:
+        apart = {*wanted, *index_columns(schema)}
+        features = [name for name in schema.names if name not in apart]
+    columns = [*features, *(name for name in wanted if name not in features)]
+    pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
+    _check_same_kind(footers, features)
+    meta = arrow_frame(schema.empty_table(), columns, footers[0].keys)
+    frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
+    lengths = tuple(piece.n_rows for piece in pieces)
+    unread = tuple(Unread(read_piece, piece, columns) for piece in pieces)
+    return KnownRows(frame, lengths, tuple(piece.source for piece in pieces), unread)
+
+
+def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
+    """Return the file system, the folder and the sorted files that a path stands for."""
+    if Path(path).exists():  # also if its name looks like a pattern
+        files, paths = fsspec.filesystem("file"), [Path(path).absolute().as_posix()]
+    else:
+        files, _, paths = fsspec.get_fs_token_paths(str(path))
+    root = paths[0] if paths else str(path)
+    if any(mark in str(path) for mark in "*?[") and not Path(path).exists():
+        fixed = re.split(r"[*?\[]", files._strip_protocol(str(path)))[0]
+        root = fixed.rpartition("/")[0]  # folders beyond it may name columns
+    if len(paths) == 1 and files.isdir(root):
+        paths = [p for p in files.find(root) if is_data_file(p)]
+    if not paths:
+        raise FileNotFoundError(f"no Parquet files in {path}")
+    return files, root, sorted(paths)
+
+
+def read_footers(path: Any) -> list[Footer]:
+    """Read the footers of all files, in which damage mostly shows."""
+    files, root, paths = parquet_files(path)
+
+    def footer(p: str) -> Footer:
+        return Footer(files, p, _content(files, p), folder_keys(p, root))
+
+    with ThreadPoolExecutor(FOOTER_THREADS) as pool:
+        return list(pool.map(footer, paths))
+
+
+def cut_pieces(footers: list[Footer], columns: list[str], max_rows: int) -> list[Piece]:
+    """Cut files that have these columns into neighbouring row groups, up to so many rows of them.
+
+    A row group is never cut, however long it is.
+    """
+    pieces = []
+    for footer in footers:
+        here = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
+        missing = [name for name in columns if name not in here]
+        if missing:
+            has = ", ".join(sorted(here))
+            raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {has}")
+        pieces += _pieces(footer, max_rows)
+    if not pieces:
+        raise ValueError(f"{len(footers)} Parquet files, all without rows: {footers[0].path}")
+    return pieces
+
+
+def read_piece(piece: Piece, columns: list[str]) -> Any:
+    """Read a piece as a data frame, or say which file cannot be read."""
+    stored = [name for name in columns if name not in piece.keys]
+    try:
+        with piece.files.open(piece.path) as file:
+            table = pq.ParquetFile(file).read_row_groups(
+                list(piece.groups), columns=stored, use_threads=False
+            )
+    except Exception as error:  # whatever a damaged file makes the reader raise
+        raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
+    return arrow_frame(table, columns, piece.keys)
+
+
+def _content(files: Any, path: str) -> Any:
+    try:
+        with files.open(path) as file:
+            return pq.read_metadata(file)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise OSError(f"cannot read {path}: {type(error).__name__}: {error}") from error
+
+
+def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
+    """Refuse a later file in which a feature is no number as it is in the first."""
+    first, *later = [footer.content.schema.to_arrow_schema() for footer in footers]
+    numbers = [field.name for field in first if field.name in features and _is_number(field.type)]
+    for footer, schema in zip(footers[1:], later, strict=True):
+        for name in numbers:
+            kind = schema.field(name).type
+            if not _is_number(kind):
+                raise ValueError(
+                    f"{footer.path}: features have to be numbers, but {name!r} holds {kind}"
+                )
+
+
+def _is_number(kind: Any) -> bool:
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _pieces(footer: Footer, max_rows: int) -> list[Piece]:
+    """Neighbouring row groups of a file, as many as make a piece."""
+    found: list[tuple[list[int], int]] = []
+    groups: list[int] = []
+    rows = 0
+    for g in range(footer.content.num_row_groups):
+        n = footer.content.row_group(g).num_rows
+        if groups and rows + n > max_rows:
+            found.append((groups, rows))
+            groups, rows = [], 0
+        if n:
+            groups, rows = [*groups, g], rows + n
+    if groups:
+        found.append((groups, rows))
+    return [Piece(footer.files, footer.path, tuple(g), n, footer.keys) for g, n in found]

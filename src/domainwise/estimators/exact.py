@@ -1,0 +1,402 @@
+"""DCM, COIR, DICA and KPCA as scikit-learn transformers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from domainwise.checks.inputs import (
+    COUNT,
+    DOMAIN_CONSTRAINTS,
+    KERNEL_CONSTRAINTS,
+    NON_NEGATIVE,
+    NON_NEGATIVE_OR_INF,
+    POSITIVE,
+    SOLVER_CONSTRAINTS,
+    TARGET_CONSTRAINTS,
+)
+from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.exact_base import KernelProjection
+from domainwise.gram import Gram
+from domainwise.labels.factors import LabelSpace
+from domainwise.methods import pencils
+from domainwise.methods.components import Components
+
+
+@with_shared_docs
+class DCM(KernelProjection):
+    r"""Domain-based covariance minimization: features that tell targets, not domains, apart.
+
+    Finds the directions with the largest :math:`\gamma` in
+
+    .. math:: (P_y K^2 + K) \beta = \gamma \, (w P_d K^2 + K) \beta,
+       \qquad P = K_\cdot (K_\cdot + N \epsilon I)^{-1}
+
+    for centred kernel matrices of rows, targets and domains. The problem is reduced exactly to
+    one whose size is the number of classes and domains, so that no N x N matrix is needed.
+
+    Parameters
+    ----------
+    {n_components}
+    {kernel}
+    {target}
+    {domain}
+    {epsilon}
+    {ridge}
+    {domain_weight}
+    {solver}
+
+    Attributes
+    ----------
+    {fitted}
+
+    See Also
+    --------
+    COIR : The same without domains.
+    DICA : Matches the domains' means instead.
+
+    Notes
+    -----
+    Without ``y`` the principal directions that tell domains apart least are found. Without
+    ``sample_domain`` all rows are one domain, and DCM equals COIR.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
+    Examples
+    --------
+    >>> from domainwise import DCM
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> dcm = DCM().fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> dcm.transform(data.data[:3]).shape
+    (3, 1)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **KERNEL_CONSTRAINTS,
+        **TARGET_CONSTRAINTS,
+        **DOMAIN_CONSTRAINTS,
+        "epsilon": [NON_NEGATIVE],
+        "ridge": [NON_NEGATIVE_OR_INF],
+        "domain_weight": [NON_NEGATIVE],
+        "conditional": ["boolean"],
+        **SOLVER_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        target_kernel: Any = "auto",
+        target_gamma: float | str = "median",
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        epsilon: float = 1e-3,
+        ridge: float = 1e-3,
+        domain_weight: float = 1.0,
+        conditional: bool = False,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.target_kernel = target_kernel
+        self.target_gamma = target_gamma
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.epsilon = epsilon
+        self.ridge = ridge
+        self.domain_weight = domain_weight
+        self.conditional = conditional
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.dcm(
+            gram,
+            labels,
+            n_components=self.n_components,
+            continuous=continuous,
+            epsilon=self.epsilon,
+            ridge=self.ridge,
+            domain_weight=self.domain_weight,
+        )
+
+
+@with_shared_docs
+class COIR(KernelProjection):
+    r"""Covariance operator inverse regression: directions that tell targets apart.
+
+    DCM without the domains: the largest :math:`\gamma` in
+    :math:`(P_y K^2 + K) \beta = \gamma K \beta`. ``sample_domain`` is accepted and ignored, so
+    that methods can be swapped in a pipeline.
+
+    Parameters
+    ----------
+    {n_components}
+    {kernel}
+    {target}
+    {epsilon}
+    {ridge}
+    {solver}
+
+    Attributes
+    ----------
+    {fitted}
+
+    See Also
+    --------
+    DCM : Adds a price for telling domains apart.
+
+    References
+    ----------
+    M. Kim and V. Pavlovic (2011), "Central subspace dimensionality reduction using covariance
+    operators", IEEE Transactions on Pattern Analysis and Machine Intelligence.
+
+    Examples
+    --------
+    >>> from domainwise import COIR
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> COIR().fit_transform(data.data, data.target).shape[1]
+    1
+    """
+
+    _uses_domain = False
+    _needs_target = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **KERNEL_CONSTRAINTS,
+        **TARGET_CONSTRAINTS,
+        "epsilon": [NON_NEGATIVE],
+        "ridge": [NON_NEGATIVE_OR_INF],
+        **SOLVER_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        target_kernel: Any = "auto",
+        target_gamma: float | str = "median",
+        epsilon: float = 1e-3,
+        ridge: float = 1e-3,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.target_kernel = target_kernel
+        self.target_gamma = target_gamma
+        self.epsilon = epsilon
+        self.ridge = ridge
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.dcm(
+            gram,
+            labels,
+            n_components=self.n_components,
+            continuous=continuous,
+            epsilon=self.epsilon,
+            ridge=self.ridge,
+            domain_weight=0.0,
+        )
+
+
+@with_shared_docs
+class DICA(KernelProjection):
+    r"""Domain-invariant component analysis (Muandet et al., 2013).
+
+    The largest :math:`\gamma` in :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`,
+    where :math:`L` measures how far the domains' means lie apart. Without ``y`` the left side is
+    :math:`K^2 \beta` (unsupervised DICA).
+
+    Parameters
+    ----------
+    {n_components}
+    {kernel}
+    {target}
+    {epsilon}
+    lam : float, default=1e-3
+        Regularisation of the right side. It is not multiplied by the number of rows, so large
+        problems get harder for iterative solvers.
+    {solver}
+
+    Attributes
+    ----------
+    {fitted}
+
+    See Also
+    --------
+    DCM : Penalises the covariance that domains explain.
+
+    References
+    ----------
+    K. Muandet, D. Balduzzi and B. Schoelkopf (2013), "Domain generalization via invariant feature
+    representation", ICML.
+
+    Examples
+    --------
+    >>> from domainwise import DICA
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> dica = DICA().fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> dica.eigenvalues_.shape
+    (1,)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **KERNEL_CONSTRAINTS,
+        **TARGET_CONSTRAINTS,
+        "epsilon": [NON_NEGATIVE],
+        "lam": [POSITIVE],
+        **SOLVER_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        target_kernel: Any = "auto",
+        target_gamma: float | str = "median",
+        epsilon: float = 1e-3,
+        lam: float = 1e-3,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.target_kernel = target_kernel
+        self.target_gamma = target_gamma
+        self.epsilon = epsilon
+        self.lam = lam
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.dica(
+            gram,
+            labels,
+            n_components=self.n_components,
+            continuous=continuous,
+            epsilon=self.epsilon,
+            lam=self.lam,
+        )
+
+
+@with_shared_docs
+class KPCA(KernelProjection):
+    """Kernel principal component analysis, without storing the kernel matrix.
+
+    The same directions as :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
+    ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
+    pipeline.
+
+    Parameters
+    ----------
+    {n_components}
+    {kernel}
+    {solver}
+
+    Attributes
+    ----------
+    {fitted}
+
+    Examples
+    --------
+    >>> from domainwise import KPCA
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> KPCA(n_components=2).fit_transform(data.data).std(axis=0).round(6)
+    array([1., 1.])
+    """
+
+    _uses_target = False
+    _uses_domain = False
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **KERNEL_CONSTRAINTS,
+        **SOLVER_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.kpca(gram, n_components=self.n_components)

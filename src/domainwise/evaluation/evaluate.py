@@ -1,0 +1,127 @@
+"""evaluate(): every method on every domain that was left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domainwise.evaluation.jobs import MethodJob, Row, can_score
+from domainwise.evaluation.problem import make_problem, outer_splits
+from domainwise.evaluation.projection import project_domains
+from domainwise.evaluation.result import Evaluation
+from domainwise.jobs.progress import progress_bar
+from domainwise.jobs.runner import Progress, run_jobs
+from domainwise.models.registry import choose_methods
+
+
+class _Memory:
+    """Rows kept as they come."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def append(self, rows: list[Row]) -> None:
+        """Take the rows of one job."""
+        self.rows += rows
+
+
+def evaluate(
+    X: Any,
+    y: Any,
+    sample_domain: Any,
+    *,
+    methods: Any = None,
+    task: str = "auto",
+    scoring: Any = None,
+    cv: Any = None,
+    inner_cv: Any = None,
+    n_jobs: int | None = None,
+    random_state: int = 0,
+    progress: bool | Progress = True,
+    max_rows: int | str | None = "auto",
+) -> Evaluation:
+    """Find out which method holds up on unseen domains, and how much is lost there.
+
+    Each domain is left out in turn, in groups of domains where there are more than ten. Each
+    method is fitted on the other domains, with parameters chosen by leaving *these* out in turn;
+    preprocessing is fitted on them, too. Nothing sees the left-out domain before it is scored.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_samples, n_features)
+        Numbers, or a data frame with numeric and categorical columns; NaN is missing.
+    y : array-like of shape (n_samples,)
+        Classes or a continuous target.
+    sample_domain : array-like of shape (n_samples,)
+        The domain of each row: site, patient, well.
+    methods : list of str, default=None
+        Some of "constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm",
+        "dcmcv", "invariant", "invariantridge"; None is all of them.
+    task : {"auto", "classification", "regression"}, default="auto"
+        "auto" takes text and whole numbers with at most 20 values for classes.
+    scoring : str or callable, default=None
+        A scikit-learn scorer. None is accuracy for classes of about the same size, balanced
+        accuracy for others, and RMSE for a continuous target.
+    cv : splitter or iterable, default=None
+        Outer splits; no domain may be on both sides of one. None leaves out one domain at a time
+        up to ten domains, and deals more of them into ten groups.
+    inner_cv : splitter, default=None
+        Splits of the sources that parameters are chosen by, with domains as groups; None leaves
+        out one at a time up to five source domains, and deals more of them into five groups
+        (``LeaveDomainsOut()`` is slower and leaves out one at a time in any case). With a single
+        source domain folds of its rows are used.
+    n_jobs : int, default=None
+        Worker processes; the result does not depend on it.
+    random_state : int, default=0
+        Seed of every random choice.
+    progress : bool or callable, default=True
+        Whether to show a progress bar (needs Rich, and a terminal), or what to call with the cost
+        and the rows of each finished job.
+    max_rows : int, "auto" or None, default="auto"
+        Rows drawn, evenly from the domains, where there are more; "auto" is 2,000, None takes all.
+        Beyond 5,000 source rows projections use landmarks.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> from domainwise import evaluate
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=3, n_per_domain=30, random_state=0)
+    >>> found = evaluate(data.data, data.target, data.sample_domain, methods=["constant", "linear"])
+    >>> sorted(found.scores)
+    ['constant', 'linear']
+    """
+    problem = make_problem(
+        X,
+        y,
+        sample_domain,
+        task=task,
+        scoring=scoring,
+        max_rows=max_rows,
+        random_state=random_state,
+    )
+    chosen = choose_methods(methods)
+    able = [method for method in chosen if can_score(method, problem)]
+    if not able:
+        raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
+    splits = outer_splits(problem, cv)
+    jobs = [
+        MethodJob(problem, method, split, number, inner_cv)
+        for number, split in enumerate(splits)
+        for method in able
+    ]
+    found = _Memory()
+    with progress_bar(progress, sum(job.cost for job in jobs), len(jobs)) as report:
+        run_jobs(jobs, found, n_jobs=n_jobs or 1, progress=report)
+    order = {method.key: place for place, method in enumerate(able)}
+    rows = sorted(found.rows, key=lambda row: (row["split"], order[row["method"]]))
+    left_out = {
+        method.key: f"gives no probabilities, which {problem.measure.name} needs"
+        for method in chosen
+        if method not in able
+    }
+    result = Evaluation.from_rows(problem, able, rows, left_out)
+    result.projection = project_domains(problem, splits, rows, result)
+    return result

@@ -1,0 +1,172 @@
+"""The page of an evaluation: verdict, tables, pictures. One file, no network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from domainwise.evaluation import plots
+from domainwise.evaluation.result import Evaluation, MethodResult
+from domainwise.evaluation.verdict import make_verdict
+from domainwise.jobs.statistics import p_text
+from domainwise.report.page import Templates, TextCell, TextTable
+
+#: Said below the table of methods.
+LEGEND = (
+    "Mean, worst and spread (standard deviation) are over domains that were left out; each counts "
+    "once. Within: folds inside each left-out domain, with the parameters chosen on the others: "
+    "what labels from there would give. p: Wilcoxon's signed-rank test over domains against the "
+    "best plain method (marked ●), adjusted: by Holm's rule for the number of methods tested. "
+    "Domains share training rows, so that p-values are approximate."
+)
+
+
+def render(found: Evaluation, *, title: str | None = None) -> str:
+    """Make the report of an evaluation.
+
+    Parameters
+    ----------
+    found : Evaluation
+        From :func:`domainwise.evaluate`.
+    title : str, default=None
+        Heading of the page.
+
+    Returns
+    -------
+    str
+        A complete HTML document.
+    """
+    projection = found.projection
+    return Templates("domainwise.evaluation").render(
+        "evaluate.html.j2",
+        styles=["style.css", "evaluate.css"],
+        title=title or "Which method holds up on an unseen domain?",
+        verdict=make_verdict(found),
+        notes=found.notes,
+        what=_what(found),
+        methods=methods_table(found),
+        methods_picture=plots.methods_picture(found, "methods"),
+        domains=domains_table(found),
+        domains_picture=plots.domains_picture(found, "domains"),
+        worst=str(found.worst_domain),
+        best=found.best.label,
+        projection=projection,
+        classification=found.facts["task"] == "classification",
+        projections=[]
+        if projection is None
+        else [
+            plots.projection_picture(projection, f"by-{by}", by=by) for by in ("domain", "target")
+        ],
+        distances=None if projection is None else plots.distances_picture(projection, "distances"),
+        chosen=chosen_table(found),
+        warnings=[(result.label, text) for result in found.results for text in result.warnings],
+        legend=LEGEND,
+        facts=_facts(found),
+    )
+
+
+def methods_table(found: Evaluation) -> TextTable:
+    """Lay out one row per method, the best mean first."""
+    show = found.measure.format
+    safest = max(result.worst for result in found.results)
+    rows = [
+        [
+            TextCell(result.label + (" ●" if result is found.baseline else "")),
+            TextCell(show(result.mean), result is found.best),
+            TextCell(show(result.worst), result.worst == safest),
+            TextCell(str(result.worst_domain)),
+            TextCell(show(result.spread * found.measure.sign)),
+            TextCell(show(result.reference)),
+            TextCell(p_text(result.p_value)),
+            TextCell(p_text(result.p_adjusted)),
+        ]
+        for result in found.results
+    ]
+    columns = ["method", "mean", "worst", "on", "spread", "within", "p", "adjusted"]
+    return TextTable(columns, rows, [result.kind for result in found.results])
+
+
+def domains_table(found: Evaluation) -> TextTable:
+    """Lay out one row per domain, the hardest for the best method first."""
+    best, show = found.best, found.measure.format
+    order = sorted(best.known, key=lambda domain: best.known[domain])
+    order += [domain for domain in found.domains if domain not in best.known]
+    rows = []
+    for domain in order:
+        scores = [result.scores[domain] for result in found.results]
+        top = np.nanmax(scores) if np.isfinite(scores).any() else None
+        rows.append(
+            [
+                TextCell(str(domain)),
+                *(
+                    TextCell(
+                        show(result.scores[domain]),
+                        result.scores[domain] == top,
+                        "outside" if domain == result.worst_domain else "",
+                    )
+                    for result in found.results
+                ),
+                TextCell(show(best.within[domain])),
+            ]
+        )
+    columns = ["domain", *(result.label for result in found.results), f"within, {best.label}"]
+    kinds = ["worst" if domain == found.worst_domain else "" for domain in order]
+    return TextTable(columns, rows, kinds)
+
+
+def chosen_table(found: Evaluation) -> TextTable:
+    """Lay out what each method is, and what was chosen for it over the splits."""
+    rows = [
+        [
+            TextCell(result.label),
+            TextCell(result.about),
+            TextCell(str(result.candidates)),
+            TextCell(_chosen(result)),
+            TextCell(f"{result.seconds:.1f}"),
+        ]
+        for result in found.results
+    ]
+    columns = ["method", "what it is", "candidates", "chosen most often", "seconds"]
+    return TextTable(columns, rows, [result.kind for result in found.results])
+
+
+def _chosen(result: MethodResult) -> str:
+    """Every parameter with its most frequent value, and how often that was chosen."""
+    parts = []
+    for name in result.parameters[0] if result.parameters else ():
+        values = [chosen[name] for chosen in result.parameters if name in chosen]
+        if name == "gamma":
+            numbers = sorted(float(value) for value in values)
+            parts.append(f"gamma {numbers[0]:.3g} to {numbers[-1]:.3g}")
+            continue
+        value, times = Counter(values).most_common(1)[0]
+        shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+        parts.append(f"{name} {shown} ({times} of {len(values)})")
+    return ", ".join(parts) or "–"
+
+
+def _what(found: Evaluation) -> str:
+    facts = found.facts
+    kind = f"{len(facts['classes'])} classes" if facts["classes"] else "a continuous target"
+    groups = "" if facts["domains"] <= 10 else ", in groups"
+    return (
+        f"{facts['rows']:,} rows of {facts['domains']} domains with {facts['columns']} columns and "
+        f"{kind}. Each domain was left out in turn{groups}; parameters were chosen and columns "
+        f"prepared on the other domains only. Measured: {found.measure.label} "
+        f"({found.measure.direction})."
+    )
+
+
+def _facts(found: Evaluation) -> list[tuple[str, Any]]:
+    facts = found.facts
+    return [
+        ("task", facts["task"]),
+        ("measure", found.measure.name),
+        ("rows used", f"{facts['rows']:,} of {facts['rows_given']:,}"),
+        ("domains", str(facts["domains"])),
+        ("seed", str(facts["seed"])),
+        ("Python", facts["python"]),
+        *facts["versions"].items(),
+    ]

@@ -1,0 +1,267 @@
+"""The question: rows, targets, domains, and which of them are left out when."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils.multiclass import type_of_target
+
+from domainwise.checks.inputs import check_sample_domain, check_target, take_rows
+from domainwise.evaluation.features import prepare_features
+from domainwise.selection import LeaveDomainsOut
+from domainwise.selection.measure import Measure, choose_measure
+
+Array = NDArray[Any]
+Split = tuple[Array, Array]
+
+#: One domain is left out at a time up to this many domains, beyond that as many groups of them.
+MAX_FOLDS = 10
+#: The same for the source domains that parameters are chosen on.
+MAX_INNER_FOLDS = 5
+#: Whole numbers with more distinct values than this are a quantity, not classes.
+MAX_CLASSES = 20
+#: Rows drawn where there are more and ``max_rows`` is "auto".
+AUTO_ROWS = 2000
+#: Folds inside a left-out domain, for the reference with labels.
+WITHIN_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that is evaluated on.
+
+    Attributes
+    ----------
+    X : array or data frame of shape (n_rows, n_columns)
+        Features as given.
+    preprocessor : transformer
+        Turns rows of X into numbers; not fitted, so that it can be fitted on sources alone.
+    y : ndarray of shape (n_rows,)
+        Codes of classes, or a continuous target.
+    codes : ndarray of shape (n_rows,)
+        Index into ``domains`` of each row.
+    domains : ndarray
+        Names of the domains, sorted.
+    classes : ndarray or None
+        Names of the classes; None for a continuous target.
+    measure : Measure
+        What is measured.
+    n_given : int
+        Rows before some were drawn.
+    seed : int
+        Of every random choice.
+    """
+
+    X: Any
+    preprocessor: Any
+    y: Array
+    codes: Array
+    domains: Array
+    classes: Array | None
+    measure: Measure
+    n_given: int
+    seed: int
+
+    @property
+    def classification(self) -> bool:
+        """Whether the target is classes."""
+        return self.classes is not None
+
+    @property
+    def task(self) -> str:
+        """Kind of target."""
+        return "classification" if self.classification else "regression"
+
+    def rows(self, index: Array) -> Any:
+        """Some rows of X, of the type it has."""
+        return take_rows(self.X, index)
+
+
+def make_problem(
+    X: Any,
+    y: Any,
+    sample_domain: Any,
+    *,
+    task: str,
+    scoring: Any,
+    max_rows: int | str | None,
+    random_state: int,
+) -> Problem:
+    """Check the input, decide the task and the measure, and draw rows where there are many."""
+    X, preprocessor = prepare_features(X)
+    n = X.shape[0]
+    if sample_domain is None:
+        raise ValueError("sample_domain is needed: the domain of each row is what is left out")
+    labels = check_sample_domain(sample_domain, n, "delta")
+    assert labels.codes is not None
+    assert labels.names is not None
+    if len(labels.names) < 2:
+        raise ValueError(
+            f"all rows are of one domain ({labels.names[0]!s}): at least two are needed to leave "
+            "one out"
+        )
+    target, classes = check_task(y, n, task)
+    measure = choose_measure(scoring, target, classes is not None)
+    objection = measure.objection(target, target, classes is not None)
+    if objection:
+        kind = "a continuous target" if classes is None else f"{len(classes)} classes"
+        raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
+    rows = draw_rows(labels.codes, max_rows, random_state)
+    return Problem(
+        take_rows(X, rows) if len(rows) < n else X,
+        preprocessor,
+        target[rows],
+        labels.codes[rows],
+        labels.names,
+        classes,
+        measure,
+        n,
+        random_state,
+    )
+
+
+def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
+    """Return targets as numbers, and the names of the classes if that is what they are."""
+    if task not in ("auto", "classification", "regression"):
+        raise ValueError(
+            f"task={task!r} is not known; use 'auto', 'classification' or 'regression'"
+        )
+    if task == "auto":
+        plain = check_target(y, n, "auto", least_classes=1)
+        values = plain.names
+        whole = values is not None and values.dtype.kind in "iuf"
+        many = whole and values is not None and len(values) > MAX_CLASSES
+        task = "regression" if values is None or many else "classification"
+    if task == "classification":
+        kind = type_of_target(np.asarray(y))
+        if kind.startswith("continuous"):
+            raise ValueError(
+                "task='classification' needs classes, but the target holds numbers that are not "
+                "whole; use task='regression'"
+            )
+        labels = check_target(y, n, "delta")
+        assert labels.codes is not None
+        return labels.codes, labels.names
+    values = check_target(y, n, "rbf").values
+    assert values is not None
+    if values.shape[1] != 1:
+        raise ValueError(f"the target must be one column, got {values.shape[1]}")
+    return values[:, 0], None
+
+
+def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
+    """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
+    n = len(codes)
+    if isinstance(max_rows, str):
+        if max_rows != "auto":
+            raise ValueError(f"max_rows={max_rows!r} must be 'auto', a number, or None for all")
+        max_rows = AUTO_ROWS
+    if max_rows is None or n <= max_rows:
+        return np.arange(n)
+    counts = np.bincount(codes)
+    if max_rows < 2 * len(counts):
+        raise ValueError(
+            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
+        )
+    share = np.minimum(counts, 2)
+    while share.sum() < max_rows:
+        open_ = share < counts
+        step = max(1, (max_rows - int(share.sum())) // int(open_.sum()))
+        grown = np.where(open_, np.minimum(counts, share + step), share)
+        if grown.sum() > max_rows:  # fewer rows left than domains: one each, largest first
+            largest = np.argsort(-(counts - share), kind="stable")
+            share[largest[: max_rows - int(share.sum())]] += 1
+            break
+        share = grown
+    rng = np.random.default_rng(random_state)
+    rows = [
+        rng.choice(np.flatnonzero(codes == code), size, replace=False)
+        for code, size in enumerate(share)
+    ]
+    return np.sort(np.concatenate(rows))
+
+
+def outer_splits(problem: Problem, cv: Any) -> list[Split]:
+    """Splits whose test domains do not occur in training."""
+    if cv is None:
+        n = len(problem.domains)
+        cv = LeaveDomainsOut(-(-n // MAX_FOLDS), random_state=problem.seed)
+    splitter = check_cv(cv, problem.y, classifier=problem.classification)
+    splits = []
+    for train, test in splitter.split(np.zeros((len(problem.y), 1)), problem.y, problem.codes):
+        shared = np.intersect1d(problem.codes[train], problem.codes[test])
+        if len(shared):
+            raise ValueError(
+                f"cv puts rows of domain {problem.domains[shared[0]]!s} on both sides of a split; "
+                "use a splitter that keeps groups together, such as LeaveDomainsOut"
+            )
+        if problem.classification and len(np.unique(problem.y[train])) < 2:
+            names = ", ".join(str(problem.domains[c]) for c in np.unique(problem.codes[test]))
+            raise ValueError(
+                f"without {names} only one class is left to train on: the classes of the target "
+                "have to occur in several domains"
+            )
+        splits.append((train, test))
+    if not splits:
+        raise ValueError("cv gives no split")
+    return splits
+
+
+def inner_splits(problem: Problem, sources: Array, cv: Any) -> tuple[list[Split], str]:
+    """Splits of the source rows alone, numbered within them, and how they were made.
+
+    Splits that leave one class to learn from, or targets the measure cannot judge, are left out.
+    """
+    y, codes = problem.y[sources], problem.codes[sources]
+    names = np.unique(codes)
+    if cv is None and len(names) > 1:
+        cv = LeaveDomainsOut(-(-len(names) // MAX_INNER_FOLDS))
+    if cv is not None:
+        splitter = check_cv(cv, y, classifier=problem.classification)
+        found = _usable(splitter.split(np.zeros((len(y), 1)), y, codes), problem, y)
+        if found:
+            return found, "domains"
+    folds = StratifiedKFold if problem.classification else KFold
+    splitter = folds(min(5, _most_folds(y, problem.classification)), shuffle=True, random_state=0)
+    found = _usable(splitter.split(np.zeros((len(y), 1)), y), problem, y)
+    if not found:
+        raise ValueError(
+            f"{problem.measure.label} cannot be computed on any part of the source domains; "
+            "choose another measure"
+        )
+    return found, "rows"
+
+
+def within_splits(problem: Problem, rows: Array) -> list[Split]:
+    """Folds inside one domain; none where it is too small or has one class."""
+    y = problem.y[rows]
+    if problem.classification and len(np.unique(y)) < 2:
+        return []
+    n_folds = min(WITHIN_FOLDS, _most_folds(y, problem.classification))
+    if n_folds < 2 or len(y) < 2 * WITHIN_FOLDS:
+        return []
+    folds = StratifiedKFold if problem.classification else KFold
+    splitter = folds(n_folds, shuffle=True, random_state=problem.seed)
+    return _usable(splitter.split(np.zeros((len(y), 1)), y), problem, y)
+
+
+def _usable(splits: Any, problem: Problem, y: Array) -> list[Split]:
+    with warnings.catch_warnings():
+        # A class may have fewer rows than there are folds.
+        warnings.filterwarnings("ignore", message="The least populated class")
+        return [
+            (train, test)
+            for train, test in splits
+            if not (problem.classification and len(np.unique(y[train])) < 2)
+            and problem.measure.defined(y[train], y[test], problem.classification)
+        ]
+
+
+def _most_folds(y: Array, classification: bool) -> int:
+    """As many folds as the largest class has rows; rarer classes miss some folds."""
+    return int(np.bincount(y).max()) if classification else len(y)

@@ -1,0 +1,177 @@
+"""The verdict: which method holds up, by how much, and how sure that is, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domainwise.jobs.statistics import MIN_PAIRS, compare
+
+if TYPE_CHECKING:
+    from domainwise.evaluation.result import Evaluation, MethodResult
+
+#: A difference with a smaller p-value is called one.
+LEVEL = 0.05
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def make_verdict(found: Evaluation) -> list[str]:
+    """Return the verdict, a sentence or two per item.
+
+    Parameters
+    ----------
+    found : Evaluation
+
+    Returns
+    -------
+    list of str
+    """
+    sentences = [_who_holds_up(found)]
+    sure = _how_sure(found)
+    if sure:
+        sentences.append(sure)
+    for text in (
+        _worst_elsewhere(found),
+        _against_constant(found),
+        _price(found),
+        _failures(found),
+    ):
+        if text:
+            sentences.append(text)
+    return sentences
+
+
+def _who_holds_up(found: Evaluation) -> str:
+    best, rival = found.best, _rival(found)
+    if best.key == "constant":
+        text = (
+            f"Nothing that was tried beats predicting a constant on an unseen domain: "
+            f"{_both(found, best)}"
+        )
+        return f"{text}; {rival.label} has {_pair(found, rival)}." if rival else f"{text}."
+    if rival is None:
+        why = "" if found.baseline else "; no plain method was run to compare it with"
+        return f"{best.label} has {_both(found, best)}{why}."
+    if best.kind == "baseline":
+        return (
+            f"A plain method holds up best: {best.label} has {_both(found, best)}; the best of "
+            f"the others, {rival.label}, has {_pair(found, rival)}."
+        )
+    verb = "keeps" if found.measure.sign > 0 else "errs by"
+    return (
+        f"{best.label} {verb} {found.measure.format(best.worst)} ({found.measure.label}) on the "
+        f"worst domain ({best.worst_domain!s}), {rival.label} {found.measure.format(rival.worst)} "
+        f"({rival.worst_domain!s}); on average over {_count(found)} they have "
+        f"{found.measure.format(best.mean)} and {found.measure.format(rival.mean)}."
+    )
+
+
+def _how_sure(found: Evaluation) -> str:
+    rival = _rival(found)
+    if rival is None:
+        return ""
+    n = len(found.best.known.keys() & rival.known.keys())
+    if n < MIN_PAIRS:
+        return f"With {_words(n)} domains there are too few to tell whether that is chance."
+    tested = rival if found.best.kind == "baseline" else found.best
+    raw, adjusted = tested.p_value, tested.p_adjusted
+    if raw is None or adjusted is None:
+        raw = adjusted = compare(found.best.known, rival.known).p_value
+    if raw is None or adjusted is None:
+        return ""
+    n_tested = sum(result.p_value is not None for result in found.results)
+    if raw >= LEVEL:
+        return f"The difference is not beyond chance (p = {_p(raw)})."
+    if adjusted >= LEVEL:
+        return (
+            f"The difference would be beyond chance by itself (p = {_p(raw)}), but not among the "
+            f"{_words(n_tested)} methods that were compared (p = {_p(adjusted)}, by Holm's rule)."
+        )
+    return f"The difference is beyond chance (p = {_p(raw)})."
+
+
+def _worst_elsewhere(found: Evaluation) -> str:
+    safest = max(found.results, key=lambda result: result.worst)
+    if safest.worst <= found.best.worst:
+        return ""
+    return (
+        f"On its worst domain ({safest.worst_domain!s}) {safest.label} does best of all, with "
+        f"{found.measure.format(safest.worst)}."
+    )
+
+
+def _against_constant(found: Evaluation) -> str:
+    constant = found.find("constant")
+    if constant is None or found.best.key == "constant":
+        return ""
+    p_value = compare(found.best.known, constant.known).p_value
+    mean = found.measure.format(constant.mean)
+    if p_value is not None and p_value >= LEVEL:
+        return (
+            f"Beware: {found.best.label} is not better than a constant ({mean}) beyond chance "
+            f"(p = {_p(p_value)})."
+        )
+    return ""
+
+
+def _price(found: Evaluation) -> str:
+    """What labels of the domain itself would give."""
+    best = found.best
+    if not np.isfinite(best.reference) or best.key == "constant":
+        return ""
+    gain = best.reference - best.mean
+    shown = found.measure.format(best.reference)
+    if gain <= 0:
+        how = "no better" if shown == found.measure.format(best.mean) else "worse"
+        return f"Labels from the domain alone would do {how}: {shown} in folds inside the domains."
+    lost = found.measure.format(found.measure.sign * gain)
+    return (
+        f"With labels from the domain itself {best.label} would reach {shown} on average, so that "
+        f"being unseen costs {lost}."
+    )
+
+
+def _failures(found: Evaluation) -> str:
+    """Which methods broke off, so that nobody takes them for worse."""
+    failed = [key for key, why in found.left_out.items() if why.startswith("failed")]
+    if not failed:
+        return ""
+    return f"Not judged, because they failed: {', '.join(failed)}; the notes say why."
+
+
+def _rival(found: Evaluation) -> MethodResult | None:
+    """Whom the best method is set against: the best baseline, or for a baseline the best other."""
+    if found.best.kind != "baseline":
+        return found.baseline
+    others = [result for result in found.results if result.kind != "baseline"]
+    if not others and found.best.key == "constant":
+        others = found.results[1:]
+    return others[0] if others else None
+
+
+def _both(found: Evaluation, result: MethodResult) -> str:
+    label = found.measure.label
+    return (
+        f"{label} {found.measure.format(result.mean)} on average over {_count(found)} and "
+        f"{found.measure.format(result.worst)} on the worst ({result.worst_domain!s})"
+    )
+
+
+def _pair(found: Evaluation, result: MethodResult) -> str:
+    show = found.measure.format
+    return f"{show(result.mean)} and {show(result.worst)} ({result.worst_domain!s})"
+
+
+def _count(found: Evaluation) -> str:
+    return f"{_words(len(found.best.known))} unseen domains"
+
+
+def _words(number: int) -> str:
+    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+
+
+def _p(p_value: float) -> str:
+    if p_value < 0.001:
+        return "0.001 or less"
+    return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"

@@ -1,0 +1,298 @@
+"""The exact operator on Dask: products over pairs of row blocks as a task graph.
+
+Thins are NumPy arrays of N rows in the client's memory; the rows of X and all kernel values stay
+on workers. A task multiplies one block of K, tile by tile, and adds the result to the running
+sums of its two row blocks. Pairs are played in the rounds of a tournament, in which every block
+meets every other once: within a round all tasks are independent, there is one running sum for each
+block at any time, and the order of additions is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from domainwise.gram.dask.graphs import (
+    Task,
+    call,
+    constant,
+    fetch,
+    memory_per_task,
+    run,
+    task,
+    tree,
+)
+from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
+from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import RowLabels
+
+Array = NDArray[Any]
+
+#: Rows of a block at most: with more, tasks get long and recovery from a lost worker dear.
+MAX_BLOCK_ROWS = 16_384
+#: Blocks that even a small X is cut into, so that a few workers share the work.
+LEAST_BLOCKS = 8
+#: Share of its memory that a task's two blocks of rows may take with everything made of them.
+MEMORY_SHARE = 1 / 8
+#: Columns of thins that blocks leave room for.
+THIN_COLUMNS = 64
+
+
+class DaskGram(IterativeGram):
+    """Centred Gram matrix of the rows of a Dask array, evaluated anew for each product.
+
+    Parameters
+    ----------
+    X : dask.array.Array of shape (N, p)
+        With known chunks. It is computed anew for each product, block by block.
+    kernel : Kernel
+    labels : RowLabels
+    **options
+        See :class:`~domainwise.gram.arrays.ArrayGram`.
+    """
+
+    def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
+        super().__init__(labels, X.dtype, **options)
+        self.kernel, self.X = kernel, in_blocks(X)
+        self.cuts = block_cuts(self.X)
+        self.info = {"n_blocks": len(self.cuts), "block_rows": self.X.chunksize[0]}
+
+    def uncentred_product(self, V: Array) -> Array:
+        """Return ``K V`` block by block."""
+        kernel, blocks, thins = self._constants(V)
+        n = len(blocks)
+        if self.kernel.is_product:
+            inner = tree([call(_inner, kernel, blocks[i], thins[i]) for i in range(n)], _sum)
+            return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
+        sums = [call(_square, kernel, blocks[i], thins[i]) for i in range(n)]
+        for pairs in tournament(n):
+            for i, j in pairs:
+                both = (blocks[i], blocks[j], thins[i], thins[j], sums[i], sums[j])
+                sums[i], sums[j] = call(_pair, kernel, *both, n_results=2)
+        return np.vstack(run(sums))
+
+    def _constants(self, V: Array) -> tuple[Task, list[Task], list[Task]]:
+        thins = [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
+        return constant(self.kernel, "kernel"), row_blocks(self.X), thins
+
+    def _build_preconditioner(self) -> BlockPreconditioner:
+        return BlockPreconditioner(self)
+
+
+class BlockPreconditioner:
+    """Inverse of the leading part of K seen from a few landmarks; features are never kept.
+
+    Parameters
+    ----------
+    gram : DaskGram
+    """
+
+    def __init__(self, gram: DaskGram) -> None:
+        self.gram = gram
+        rng = np.random.default_rng(gram.seed)
+        m = min(PRECONDITIONER_RANK, gram.n_samples)
+        chosen = np.sort(rng.choice(gram.n_samples, m, replace=False))
+        landmarks = fetch(gram.X[chosen])
+        W = gram.kernel.matrix(landmarks).astype(np.float64)
+        d, U = np.linalg.eigh((W + W.T) / 2)
+        keep = d > m * np.finfo(gram.dtype).eps * max(float(d[-1]), 0.0)
+        root = (U[:, keep] / np.sqrt(d[keep])).astype(gram.dtype)
+        self.right = (gram.kernel.prepare(landmarks).right, root)
+        moments = self._over_blocks(_moments)
+        total, second = run([tree(moments, _sum_pairs)])[0]
+        n = gram.n_samples
+        self.mean = total / n
+        d, U = np.linalg.eigh(second - n * np.outer(self.mean, self.mean))
+        keep = d > len(d) * np.finfo(gram.dtype).eps * max(float(d[-1]), 0.0)
+        self.values = d[keep]
+        self.root = U[:, keep] / np.sqrt(d[keep])
+
+    def at(self, shift: float) -> Callable[[Array], Array]:
+        """Return the preconditioner for one shift."""
+        if not self.values.size:
+            return lambda R: R
+        weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
+
+        def apply(R: Array) -> Array:
+            (inner,) = run([tree(self._over_blocks(_features_inner, R), _sum)])
+            inner = self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0)))
+            outer = self.root @ (weights * inner)
+            back = run(self._over_blocks(_features_outer, constant(outer, "weights")))
+            return R + (np.vstack(back) - self.mean @ outer)
+
+        return apply
+
+    def _over_blocks(self, function: Callable[..., Any], argument: Any = None) -> list[Task]:
+        gram = self.gram
+        right = constant(self.right, "landmarks")
+        if isinstance(argument, np.ndarray):
+            kernel, blocks, arguments = gram._constants(argument)
+        else:
+            kernel, blocks, _ = gram._constants(np.empty((gram.n_samples, 0)))
+            arguments = [argument] * len(blocks)
+        return [
+            call(function, kernel, right, block, part)
+            for block, part in zip(blocks, arguments, strict=True)
+        ]
+
+
+def in_blocks(X: Any) -> Any:
+    """Cut a Dask array into blocks of rows of which a worker can hold a few."""
+    n, p = X.shape
+    rows = min(MAX_BLOCK_ROWS, max(1, -(-n // LEAST_BLOCKS)))
+    memory = memory_per_task()
+    if memory is not None:
+        # Two blocks of rows as they came and prepared from both sides, thins and sums of both.
+        one_row = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
+        rows = min(rows, max(256, int(memory * MEMORY_SHARE / one_row)))
+    return X.rechunk({0: rows, 1: -1})
+
+
+def block_cuts(X: Any) -> list[slice]:
+    """Rows of each block."""
+    ends = np.cumsum(X.chunks[0])
+    return [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
+
+
+def row_blocks(X: Any) -> list[Task]:
+    """Tasks of the blocks of X, each checked when it has been read."""
+    blocks = X.to_delayed().ravel()
+    return [call(_checked, block, cut) for block, cut in zip(blocks, block_cuts(X), strict=True)]
+
+
+def tournament(n: int) -> list[list[tuple[int, int]]]:
+    """Rounds in which each of n players meets each other player once.
+
+    >>> tournament(4)
+    [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
+    """
+    players = [*range(n), *([-1] if n % 2 else [])]
+    half, rounds = len(players) // 2, []
+    for _ in range(len(players) - 1):
+        pairs = zip(players[:half], reversed(players[half:]), strict=True)
+        met = [(min(pair), max(pair)) for pair in pairs if -1 not in pair]
+        rounds.append(sorted(met))
+        players = [players[0], players[-1], *players[1:-1]]
+    return rounds
+
+
+def cross_tasks(kernel: Kernel, X: list[Task], support: Any, dual: Array) -> list[Task]:
+    """Tasks of ``k(x, support) dual`` for tasks of rows x, one block of the support at a time."""
+    support = in_blocks(support)
+    blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
+    duals = [constant(np.ascontiguousarray(dual[cut]), "dual") for cut in block_cuts(support)]
+    sums: list[Task] = [None] * len(X)
+    for block, part in zip(blocks, duals, strict=True):
+        sums = [
+            call(_cross, constant_kernel, rows, block, part, total)
+            for rows, total in zip(X, sums, strict=True)
+        ]
+    return sums
+
+
+@task
+def _checked(rows: Any, cut: slice) -> Array:
+    X = np.asarray(rows)
+    if len(X) != cut.stop - cut.start:
+        raise ValueError(
+            f"rows {cut.start} to {cut.stop} of X: got {len(X)} rows, so the chunks that X names "
+            "are not those it has"
+        )
+    if not np.isfinite(X).all():
+        raise ValueError(f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity.")
+    return X
+
+
+@task
+def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
+    return symmetric_product(kernel, kernel.prepare(rows), V)
+
+
+@task
+def _pair(
+    kernel: Kernel, left: Array, right: Array, V: Array, W: Array, up: Array, down: Array
+) -> tuple[Array, Array]:
+    """Add ``K_lr W`` to the sums of the left block and ``K_lr' V`` to those of the right."""
+    a, b = kernel.prepare(left), kernel.prepare(right)
+    dtype = a.left.dtype
+    V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
+    up, down = up.copy(), down.copy()
+    side = tile_side(dtype.itemsize)
+    buffer = np.empty(side * side, dtype=dtype)
+    for i in panels(len(left), side):
+        for j in panels(len(right), side):
+            shape = (i.stop - i.start, j.stop - j.start)
+            out = buffer[: shape[0] * shape[1]].reshape(shape)
+            tile = kernel.block(a.left[i], b.right[j], out)
+            up[i] += tile @ W[j]
+            down[j] += tile.T @ V[i]
+    return up, down
+
+
+@task
+def _cross(kernel: Kernel, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
+    found = cross_product(kernel, X, kernel.prepare(rows), dual)
+    return found if total is None else total + found
+
+
+@task
+def _inner(kernel: Kernel, rows: Array, V: Array) -> Array:
+    return thin_product(kernel.prepare(rows).right.T, V)
+
+
+@task
+def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
+    return thin_product(kernel.prepare(rows).left, inner)
+
+
+def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Array:
+    right, root = landmarks
+    C = kernel.block(kernel.prepare(rows).left, right) + right.dtype.type(kernel.constant)
+    return np.asarray(C @ root)
+
+
+@task
+def _moments(
+    kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: None
+) -> tuple[Array, Array]:
+    m = landmarks[1].shape[1]
+    total, second = np.zeros(m), np.zeros((m, m))
+    for cut in panels(len(rows), 4096):
+        Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
+        total += Phi.sum(axis=0)
+        second += Phi.T @ Phi
+    return total, second
+
+
+@task
+def _features_inner(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, R: Array) -> Array:
+    total = np.zeros((landmarks[1].shape[1], R.shape[1]))
+    for cut in panels(len(rows), 4096):
+        total += _features(kernel, landmarks, rows[cut]).T @ R[cut]
+    return total
+
+
+@task
+def _features_outer(
+    kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, weights: Array
+) -> Array:
+    parts = panels(len(rows), 4096)
+    return np.vstack([_features(kernel, landmarks, rows[cut]) @ weights for cut in parts])
+
+
+@task
+def _sum(parts: list[Array]) -> Array:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+@task
+def _sum_pairs(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    first, second = zip(*parts, strict=True)
+    return _sum(list(first)), _sum(list(second))

@@ -1,0 +1,232 @@
+"""Label spaces from sums over rows that were seen once (DESIGN 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
+from domainwise.kernels.functions import Kernel, resolve_gamma
+from domainwise.labels.factors import LabelSpace, category_space, pivoted_cholesky
+
+Array = NDArray[Any]
+
+#: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
+GRID_STEP, MAX_GRID = 0.5, 5000
+#: Labels of the first batch among which landmarks are looked for: evenly spaced ones beyond.
+MAX_CANDIDATES = 10_000
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Features of continuous labels that are fixed before the rows are seen.
+
+    Attributes
+    ----------
+    kernel : Kernel or None
+        None for the linear kernel, whose features are the values themselves.
+    points : ndarray of shape (q, k)
+        Landmarks among the values.
+    triangle : ndarray of shape (q, q)
+        Lower Cholesky factor of their kernel matrix.
+    """
+
+    kernel: Kernel | None
+    points: Array
+    triangle: Array
+
+    @classmethod
+    def choose(
+        cls,
+        values: Array,
+        kernel: str | Callable[..., Array],
+        gamma: float | str,
+        tolerance: float,
+        name: str,
+        points: Any = None,
+    ) -> LabelMap:
+        """Take landmarks from given points, or from the values of the first batch.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n, k)
+            Labels of the first batch.
+        kernel : "rbf", "linear" or callable
+        gamma : float or str
+            Resolved on ``values``.
+        tolerance : float
+            Residual trace, per row, at which there are enough landmarks.
+        name : str
+            What the labels are called in errors.
+        points : array-like of shape (q,) or (q, k), or tuple (low, high), optional
+            Landmarks to use; a tuple stands for a grid over that range, ``GRID_STEP`` bandwidths
+            of the RBF kernel apart.
+        """
+        if kernel == "linear":
+            return cls(None, values[:0], np.zeros((0, 0)))
+        if kernel == "rbf":
+            constant = not np.ptp(values, axis=0).any()
+            scale = (
+                1.0 if constant and isinstance(gamma, str) else resolve_gamma(gamma, "rbf", values)
+            )
+            resolved = Kernel("rbf", gamma=scale).centred_on(values)
+        else:
+            resolved = Kernel("callable", function=kernel)  # type: ignore[arg-type]
+        if points is not None:
+            candidates = _given_points(points, values, resolved)
+        else:
+            few = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
+            candidates = values[few]
+        diagonal = np.ones(len(candidates))
+        if resolved.name == "callable":
+            diagonal = np.array([resolved.matrix(row[None])[0, 0] for row in candidates])
+        rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
+        factor, pivots = pivoted_cholesky(
+            lambda j: resolved.matrix(candidates, candidates[j : j + 1])[:, 0],
+            diagonal,
+            max(tolerance * len(candidates), rounding),
+            name,
+            rounding=rounding,
+        )
+        return cls(resolved, candidates[pivots], np.tril(factor[pivots]))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.points.shape[1 if self.kernel is None else 0])
+
+    def features(self, values: Array) -> Array:
+        """Return the features of labels, one row each."""
+        if self.kernel is None:
+            return values
+        C = self.kernel.matrix(values, self.points)
+        return np.asarray(solve_triangular(self.triangle, C.T, lower=True).T)
+
+
+def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
+    """Landmarks of a label kernel as the caller gave them."""
+    if isinstance(points, tuple):
+        if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
+            raise ValueError(
+                f"target_landmarks={points!r}: a tuple is the range (low, high) of one target"
+            )
+        if kernel.name != "rbf":
+            raise ValueError("target_landmarks as a range needs an RBF target kernel")
+        step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
+        n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
+        if n_points > MAX_GRID:
+            raise ValueError(
+                f"target_landmarks={points!r} needs {n_points} points at this target_gamma, more "
+                f"than {MAX_GRID}: give a smaller target_gamma or the points themselves"
+            )
+        return np.linspace(points[0], points[1], n_points)[:, None]
+    given = np.asarray(points, dtype=np.float64)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2 or given.shape[1] != values.shape[1] or not len(given):
+        raise ValueError(
+            f"target_landmarks must have shape (q, {values.shape[1]}), got {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        raise ValueError("target_landmarks contain NaN or infinite values")
+    return given
+
+
+def finalize(
+    sums: NystromSums,
+    nystrom: NystromMap,
+    *,
+    n_target: int = 0,
+    n_values: int = 0,
+    n_domain: int = 0,
+    conditional: bool = False,
+) -> tuple[NystromGram, list[Any], list[Any]]:
+    """Turn sums over rows into a Gram operator.
+
+    Parameters
+    ----------
+    sums : NystromSums
+        Features first, then ``n_target`` of a continuous target, the target itself
+        (``n_values``), and ``n_domain`` of continuous domain descriptors.
+    nystrom : NystromMap
+    n_target, n_values, n_domain : int
+    conditional : bool
+        Measure domains inside each class.
+
+    Returns
+    -------
+    gram : NystromGram
+    classes, domains : list
+        The labels that occurred, sorted.
+    """
+    m = nystrom.n_features
+    keys: list[Any] = sorted(sums.groups, key=repr)
+    counts = np.array([sums.groups[key][0] for key in keys], dtype=np.float64)
+    totals = np.array([sums.groups[key][1] for key in keys])
+    classes = sorted({key[0] for key in keys if key[0] is not None})
+    domains = sorted({key[1] for key in keys if key[1] is not None})
+    class_of = _codes([key[0] for key in keys], classes) if classes else None
+    domain_of = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
+    groups = category_space(counts, class_of, domain_of, conditional=conditional)
+    # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
+    centred = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
+    if not n_target and not n_domain:
+        space, cross = groups, centred[: groups.size, :m]
+    else:
+        space, cross = _joint_space(sums, groups, centred, m, (n_target, n_values, n_domain))
+    landmark_features = nystrom.triangle - sums.mean[:m]
+    gram = NystromGram(
+        sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
+    )
+    return gram, classes, domains
+
+
+def _joint_space(
+    sums: NystromSums, groups: LabelSpace, centred: Array, m: int, sizes: tuple[int, int, int]
+) -> tuple[LabelSpace, Array]:
+    """Label space of group directions together with continuous label features."""
+    n_groups, (n_target, n_values, n_domain) = len(centred), sizes
+    continuous = sums.second[m:, m:]
+    # Group directions are orthonormal but for the constant, which centring removes.
+    root = np.sqrt(np.array([count for count, _ in _sorted_groups(sums)], dtype=np.float64))
+    inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
+    gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
+    # Features of any scale count alike; the constant group direction must stay a zero.
+    variance = np.diagonal(continuous)
+    floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
+    scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(variance, floor))])
+    d, U = np.linalg.eigh(gram / np.outer(scale, scale))
+    keep = d > len(d) * np.finfo(float).eps * d[-1]
+    d, U = d[keep], U[:, keep]
+    coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # of each group direction and feature
+    basis = U / np.sqrt(d) / scale[:, None]
+    products = np.vstack([centred[:, :m], sums.second[m:, :m]])
+    cross = basis.T @ products
+    of_groups, of_features = coordinates[:, :n_groups], coordinates[:, n_groups:]
+    ends = np.cumsum([n_target, n_values])
+    of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
+
+    def from_groups(part: Array | None) -> Array | None:
+        return None if part is None else of_groups @ part
+
+    space = LabelSpace(
+        sums.n_samples,
+        of_target if n_target else from_groups(groups.target),
+        of_domain if n_domain else from_groups(groups.domain),
+        None if n_domain else from_groups(groups.domain_means),
+        of_values[:, 0] if n_values else from_groups(groups.sign),
+    )
+    return space, cross
+
+
+def _codes(labels: list[Any], names: list[Any]) -> Array:
+    index = {name: i for i, name in enumerate(names)}
+    return np.array([index[label] for label in labels])
+
+
+def _sorted_groups(sums: NystromSums) -> list[tuple[int, Array]]:
+    return [sums.groups[key] for key in sorted(sums.groups, key=repr)]

@@ -1,0 +1,117 @@
+"""The low-rank correction that makes a kernel invariant, as pure functions (DESIGN 2.12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import svd
+
+from domainwise.checks.inputs import Labels
+from domainwise.labels.factors import (
+    Feature,
+    RowLabels,
+    continuous_feature,
+    label_factor,
+    label_rows,
+    residual_trace,
+)
+
+Array = NDArray[Any]
+
+
+def domain_rows(
+    n_samples: int,
+    domain: Labels,
+    target: Labels | None,
+    *,
+    kernel: Any = "auto",
+    gamma: float | str = "median",
+    epsilon: float = 1e-3,
+    weight: float = 1.0,
+) -> RowLabels:
+    """Label space of the domains of N rows, inside the classes of ``target`` if there is one."""
+    feature: Feature | None
+    if domain.values is not None:
+        feature = continuous_feature(
+            domain.values,
+            "rbf" if kernel == "auto" else kernel,
+            gamma,
+            n_samples * residual_trace(epsilon, weight),
+            name="the domain kernel",
+        )
+    elif domain.n_categories > 1:
+        assert domain.codes is not None
+        feature = Feature.of_categories(domain.codes, domain.n_categories)
+    else:
+        feature = None
+    classes = None
+    if target is not None:
+        assert target.codes is not None
+        classes = Feature.of_categories(target.codes, target.n_categories)
+    return label_rows(n_samples, classes, feature, conditional=target is not None)
+
+
+def domain_factor(labels: RowLabels, epsilon: float) -> Array:
+    """Rows (N, r) of the factor F of ``P_d = F F'``; no columns for a single domain."""
+    space = labels.space
+    if space.domain is None:
+        return np.zeros((space.n_samples, 0))
+    return labels.rows(label_factor(space.domain, space.n_samples, epsilon))
+
+
+def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
+    """Directions A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the spectrum.
+
+    Parameters
+    ----------
+    inner : ndarray of shape (r, r)
+        ``F'KF``.
+    weight : float
+        Price of telling domains apart; ``inf`` forbids it.
+    tolerance : float
+        For an infinite weight, eigenvalues below this share of the largest are left alone.
+
+    Returns
+    -------
+    A : ndarray of shape (r, s)
+    eigenvalues : ndarray of shape (r,)
+        Of ``F'KF``, in descending order: how far the kernel tells domains apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A, _ = correction(np.array([[3.0]]), weight=1.0, tolerance=1e-10)
+    >>> float((A @ A.T).squeeze())
+    0.25
+    """
+    values, U = np.linalg.eigh((inner + inner.T) / 2)
+    values, U = np.maximum(values[::-1], 0.0), U[:, ::-1]
+    largest = float(values[0]) if len(values) else 0.0
+    if np.isinf(weight):
+        keep = values > tolerance * largest
+        return U[:, keep] / np.sqrt(values[keep]), values
+    # What is rounding of the largest would be blown up by a huge weight.
+    keep = values > len(values) * np.finfo(float).eps * largest
+    kept = values[keep]
+    return U[:, keep] * np.sqrt(weight / (1.0 + weight * kept)), values
+
+
+def scaling(cross: Array, weight: float, tolerance: float) -> Array:
+    """Map R of centred features Phi with ``k_w = Phi R R' Phi'``.
+
+    Parameters
+    ----------
+    cross : ndarray of shape (M, r)
+        ``Phi'F``, whose left singular directions are shortened by ``(1 + w sigma^2)^-1/2``.
+    weight, tolerance : float
+        As in :func:`correction`.
+    """
+    V, sigma, _ = svd(cross, full_matrices=False)
+    squared = sigma**2
+    if np.isinf(weight):
+        length = np.where(squared > tolerance * squared.max(initial=0.0), 0.0, 1.0)
+    else:
+        length = 1.0 / np.sqrt(1.0 + weight * squared)
+    return np.asarray(np.eye(len(cross)) + (V * (length - 1.0)) @ V.T)

@@ -1,0 +1,178 @@
+"""InvariantFeatures: Nystrom features of the invariant kernel, in one pass over the rows."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from domainwise.checks.inputs import LANDMARK_CONSTRAINTS
+from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.fast_base import FastProjection
+from domainwise.gram.label_sums import finalize
+from domainwise.invariant.correction import scaling
+from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS
+from domainwise.labels.factors import label_factor
+
+Array = NDArray[Any]
+
+
+@with_shared_docs
+class InvariantFeatures(FastProjection):
+    r"""Nystrom features whose inner products are the invariant kernel.
+
+    The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`; along the
+    singular directions of :math:`\Phi'F`, in which domains differ, they are shortened by
+    :math:`(1 + w\sigma^2)^{-1/2}`. A linear machine on them is then a kernel machine with
+    :class:`InvariantKernel`, for any number of rows. A drop-in for
+    :class:`sklearn.kernel_approximation.Nystroem`.
+
+    Parameters
+    ----------
+    {landmarks}
+    {kernel}
+    {domain}
+    {invariance}
+    {seed}
+
+    Attributes
+    ----------
+    landmarks_ : ndarray of shape (M, n_features)
+        The landmarks in use, those that depend on others left out: one feature each.
+    dual_coef_ : ndarray of shape (M, M)
+        Coefficients of the landmarks' kernel functions in each feature.
+    domain_eigenvalues_ : ndarray
+        Squared singular values of ``Phi'F``: how far the plain features tell domains apart.
+    n_samples_seen_ : int
+        Rows seen so far.
+    gamma_ : float
+        The kernel's scale.
+    domains_ : ndarray or None
+        Domain labels seen so far; None for continuous descriptors.
+    classes_ : ndarray
+        Class labels seen so far, if ``conditional``.
+    solver_info_ : dict
+        How many landmarks were asked for and are of use.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray
+        Their names, if X has string column names.
+
+    See Also
+    --------
+    InvariantKernel : The exact kernel.
+
+    Notes
+    -----
+    With all rows as landmarks the features reproduce the exact kernel. ``fit`` sees each row once
+    and keeps sums per class and domain: time is O(N M p), memory O(M^2 + M C T).
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> from domainwise import InvariantFeatures
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> features = InvariantFeatures(n_landmarks=100, domain_weight=0.1)
+    >>> Z = features.fit_transform(data.data, sample_domain=data.sample_domain)
+    >>> Z.shape[1]
+    100
+    >>> machine = LinearSVC().fit(Z, data.target)
+    """
+
+    # No linear system is solved, so that sums of plain kernel values are precise enough.
+    _relative_shift = float("inf")
+    _needs_moments = False
+    _exact_name = "InvariantKernel"
+    # Arguments of the projections that do not exist here.
+    n_components = None
+    target_landmarks = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LANDMARK_CONSTRAINTS,
+        **INVARIANCE_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_landmarks: Any = "auto",
+        *,
+        landmarks: Any = "uniform",
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        domain_epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        conditional: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.domain_epsilon = domain_epsilon
+        self.domain_weight = domain_weight
+        self.conditional = conditional
+        self.random_state = random_state
+
+    @property
+    def _label_epsilon(self) -> float:
+        return float(self.domain_epsilon)
+
+    @property
+    def _uses_target(self) -> bool:  # type: ignore[override]
+        """Only where domains are compared inside its classes."""
+        return bool(self.conditional)
+
+    def _check_labels(self, y: Any, sample_domain: Any, *args: Any, **options: Any) -> Any:
+        """Check labels; one class will do."""
+        options["least_classes"] = 1
+        return super()._check_labels(y, sample_domain, *args, **options)
+
+    def _finish(self) -> None:
+        """Scale the features by what the sums tell about domains."""
+        sums = self._map.moments(self._sums)
+        gram, classes, domains = finalize(
+            sums,
+            self._map,
+            n_domain=0 if self._domain_map is None else self._domain_map.n_features,
+            conditional=self.conditional,
+        )
+        space = gram.labels
+        factor = np.zeros((space.size, 0))
+        if space.domain is not None:
+            factor = label_factor(space.domain, space.n_samples, self.domain_epsilon)
+        cross = gram.weights(gram.lift(factor))
+        weights = scaling(cross, self.domain_weight, gram.tolerance)
+        self.domain_eigenvalues_ = np.linalg.svd(cross, compute_uv=False) ** 2
+        self.dual_coef_ = self._map.dual(weights)
+        self._kernel = kernel = self._map.kernel
+        mean = sums.mean[: gram.size]
+        self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
+        self.landmarks_ = self._map.landmarks
+        self.gamma_ = kernel.gamma
+        self.domains_ = np.array(domains) if domains else None
+        if hasattr(self, "classes_"):
+            del self.classes_
+        if classes:
+            self.classes_ = np.array(classes)
+        self.n_samples_seen_ = self._sums.n_samples
+        self.solver_info_ = {
+            "n_landmarks_asked": self._map.n_asked,
+            "n_landmarks_used": self._map.n_features,
+        }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = bool(self.conditional)
+        return tags

@@ -1,0 +1,335 @@
+"""InvariantKernel: kernel values for machines that take a precomputed kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from domainwise.backends.base import refuse_elsewhere
+from domainwise.checks.inputs import (
+    DOMAIN_CONSTRAINTS,
+    KERNEL_CONSTRAINTS,
+    NON_NEGATIVE,
+    NON_NEGATIVE_OR_INF,
+    Labels,
+    check_precomputed,
+    check_sample_domain,
+    check_target,
+)
+from domainwise.estimators.arguments import with_shared_docs
+from domainwise.gram import DenseGram, StreamedGram
+from domainwise.gram.arrays import ArrayGram
+from domainwise.gram.dense import available_memory
+from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
+from domainwise.invariant.correction import correction, domain_factor, domain_rows
+from domainwise.kernels.functions import Kernel, Prepared, make_kernel
+from domainwise.labels.factors import RowLabels
+
+Array = NDArray[Any]
+
+#: Up to here ``fit`` keeps the Gram matrix while it runs; beyond, it streams.
+DENSE_ROWS = 3000
+
+INVARIANCE_CONSTRAINTS: dict[str, list[Any]] = {
+    **KERNEL_CONSTRAINTS,
+    **DOMAIN_CONSTRAINTS,
+    "domain_epsilon": [NON_NEGATIVE],
+    "domain_weight": [NON_NEGATIVE_OR_INF],
+    "conditional": ["boolean"],
+}
+
+
+@with_shared_docs
+class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""A kernel whose functions pay for telling domains apart.
+
+    With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
+    smoother :math:`P_d = FF'`, the kernel of the squared norm :math:`\|f\|^2 + w f'P_d f` is
+
+    .. math:: k_w(x, x') = k(x, x') - k_F(x)' U \,\mathrm{diag}\Big(\frac{w}{1 + w\lambda}\Big)
+       U' k_F(x'), \qquad k_F(x) = F'k(X, x), \quad F'KF = U \Lambda U'.
+
+    ``transform`` returns its values between rows and training rows, for ``SVC``, ``SVR``,
+    ``KernelRidge`` and others with ``kernel="precomputed"``.
+
+    Parameters
+    ----------
+    {kernel}
+    {domain}
+    {invariance}
+
+    Attributes
+    ----------
+    domain_eigenvalues_ : ndarray
+        Eigenvalues of ``F'KF`` in descending order: how far the plain kernel tells domains apart.
+    X_fit_ : ndarray of shape (n_samples, n_features)
+        The training rows; not there for ``kernel="precomputed"``.
+    gamma_ : float
+        The kernel's scale.
+    domains_ : ndarray or None
+        Domain labels seen in fit; None for continuous descriptors.
+    classes_ : ndarray
+        Class labels, if ``conditional``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray
+        Their names, if X has string column names.
+
+    See Also
+    --------
+    InvariantFeatures : Its Nystrom features, for many rows.
+    InvariantSVC : A support vector classifier with this kernel.
+
+    Notes
+    -----
+    Both kernels are centred on the training rows, so that ``domain_weight=0`` is the plain centred
+    kernel: a machine with an intercept is the same with and without centring.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.svm import SVC
+    >>> from domainwise import InvariantKernel
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> kernel = InvariantKernel(domain_weight=0.1)
+    >>> K = kernel.fit_transform(data.data, sample_domain=data.sample_domain)
+    >>> machine = SVC(kernel="precomputed").fit(K, data.target)
+    >>> machine.predict(kernel.transform(data.data[:3])).shape
+    (3,)
+    """
+
+    # sample_domain reaches fit through pipelines and searches without set_fit_request.
+    __metadata_request__fit = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
+    classes_: Array
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        domain_epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        conditional: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.domain_epsilon = domain_epsilon
+        self.domain_weight = domain_weight
+        self.conditional = conditional
+
+    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+        """Learn the correction from source domains, in O(N (p + r)) memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        y : array-like of shape (n_samples,), default=None
+            Classes, needed for ``conditional=True`` and ignored otherwise.
+        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
+            The domain of each row: labels, or continuous descriptors. None means one domain.
+
+        Returns
+        -------
+        self : object
+        """
+        self._fit(X, y, sample_domain, keep=False)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
+        """Fit, and return the Gram matrix of the training rows, which is exactly symmetric.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        K : ndarray of shape (n_samples, n_samples)
+        """
+        gram, dtype = self._fit(X, y, sample_domain, keep=True)
+        assert isinstance(gram, DenseGram)
+        K = corrected_gram(symmetric(gram.K), self._images)
+        return K.astype(dtype, copy=False)
+
+    def transform(self, X: Any) -> Array:
+        """Evaluate the kernel between rows, those of unseen domains included, and training rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            For ``kernel="precomputed"``, kernel values between new rows and training rows.
+
+        Returns
+        -------
+        K : ndarray of shape (n_rows, n_samples)
+            In the precision of X.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
+        K = centred_cross(self._kernel, X, rows, self._row_means)
+        K -= (K @ self._dual) @ self._images.T
+        return K.astype(X.dtype, copy=False)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[ArrayGram, Any]:
+        """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""
+        self._validate_params()
+        X = check_rows(self, X, ensure_min_samples=2)
+        if self.kernel == "precomputed":
+            check_precomputed(X)
+        domain, target = check_invariance_labels(self, y, sample_domain, len(X))
+        labels = domain_rows(
+            len(X),
+            domain,
+            target,
+            kernel=self.domain_kernel,
+            gamma=self.domain_gamma,
+            epsilon=self.domain_epsilon,
+            weight=self.domain_weight,
+        )
+        kernel = resolved_kernel(self, X)
+        gram = self._gram(X, kernel, labels, keep)
+        F = domain_factor(labels, self.domain_epsilon)
+        KF = gram.product(F)
+        A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
+        self._kernel, self._row_means = kernel, gram.row_means
+        self._dual, self._images = F @ A, KF @ A
+        for name in ("X_fit_", "classes_"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
+        if kernel.name != "precomputed":
+            self.X_fit_ = np.array(X)
+        self.gamma_, self.domains_ = kernel.gamma, domain.names
+        if target is not None:
+            self.classes_ = target.names  # type: ignore[assignment]
+        return gram, X.dtype
+
+    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool) -> ArrayGram:
+        if kernel.name == "precomputed":
+            return DenseGram(X.astype(np.float64), labels, X.dtype)
+        if keep:
+            check_memory(len(X))
+        if keep or len(X) <= DENSE_ROWS:
+            return DenseGram(kernel_matrix(kernel, kernel.prepare(X)), labels, X.dtype)
+        return StreamedGram(X, kernel, labels)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._row_means)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.target_tags.required = bool(self.conditional)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def symmetric(K: Array) -> Array:
+    """Return K symmetric to the last bit: a sum does not depend on its order."""
+    K = K + K.T
+    K *= 0.5
+    return K
+
+
+def corrected_gram(K: Array, images: Array) -> Array:
+    """Return ``K - T T'`` of the training rows; symmetric to the last bit if K is."""
+    # NumPy computes a product with its own transpose as one triangle and copies it.
+    corrected = images @ images.T
+    return np.subtract(K, corrected, out=corrected)
+
+
+def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Array) -> Array:
+    """Kernel values between X and training rows in float64, centred with the training means.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : ndarray of shape (n, p), or (n, N) for a precomputed kernel
+    rows : Prepared or None
+        The training rows; None for a precomputed kernel.
+    row_means : ndarray of shape (N,)
+        Mean of each row of the training Gram matrix, up to the kernel's constant.
+    """
+    K = np.empty((len(X), len(row_means)))
+    shift = row_means - row_means.mean()
+    side = tile_side(8)
+    cuts = panels(len(X), max(1, side * side // max(1, len(row_means))))
+
+    def work(thread: int, threads: int) -> None:
+        for a in cuts[thread::threads]:
+            part = X[a]
+            if rows is not None:
+                part = kernel.block(kernel.prepare(part).left, rows.right)
+            K[a] = part
+            K[a] -= K[a].mean(axis=1, keepdims=True)
+            K[a] -= shift
+
+    in_threads(len(cuts), work)
+    return K
+
+
+def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
+    refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
+    return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
+
+
+def check_invariance_labels(
+    estimator: Any, y: Any, sample_domain: Any, n_samples: int
+) -> tuple[Labels, Labels | None]:
+    """Check domains, and classes where domains are compared inside them."""
+    domain = check_sample_domain(sample_domain, n_samples, estimator.domain_kernel)
+    if not estimator.conditional:
+        return domain, None
+    if y is None:
+        raise ValueError(
+            "conditional=True measures domains inside classes: "
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        )
+    target = check_target(y, n_samples, "auto", least_classes=1)
+    if target.codes is None:
+        raise ValueError("conditional=True measures domains inside classes, but y is continuous")
+    return domain, target
+
+
+def resolved_kernel(estimator: Any, X: Array) -> Kernel:
+    """Resolve an estimator's kernel arguments on its rows."""
+    return make_kernel(
+        estimator.kernel,
+        X,
+        gamma=estimator.gamma,
+        degree=estimator.degree,
+        coef0=estimator.coef0,
+        kernel_params=estimator.kernel_params,
+    )
+
+
+def check_memory(n_samples: int) -> None:
+    """Refuse a training Gram matrix that does not fit memory, and say what does."""
+    needed, free = 4 * 8 * n_samples**2, available_memory()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"the Gram matrix of {n_samples} rows needs about {needed / 2**30:.1f} GiB while it is "
+            f"made, but {free / 2**30:.1f} GiB are free; use InvariantFeatures with a linear "
+            'machine (solver="fast" in InvariantSVC and InvariantSVR)'
+        )

@@ -1,0 +1,443 @@
+"""InvariantSVC and InvariantSVR: support vector machines with the invariant kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
+from sklearn.utils import gen_batches
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.checks.inputs import (
+    CLASS_WEIGHT,
+    NON_NEGATIVE,
+    POSITIVE,
+    SVM_SOLVER,
+    check_classes,
+    check_target,
+)
+from domainwise.estimators.arguments import with_shared_docs
+from domainwise.gram.tiles import tile_side
+from domainwise.invariant.calibration import Calibration, calibrate
+from domainwise.invariant.features import InvariantFeatures
+from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS, InvariantKernel, check_rows
+
+Array = NDArray[Any]
+
+#: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
+#: it is made.
+EXACT_ROWS = 5000
+#: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
+INTERCEPT_SCALING = 10.0
+
+KERNEL_ARGUMENTS = (
+    "kernel",
+    "gamma",
+    "degree",
+    "coef0",
+    "kernel_params",
+    "domain_kernel",
+    "domain_gamma",
+    "domain_epsilon",
+    "domain_weight",
+    "conditional",
+)
+
+
+class InvariantMachine(BaseEstimator):
+    """An SVM over the invariant kernel, or a linear one over its features."""
+
+    # sample_domain reaches fit through pipelines and searches without set_fit_request.
+    __metadata_request__fit = {"sample_domain": True}
+
+    kernel: Any
+    solver: str
+    tol: float
+    random_state: Any
+    transformer_: InvariantKernel | InvariantFeatures
+    machine_: Any
+
+    def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
+        arguments = {name: getattr(self, name) for name in KERNEL_ARGUMENTS}
+        exact = self._is_exact(len(X))
+        if exact:
+            self.transformer_ = InvariantKernel(**arguments)
+        else:
+            self.transformer_ = InvariantFeatures(random_state=self.random_state, **arguments)
+        Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
+        self.machine_ = self._exact_machine() if exact else self._linear_machine()
+        self.machine_.fit(Z, y)
+        self.gamma_ = self.transformer_.gamma_
+        self.domains_ = self.transformer_.domains_
+        self.n_iter_ = int(np.max(self.machine_.n_iter_))
+        self.solver_info_ = {"solver": "exact" if exact else "fast"}
+
+    def _is_exact(self, n_samples: int) -> bool:
+        if self.kernel == "precomputed":
+            if self.solver == "fast":
+                raise ValueError(
+                    'solver="fast" chooses landmarks among rows: kernel="precomputed" has none'
+                )
+            return True
+        return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
+
+    def _exact_machine(self) -> Any:
+        raise AssertionError("a subclass makes a machine for precomputed kernels here")
+
+    def _linear_machine(self) -> Any:
+        raise AssertionError("a subclass makes a linear machine here")
+
+    def _values(self, X: Any, method: str) -> Array:
+        """Call a method of the machine, in batches of rows so that memory stays bounded."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        width = self.transformer_._n_features_out
+        batch = max(1, tile_side(8) ** 2 * 8 // width)
+        parts = [
+            getattr(self.machine_, method)(self.transformer_.transform(X[rows]))
+            for rows in gen_batches(len(X), batch)
+        ]
+        return np.concatenate(parts)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def _calibrated(estimator: InvariantSVC) -> bool:
+    if not estimator.probability:
+        raise AttributeError("predict_proba needs InvariantSVC(probability=True)")
+    return True
+
+
+@with_shared_docs
+class InvariantSVC(ClassifierMixin, InvariantMachine):
+    r"""Support vector classifier that pays for telling domains apart.
+
+    :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
+    single domain, is the plain SVC. Several classes are told apart one against one.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Price of errors, as in SVC.
+    {kernel}
+    {domain}
+    {invariance}
+    class_weight : dict or "balanced", default=None
+        As in SVC.
+    {svm_solver}
+    tol : float, default=1e-3
+        Tolerance of the SVM solver.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.
+    probability : bool, default=False
+        Fit a calibration as well, for ``predict_proba``: the source domains are held out in turn
+        (at most five groups of them) and a logistic regression turns their decision values into
+        probabilities, so that these hold for unseen domains. Without ``sample_domain``, or where a
+        class occurs in one group of domains only, stratified folds are used, with a warning.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels.
+    {machine_fitted}
+    calibration_ : object
+        The calibration, if ``probability``.
+
+    See Also
+    --------
+    InvariantKernel : The kernel, for other machines.
+
+    Examples
+    --------
+    >>> from domainwise import InvariantSVC
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> model = InvariantSVC(domain_weight=0.1).fit(
+    ...     data.data, data.target, sample_domain=data.sample_domain
+    ... )
+    >>> model.predict(data.data[:3]).shape
+    (3,)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "C": [POSITIVE],
+        **INVARIANCE_CONSTRAINTS,
+        "class_weight": CLASS_WEIGHT,
+        "solver": SVM_SOLVER,
+        "tol": [POSITIVE],
+        "random_state": ["random_state"],
+        "probability": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        domain_epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        conditional: bool = False,
+        class_weight: Any = None,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        random_state: Any = None,
+        probability: bool = False,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.domain_epsilon = domain_epsilon
+        self.domain_weight = domain_weight
+        self.conditional = conditional
+        self.class_weight = class_weight
+        self.solver = solver
+        self.tol = tol
+        self.random_state = random_state
+        self.probability = probability
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Learn from source domains.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        y : array-like of shape (n_samples,)
+            Classes.
+        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
+            The domain of each row: labels, or continuous descriptors. None means one domain.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
+        target = check_classes(y, len(X))
+        assert target.names is not None
+        self.classes_ = target.names
+        self._fit_machine(X, y, sample_domain)
+        if hasattr(self, "calibration_"):
+            del self.calibration_
+        if self.probability:
+            self.calibration_: Calibration = calibrate(self, X, y, sample_domain)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return decision values: of the last class for two, of each class for more.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
+        return self._values(X, "decision_function")
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        return self._values(X, "predict")
+
+    @available_if(_calibrated)
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, calibrated on held-out domains.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self)
+        return self.calibration_.probabilities(self.decision_function(X))
+
+    def _exact_machine(self) -> SVC:
+        return SVC(C=self.C, kernel="precomputed", class_weight=self.class_weight, tol=self.tol)
+
+    def _linear_machine(self) -> LinearSVC:
+        return LinearSVC(
+            C=self.C,
+            class_weight=self.class_weight,
+            tol=self.tol,
+            dual=False,
+            intercept_scaling=INTERCEPT_SCALING,
+        )
+
+
+@with_shared_docs
+class InvariantSVR(RegressorMixin, InvariantMachine):
+    r"""Support vector regression that pays for telling domains apart.
+
+    :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
+    single domain, is the plain SVR.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Price of errors, as in SVR.
+    epsilon : float, default=0.1
+        Errors up to here are free, as in SVR.
+    {kernel}
+    {domain}
+    {invariance}
+    {svm_solver}
+    tol : float, default=1e-3
+        Tolerance of the SVM solver.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.
+
+    Attributes
+    ----------
+    {machine_fitted}
+
+    See Also
+    --------
+    InvariantKernel : The kernel, for other machines.
+
+    Notes
+    -----
+    A continuous target has no classes to compare domains in: ``conditional=True`` is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise import InvariantSVR
+    >>> rng = np.random.default_rng(0)
+    >>> domain = np.arange(60) % 3
+    >>> X = rng.normal(size=(60, 2)) + domain[:, None]
+    >>> model = InvariantSVR(domain_weight=0.1).fit(X, X[:, 0], sample_domain=domain)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "C": [POSITIVE],
+        "epsilon": [NON_NEGATIVE],
+        **INVARIANCE_CONSTRAINTS,
+        "solver": SVM_SOLVER,
+        "tol": [POSITIVE],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "median",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        domain_epsilon: float = 1e-3,
+        domain_weight: float = 1.0,
+        conditional: bool = False,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.epsilon = epsilon
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.domain_epsilon = domain_epsilon
+        self.domain_weight = domain_weight
+        self.conditional = conditional
+        self.solver = solver
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Learn from source domains.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
+            The domain of each row: labels, or continuous descriptors. None means one domain.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        if self.conditional:
+            raise ValueError(
+                "conditional=True measures domains inside classes, but the target of InvariantSVR "
+                "is continuous; use conditional=False"
+            )
+        X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)
+        check_target(y, len(X), "rbf", least_classes=1)  # numbers that libsvm can hold
+        # The intercept of a linear machine is penalised: it should be small.
+        exact = self._is_exact(len(X))
+        self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
+        self._fit_machine(X, y - self._target_mean, sample_domain)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        return self._values(X, "predict") + self._target_mean
+
+    def _exact_machine(self) -> SVR:
+        return SVR(C=self.C, epsilon=self.epsilon, kernel="precomputed", tol=self.tol)
+
+    def _linear_machine(self) -> LinearSVR:
+        return LinearSVR(
+            C=self.C,
+            epsilon=self.epsilon,
+            tol=self.tol,
+            loss="squared_epsilon_insensitive",
+            dual=False,
+            intercept_scaling=INTERCEPT_SCALING,
+            max_iter=1000,
+        )

@@ -1,0 +1,75 @@
+"""Do a list of jobs on several workers, append each result at once, resume where it stopped.
+
+A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. What is already in
+the results file is not done again: who makes the jobs leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from joblib import Parallel, delayed
+
+Row = dict[str, Any]
+
+
+class Job(Protocol):
+    """A piece of work that knows nothing of the others."""
+
+    @property
+    def cost(self) -> float:
+        """Rough seconds, for the time left."""
+
+    def run(self) -> list[Row]:
+        """Do it."""
+
+
+class Sink(Protocol):
+    """Where rows go: a results file, or memory."""
+
+    def append(self, rows: list[Row]) -> None:
+        """Take the rows of a finished job."""
+
+
+class Progress(Protocol):
+    """Told about every finished job."""
+
+    def __call__(self, cost: float, rows: list[Row]) -> None:
+        """Take note."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    store: Sink,
+    *,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> None:
+    """Run jobs in parallel; rows reach the file as each job finishes.
+
+    An interruption (Ctrl-C) leaves the rows of all finished jobs in the file.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        What to do; long jobs first keeps workers busy until the end.
+    store : ResultStore or Sink
+        An opened file, or anything that takes rows; only this process writes to it.
+    n_jobs : int
+        Worker processes; -1 for one per core.
+    progress : callable, optional
+        ``progress(cost, rows)`` after each job.
+    """
+    if not jobs:
+        return
+    ordered = sorted(jobs, key=lambda job: -job.cost)
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    for cost, rows in parallel(delayed(_run)(job) for job in ordered):
+        store.append(rows)
+        if progress is not None:
+            progress(cost, rows)
+
+
+def _run(job: Job) -> tuple[float, list[Row]]:
+    return job.cost, job.run()

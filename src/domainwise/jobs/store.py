@@ -1,0 +1,223 @@
+"""Results on disk: one JSON object per line, appended as soon as it exists.
+
+The first line is a header: schema, versions, machine, seed. Every other line has a ``kind``:
+``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, or ``session`` where a later run
+continued the file. Lines are written whole and flushed, so an interrupted run leaves a file that
+can be read and continued. A file that is not exactly such a file is refused and never written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from domainwise import __version__
+
+#: Raised when a line's meaning changes.
+SCHEMA = 1
+FILE_NAME = "results.jsonl"
+
+Row = dict[str, Any]
+
+
+class ResultsError(ValueError):
+    """A results folder that cannot be used, with the reason."""
+
+
+class ResultStore:
+    """A results file: read what is there, append what is new.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the file is or will be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from domainwise.jobs.store import ResultStore
+    >>> store = ResultStore(Path(tempfile.mkdtemp()))
+    >>> store.open(root_seed=0, profile="quick")
+    >>> store.append([{"kind": "result", "method": "dcm"}])
+    >>> [row["method"] for row in store.rows("result")]
+    ['dcm']
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / FILE_NAME
+        self.header: Row = {}
+        self._rows: list[Row] = []
+
+    def read(self) -> None:
+        """Read and check the file.
+
+        Raises
+        ------
+        ResultsError
+            If it is missing, damaged, or from another version.
+        """
+        if not self.path.is_file():
+            raise ResultsError(f"{self.folder} holds no {FILE_NAME}: nothing was run there")
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ResultsError(f"{self.path} cannot be read: {error}") from error
+        rows = [self._parse(number, line) for number, line in enumerate(text.splitlines(), 1)]
+        if text and not text.endswith("\n"):
+            self._damaged(len(rows), "is cut off")
+        self.header = self._checked_header(rows)
+        self._rows = rows[1:]
+
+    def open(self, *, root_seed: int, profile: str, **more: Any) -> None:
+        """Continue the file if there is one for the same run, else begin it.
+
+        Parameters
+        ----------
+        root_seed : int
+            Seed of the run.
+        profile : {"full", "quick"}
+            Size of the run.
+        more
+            Further entries of a new header.
+
+        Raises
+        ------
+        ResultsError
+            If the folder cannot be used. Nothing is changed then.
+        """
+        prepare_folder(self.folder)
+        now = {**describe_environment(), "root_seed": root_seed, "profile": profile, **more}
+        if self.path.exists():
+            self.read()
+            for name, value in (("root_seed", root_seed), ("profile", profile)):
+                if self.header.get(name) != value:
+                    raise ResultsError(
+                        f"{self.path} was begun with {name} {self.header.get(name)!r}, this run"
+                        f" has {value!r}; choose another folder with --out"
+                    )
+            self.append([{"kind": "session", **now}])
+        else:
+            self.header = {"kind": "header", "schema": SCHEMA, **now}
+            self._write([self.header], mode="x")
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Add rows, on disk before this returns."""
+        new = list(rows)
+        self._write(new, mode="a")
+        self._rows.extend(new)
+
+    def rows(self, kind: str | None = None) -> list[Row]:
+        """Rows read and written so far, of one kind or all."""
+        return [row for row in self._rows if kind is None or row.get("kind") == kind]
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second run out of the folder (where the system has file locks)."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield
+            return
+        with self.path.open("rb") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ResultsError(f"another run is writing to {self.path}") from error
+            yield
+
+    def _write(self, rows: list[Row], mode: str) -> None:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        with self.path.open(mode, encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _parse(self, number: int, line: str) -> Row:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            row = None
+        if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
+            self._damaged(number, "is cut off or not a result")
+        return dict(row)
+
+    def _damaged(self, number: int, what: str) -> None:
+        raise ResultsError(
+            f"{self.path} is damaged: line {number} {what}. Remove that line to go on from the"
+            " lines before it, or choose another folder with --out"
+        )
+
+    def _checked_header(self, rows: list[Row]) -> Row:
+        if not rows or rows[0]["kind"] != "header":
+            raise ResultsError(f"{self.path} does not begin with a header of domainwise")
+        header = rows[0]
+        for name, here in (("schema", SCHEMA), ("domainwise", __version__)):
+            if header.get(name) != here:
+                raise ResultsError(
+                    f"{self.path} was written by another version ({name} {header.get(name)!r},"
+                    f" this is {here!r}); choose another folder with --out"
+                )
+        return header
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create the folder, or check that it is empty or ours and can be written to.
+
+    Raises
+    ------
+    ResultsError
+        If it is a file, holds other things, or cannot be written to.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ResultsError(f"{folder} is a file, not a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        foreign = any(folder.iterdir()) and not (folder / FILE_NAME).exists()
+    except OSError as error:
+        raise ResultsError(f"{folder} cannot be used: {error.strerror or error}") from error
+    if foreign:
+        raise ResultsError(
+            f"{folder} is not empty and holds no {FILE_NAME}; choose an empty folder with --out"
+        )
+    if not os.access(folder, os.W_OK):
+        raise ResultsError(f"{folder} cannot be written to")
+
+
+def describe_environment() -> Row:
+    """Versions and machine, for the header."""
+    packages = ("numpy", "scipy", "scikit-learn", "joblib", "pandas")
+    return {
+        "domainwise": __version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": {name: found for name in packages if (found := _version(name))},
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"

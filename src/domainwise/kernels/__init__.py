@@ -1,0 +1,1 @@
+"""Kernels of rows: their values, the rules for their widths, landmarks and precision."""

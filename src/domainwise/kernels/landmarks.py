@@ -1,0 +1,98 @@
+"""Which rows become landmarks, and how many (DESIGN 2.9)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import kmeans_plusplus
+
+from domainwise.kernels.functions import Kernel
+
+Array = NDArray[Any]
+
+LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
+#: ``n_landmarks="auto"`` is ``AUTO_FACTOR * sqrt(N)``, but no fewer and no more than these.
+AUTO_FACTOR, AUTO_LEAST, AUTO_MOST = 5, 100, 2000
+#: Rows that ``"kmeans++"`` and ``"leverage"`` look at: at most this many, drawn uniformly.
+SUBSAMPLE = 5000
+#: Leverage scores are ``diag(K (K + N s I)^-1)`` of the subsample with this s.
+LEVERAGE_RIDGE = 1e-3
+
+
+def landmark_count(n_landmarks: int | float | str, n_rows: int) -> int:
+    """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
+
+    >>> landmark_count("auto", 10_000)
+    500
+    >>> landmark_count(0.2, 50)
+    10
+    """
+    if isinstance(n_landmarks, str):
+        grown = int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))
+        return min(n_rows, AUTO_MOST, max(AUTO_LEAST, grown))
+    if isinstance(n_landmarks, Integral):
+        if n_landmarks > n_rows:
+            raise ValueError(
+                f"n_landmarks={n_landmarks} is more than the {n_rows} rows to choose from; give a "
+                "smaller number, a fraction, or the landmarks themselves"
+            )
+        return int(n_landmarks)
+    return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
+
+
+def choose_landmarks(
+    rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
+) -> Array:
+    """Return the indices of m rows, in ascending order.
+
+    Parameters
+    ----------
+    rule : {"uniform", "stratified", "kmeans++", "leverage"}
+    X : ndarray of shape (n, p)
+    m : int
+    domains : ndarray of shape (n,) or None
+        Domain codes, for ``"stratified"``.
+    kernel : Kernel
+        For ``"leverage"``.
+    rng : numpy.random.Generator
+    """
+    n = len(X)
+    if m == n:
+        return np.arange(n)
+    if rule == "uniform":
+        chosen = rng.choice(n, m, replace=False)
+    elif rule == "stratified":
+        chosen = _stratified(n, m, domains, rng)
+    else:
+        pool = np.sort(rng.choice(n, min(n, max(SUBSAMPLE, m)), replace=False))
+        rows = np.asarray(X[pool])
+        if rule == "kmeans++":
+            seed = int(rng.integers(2**31 - 1))
+            chosen = pool[np.unique(kmeans_plusplus(rows, m, random_state=seed)[1])]
+        else:
+            scores = _leverage(rows, kernel)
+            chosen = pool[rng.choice(len(pool), m, replace=False, p=scores / scores.sum())]
+    return np.sort(chosen)
+
+
+def _stratified(n: int, m: int, domains: Array | None, rng: np.random.Generator) -> Array:
+    """As equal a number from each domain as its rows allow."""
+    if domains is None:
+        return rng.choice(n, m, replace=False)
+    members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
+    # Deal one row of each domain in turn until m are dealt.
+    turn = np.concatenate([np.arange(len(rows)) for rows in members])
+    first_turns = np.argsort(turn, kind="stable")[:m]
+    return np.concatenate(members)[first_turns]
+
+
+def _leverage(rows: Array, kernel: Kernel) -> Array:
+    """Ridge leverage scores of the rows of a subsample, all positive."""
+    K = kernel.matrix(rows).astype(np.float64)
+    n = len(K)
+    d, U = np.linalg.eigh(K)
+    weight = np.maximum(d, 0.0) / (np.maximum(d, 0.0) + n * LEVERAGE_RIDGE)
+    return np.maximum((U**2) @ weight, np.finfo(float).tiny)

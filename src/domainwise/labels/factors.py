@@ -1,0 +1,421 @@
+"""Label factors: everything about targets and domains as thin matrices (DESIGN 2.6).
+
+``P = K (K + N eps I)^-1`` of a centred label kernel has a thin factor, ``P = F F'``. The factors
+of targets and of domains live in one small **label space**: an isometric copy of the span of all
+label features in the space of samples. There they are cheap to build, to make orthonormal and to
+compare; a Gram operator *lifts* the few columns it has to multiply back to samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import svd
+
+from domainwise.kernels.functions import Kernel, resolve_gamma
+
+Array = NDArray[Any]
+
+#: A label kernel is followed until its residual trace is below this share of N * epsilon,
+CHOLESKY_TOLERANCE = 1e-7
+#: divided by the weight of its term, up to this weight: what is left out counts as often.
+LARGEST_WEIGHT = 1e6
+#: Singular values below this share of the largest are rounding, not label directions.
+RANK_TOLERANCE = 1e-10
+#: A label kernel whose factor would need more memory than this is refused.
+MAX_FACTOR_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """Centred label features of N samples in orthonormal coordinates.
+
+    Attributes
+    ----------
+    n_samples : int
+    target : ndarray of shape (s, q) or None
+        Target features; None without a target.
+    domain : ndarray of shape (s, t) or None
+        Domain features, within classes when conditional; None for a single domain.
+    domain_means : ndarray of shape (s, T) or None
+        For domain labels, the centred indicators divided by the domain sizes.
+    sign : ndarray of shape (s,) or None
+        What a component's sign is chosen by: the last class, or the (first) continuous target.
+    """
+
+    n_samples: int
+    target: Array | None = None
+    domain: Array | None = None
+    domain_means: Array | None = None
+    sign: Array | None = None
+
+    @property
+    def size(self) -> int:
+        """Dimension s of the space."""
+        for part in (self.target, self.domain, self.sign):
+            if part is not None:
+                return int(part.shape[0])
+        return 0
+
+
+@dataclass(frozen=True)
+class RowLabels:
+    """A label space together with the map from its coordinates to the rows of the samples."""
+
+    space: LabelSpace
+    codes: Array | None
+    dense: Array | None
+
+    def rows(self, coordinates: Array) -> Array:
+        """Return the sample-space vectors (N, r) of coordinates (s, r)."""
+        if self.codes is not None:
+            return coordinates[self.codes] / self._root_counts[self.codes, None]
+        if self.dense is not None:
+            return np.asarray(self.dense @ coordinates)
+        return np.zeros((self.space.n_samples, coordinates.shape[1]))
+
+    @property
+    def _root_counts(self) -> Array:
+        return np.sqrt(np.bincount(self.codes))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Features of one kind of label: categories as codes, anything else as a dense factor."""
+
+    codes: Array | None = None
+    n_categories: int = 0
+    dense: Array | None = None
+
+    @classmethod
+    def of_categories(cls, codes: Array, n_categories: int) -> Feature:
+        """Wrap integer codes 0 ... n_categories - 1."""
+        return cls(codes=codes, n_categories=n_categories)
+
+    def matrix(self) -> Array:
+        """Return the uncentred features, one row per sample."""
+        if self.dense is not None:
+            return self.dense
+        assert self.codes is not None
+        return np.eye(self.n_categories)[self.codes]
+
+
+def label_rows(
+    n_samples: int,
+    target: Feature | None,
+    domain: Feature | None,
+    *,
+    conditional: bool = False,
+    values: Array | None = None,
+) -> RowLabels:
+    """Build the label space of N rows.
+
+    Parameters
+    ----------
+    n_samples : int
+    target, domain : Feature or None
+    conditional : bool
+        Measure domains inside each class; needs categories as target.
+    values : ndarray of shape (n_samples, q), optional
+        The continuous target itself, which decides signs.
+    """
+    parts = [part for part in (target, domain) if part is not None]
+    if not parts:
+        return RowLabels(LabelSpace(n_samples), None, None)
+    if all(part.codes is not None for part in parts):
+        return _category_rows(n_samples, target, domain, conditional)
+    return _dense_rows(n_samples, target, domain, conditional, values)
+
+
+def _category_rows(
+    n_samples: int, target: Feature | None, domain: Feature | None, conditional: bool
+) -> RowLabels:
+    """Label space of categories only: one coordinate per (class, domain) group that occurs."""
+    pair = [
+        np.zeros(n_samples, dtype=np.intp) if part is None else np.asarray(part.codes)
+        for part in (target, domain)
+    ]
+    n_domains = 1 if domain is None else domain.n_categories
+    present, codes = np.unique(pair[0] * n_domains + pair[1], return_inverse=True)
+    space = category_space(
+        np.bincount(codes).astype(np.float64),
+        None if target is None else present // n_domains,
+        None if domain is None else present % n_domains,
+        conditional=conditional,
+    )
+    return RowLabels(space, codes, None)
+
+
+def category_space(
+    counts: Array, classes: Array | None, domains: Array | None, *, conditional: bool = False
+) -> LabelSpace:
+    """Label space of (class, domain) groups from their sizes alone.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (G,)
+        Rows of each group, all positive.
+    classes, domains : ndarray of shape (G,) or None
+        Class and domain code of each group; None where there is no target or no domain.
+    conditional : bool
+        Measure domains inside each class.
+    """
+    n = float(counts.sum())
+    root = np.sqrt(counts)
+
+    def centred(groups: Array) -> Array:
+        indicator = np.eye(int(groups.max()) + 1)[groups]
+        indicator = indicator[:, indicator.any(axis=0)]
+        return root[:, None] * (indicator - counts @ indicator / n)
+
+    target = None if classes is None else centred(classes)
+    domain = domain_means = None
+    if domains is not None:
+        indicator = centred(domains)
+        sizes = np.bincount(domains, weights=counts)
+        domain_means = indicator / sizes[sizes > 0]
+        if not conditional:
+            domain = indicator
+        else:
+            if classes is None:
+                raise ValueError("conditional=True needs class labels as y")
+            # Group indicators minus their class mean, 1_g - (n_g / n_c) 1_c.
+            same_class = (classes[:, None] == classes[None, :]).astype(np.float64)
+            class_size = same_class @ counts
+            domain = root[:, None] * (np.eye(len(counts)) - same_class * (counts / class_size))
+    return LabelSpace(
+        n_samples=int(n),
+        target=target,
+        domain=domain,
+        domain_means=domain_means,
+        sign=None if target is None else target[:, -1],
+    )
+
+
+def _dense_rows(
+    n_samples: int,
+    target: Feature | None,
+    domain: Feature | None,
+    conditional: bool,
+    values: Array | None,
+) -> RowLabels:
+    """Label space when a target or a domain descriptor is continuous: by QR of the features."""
+    blocks: dict[str, Array] = {}
+    if target is not None:
+        blocks["target"] = target.matrix()
+    if domain is not None:
+        blocks["domain"] = domain.matrix()
+        if conditional:
+            if target is None or target.codes is None:
+                raise ValueError("conditional=True needs class labels as y")
+            blocks["domain"] = _within_classes(blocks["domain"], target)
+    if values is not None:
+        blocks["sign"] = values[:, :1]
+    stacked = np.hstack(list(blocks.values()))
+    stacked = stacked - stacked.mean(axis=0)
+    orthonormal, triangle = np.linalg.qr(stacked)
+    edges = np.cumsum([block.shape[1] for block in blocks.values()])[:-1]
+    coordinates = dict(zip(blocks, np.split(triangle, edges, axis=1), strict=True))
+    sign = coordinates["sign"][:, 0] if "sign" in coordinates else None
+    if sign is None and target is not None:
+        sign = coordinates["target"][:, -1]
+    domain_means = None
+    if domain is not None and domain.codes is not None and not conditional:
+        domain_means = coordinates["domain"] / np.bincount(domain.codes)
+    space = LabelSpace(
+        n_samples, coordinates.get("target"), coordinates.get("domain"), domain_means, sign
+    )
+    return RowLabels(space, None, orthonormal)
+
+
+def _within_classes(features: Array, target: Feature) -> Array:
+    """Domain features of each class apart, minus the mean of that class."""
+    assert target.codes is not None
+    columns = []
+    for code in range(target.n_categories):
+        inside = target.codes == code
+        part = np.zeros_like(features)
+        part[inside] = features[inside] - features[inside].mean(axis=0)
+        columns.append(part)
+    return np.hstack(columns)
+
+
+def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:
+    """Factor F with ``F F' = K (K + N eps I)^-1`` for ``K = features features'``.
+
+    Columns are orthogonal, and null ones are dropped.
+
+    >>> import numpy as np
+    >>> label_factor(np.array([[3.0, 0.0], [0.0, 0.0]]), n_samples=9, epsilon=1.0).round(3)
+    array([[0.707],
+           [0.   ]])
+    """
+    if not features.size:
+        return np.zeros((features.shape[0], 0))
+    U, s, _ = svd(features, full_matrices=False)
+    keep = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(float).tiny)
+    # Where N eps dwarfs a direction it is gone from P anyway.
+    keep &= s**2 > np.finfo(float).eps * 1e-4 * n_samples * epsilon
+    return np.asarray(U[:, keep] * (s[keep] / np.sqrt(s[keep] ** 2 + n_samples * epsilon)))
+
+
+def joint_basis(*factors: Array) -> Array:
+    """Orthonormal basis of the columns of all factors together (their columns are orthogonal)."""
+    stacked = np.hstack([F / np.linalg.norm(F, axis=0) for F in factors])
+    if not stacked.shape[1]:
+        return stacked
+    U, s, _ = svd(stacked, full_matrices=False)
+    return np.asarray(U[:, s > RANK_TOLERANCE * s[0]])
+
+
+def residual_trace(epsilon: float, weight: float = 1.0) -> float:
+    """Residual trace per row at which a label kernel has been followed far enough."""
+    return CHOLESKY_TOLERANCE * epsilon / min(max(weight, 1.0), LARGEST_WEIGHT)
+
+
+def continuous_feature(
+    values: Array,
+    kernel: str | Callable[..., Array],
+    gamma: float | str,
+    tolerance: float,
+    name: str,
+) -> Feature:
+    """Thin factor L of a continuous label kernel, ``K = L L'`` to a residual trace of tolerance.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, q)
+    kernel : "rbf", "linear" or callable
+    gamma : float or str
+    tolerance : float
+    name : str
+        What the labels are called in errors.
+    """
+    if kernel == "linear":
+        return Feature(dense=values - values.mean(axis=0))
+    if kernel == "rbf":
+        if not np.ptp(values, axis=0).any():
+            return Feature(dense=np.zeros((len(values), 1)))
+        resolved = Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
+        rows = resolved.prepare(values)
+
+        def column(j: int) -> Array:
+            return resolved.block(rows.left, rows.right[j : j + 1])[:, 0] + 1.0
+
+        diagonal = np.ones(len(values))
+    else:
+        user = Kernel("callable", function=kernel)  # type: ignore[arg-type]
+
+        def column(j: int) -> Array:
+            return user.block(values, values[j : j + 1])[:, 0]
+
+        diagonal = np.concatenate(
+            [
+                np.diagonal(user.block(values[i : i + 64], values[i : i + 64]))
+                for i in range(0, len(values), 64)
+            ]
+        )
+    factor, _ = pivoted_cholesky(column, diagonal, tolerance, name)
+    return Feature(dense=factor)
+
+
+def pivoted_cholesky(
+    column: Callable[[int], Array],
+    diagonal: Array,
+    tolerance: float,
+    name: str = "the kernel",
+    *,
+    rounding: float = 0.0,
+) -> tuple[Array, Array]:
+    """Thin L (N, q) with ``K = L L'`` up to a residual trace of ``tolerance``, and its q pivots.
+
+    Parameters
+    ----------
+    column : callable
+        ``column(j)`` returns column j of the positive semi-definite matrix K.
+    diagonal : ndarray of shape (N,)
+        Its diagonal.
+    tolerance : float
+        Residual trace at which to stop; rounding of the diagonal is the floor.
+    name : str
+        What the matrix is called in errors.
+    rounding : float
+        Size at which a residual diagonal entry is rounding whatever the tolerance.
+    """
+    n = len(diagonal)
+    residual = np.array(diagonal, dtype=np.float64)
+    scale = float(residual.max(initial=0.0))
+    if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
+        raise ValueError(f"{name} has a negative or non-finite diagonal: it is no kernel")
+    floor = max(n * np.finfo(float).eps * scale, rounding)
+    limit = max(1, MAX_FACTOR_BYTES // (8 * n))
+    factor = np.empty((n, min(n, 32)), order="F")
+    pivots: list[int] = []
+    while residual.sum() > tolerance and residual.max() > floor:
+        rank = len(pivots)
+        if rank == min(n, limit):
+            if rank == n:
+                break
+            raise ValueError(
+                f"{name} needs more than {limit} columns for {n} rows (its bandwidth is too narrow "
+                "to be thin): give a smaller gamma or a larger epsilon"
+            )
+        if rank == factor.shape[1]:
+            grown = np.empty((n, min(n, limit, 2 * rank)), order="F")
+            grown[:, :rank] = factor
+            factor = grown
+        pivot = int(residual.argmax())
+        new = np.asarray(column(pivot), dtype=np.float64)
+        new = new - factor[:, :rank] @ factor[pivot, :rank]
+        if new[pivot] <= 0 or not np.isfinite(new).all():
+            raise ValueError(f"{name} is not a positive semi-definite kernel")
+        factor[:, rank] = new / np.sqrt(new[pivot])
+        residual -= factor[:, rank] ** 2
+        if residual.min() < -1e-6 * scale:
+            raise ValueError(f"{name} is not a positive semi-definite kernel")
+        np.maximum(residual, 0.0, out=residual)
+        residual[pivot] = 0.0
+        pivots.append(pivot)
+    return np.ascontiguousarray(factor[:, : len(pivots)]), np.array(pivots, dtype=np.intp)
+
+
+def kernel_factor(K: Array, *, tolerance: float = 1e-10) -> Array:
+    """Turn a precomputed label kernel into an (N, q) array to pass with the ``"linear"`` kernel.
+
+    Estimators take no precomputed kernel for ``y`` or ``sample_domain``, because pipelines and
+    splitters would slice its rows only. The rows of the factor can be sliced.
+
+    Parameters
+    ----------
+    K : array-like of shape (N, N)
+        Symmetric positive semi-definite.
+    tolerance : float, default=1e-10
+        Residual trace relative to the trace of K.
+
+    Returns
+    -------
+    L : ndarray of shape (N, q)
+        With ``L @ L.T`` equal to K up to the tolerance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.labels.factors import kernel_factor
+    >>> K = np.array([[4.0, 2.0], [2.0, 1.0]])
+    >>> kernel_factor(K)
+    array([[2.],
+           [1.]])
+    """
+    K = np.asarray(K, dtype=np.float64)
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(f"K must be a square matrix, got shape {K.shape}")
+    if not np.isfinite(K).all():
+        raise ValueError("K contains NaN or infinite values")
+    if not np.allclose(K, K.T, rtol=1e-8, atol=1e-10 * max(1.0, np.abs(K).max(initial=0.0))):
+        raise ValueError("K must be symmetric")
+    trace = float(np.trace(K))
+    return pivoted_cholesky(lambda j: K[:, j], np.diagonal(K), tolerance * trace, name="K")[0]

@@ -1,0 +1,394 @@
+"""The methods, each a function over a Gram operator (DESIGN 2.2 to 2.5).
+
+A method returns :class:`~domainwise.methods.components.Components`: dual coefficients, the
+projected training rows, and the eigenvalues of its problem. Scale and sign are settled afterwards.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eig, svd
+
+from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
+from domainwise.methods.components import CONSTANT, Components, norms, relative_floor
+from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
+
+Array = NDArray[Any]
+
+#: Components of a continuous target are kept down to this share of the first (DESIGN 2.4).
+CONTINUOUS_CUT = 1e-2
+#: Components of an unsupervised method when their number is not given.
+UNSUPERVISED_COMPONENTS = 10
+
+
+def dcm(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    continuous: bool = False,
+    epsilon: float = 1e-3,
+    ridge: float = 1e-3,
+    domain_weight: float = 1.0,
+) -> Components:
+    """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
+
+    Parameters
+    ----------
+    gram : Gram
+    labels : LabelSpace
+        Without a target the problem is the unsupervised one.
+    n_components : int or None
+    continuous : bool
+        The target is continuous: None components then means those down to ``CONTINUOUS_CUT``.
+    epsilon, ridge, domain_weight : float
+    """
+    n = gram.n_samples
+    F_d = _domain_factor(labels, n, epsilon, domain_weight)
+    if labels.target is None:
+        return _unsupervised_dcm(gram, F_d, n_components, epsilon, ridge, domain_weight)
+    F_y = label_factor(labels.target, n, epsilon)
+    basis = joint_basis(F_y, F_d)
+    Q = gram.lift(basis)
+    KQ = gram.product(Q)
+    G = gram.inner(Q, KQ)
+    if not G.any():
+        raise ValueError(CONSTANT)
+    scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
+    m, extra = _component_count(scores.mu, scores.n_informative, n_components, continuous)
+    a = scores.a[:, :m]
+    found = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
+    found.eigenvalues = 1.0 + scores.mu[:m]
+    found.n_informative = scores.n_informative
+    found.info["label_rank"] = basis.shape[1]
+    return _with_extras(gram, found, Q, KQ, G, extra)
+
+
+@dataclass
+class Scores:
+    """Solution of the small DCM problem: mu = gamma - 1 in descending order, scores v = Q a."""
+
+    mu: Array
+    a: Array
+    n_informative: int
+
+
+def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) -> Scores:
+    """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (DESIGN 2.2).
+
+    Parameters
+    ----------
+    G : ndarray of shape (r, r)
+        ``Q'KQ``.
+    Y, D : ndarray
+        ``Q'F_y`` and ``Q'F_d``.
+    weight : float
+    tolerance : float
+        Relative size of mu that is rounding.
+    """
+    d, U = np.linalg.eigh((G + G.T) / 2)
+    root = np.sqrt(np.maximum(d, 0.0))
+    L = U * root
+    LY, LD = L.T @ Y, L.T @ D
+    target = LY @ LY.T
+    # The right side, I + w LD LD', is taken apart by singular values: as a sum it would lose the I
+    # of a badly scaled kernel. With W its inverse root, W domain W has eigenvalues below 1.
+    V, size, _ = svd(LD, full_matrices=False)
+    load = weight * size**2
+    shrink = V * (1.0 / np.sqrt(1.0 + load) - 1.0)
+    whitened = LY + shrink @ (V.T @ LY)
+    mu, Z = np.linalg.eigh(whitened @ whitened.T - (V * (load / (1.0 + load))) @ V.T)
+    mu, Z = mu[::-1], Z[:, ::-1]
+    Z = Z + shrink @ (V.T @ Z)
+    # Rounding of the two sides, where they cancel, must not pass for information.
+    noise = 64 * np.finfo(float).eps * float(np.abs(target).max(initial=0.0))
+    cut = max(tolerance * float(np.abs(mu).max(initial=0.0)), noise)
+    n_informative = int((mu > cut).sum())
+    if n_informative:
+        lead, size = Z[:, :n_informative], mu[:n_informative]
+        a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
+        return Scores(mu[:n_informative], a, n_informative)
+    # Nothing is told apart beyond the domains. Directions that the kernel does not have lose
+    # nothing, and are none.
+    has = d > tolerance * max(float(d[-1]), 0.0)
+    if not has.all():
+        U = U[:, has]
+        found = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
+        return Scores(found.mu, U @ found.a, found.n_informative)
+    # Among the directions that lose least, the one that says most about the target; z = L'a.
+    best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
+    z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
+    return Scores(mu[:1], U @ (z / root[:, None]), 0)
+
+
+def _unsupervised_dcm(
+    gram: Gram, F_d: Array, n_components: int | None, epsilon: float, ridge: float, weight: float
+) -> Components:
+    """Solve ``(I + c K) v = gamma (I + w P_d K) v`` with c = 1/(1 + N eps), the K_y = I problem.
+
+    It is solved for mu = gamma - 1, of which a small kernel would leave no digits in gamma.
+    """
+    n = gram.n_samples
+    c = 1.0 / (1.0 + n * epsilon)
+    F = gram.lift(F_d)
+
+    def images(V: Thin, KV: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
+        domain = weight * gram.combine(F, gram.inner(F, KV))
+        return KV, c * KV - domain, V + domain
+
+    k = _unsupervised_count(n, n_components)
+    pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
+    # Where target and domain cancel, mu is their rounding.
+    noise = gram.tolerance * c * norms(gram, pairs.KX)
+    usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
+    pairs = _smoothed(gram, images, pairs, usable)
+    _warn_unconverged(pairs)
+    found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
+    found.eigenvalues = 1.0 + pairs.values
+    found.n_informative = int((usable & (pairs.values > 0)).sum())
+    found.info.update(pairs.info)
+    found.floor = relative_floor(gram, found.values)
+    return found
+
+
+def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
+    """Put pairs through ``v <- v + (A v - mu B v) / mu``, and measure what is left to do.
+
+    The problem is symmetric in the inner product of K, which says nothing about the part of v that
+    K maps to zero: there Ritz vectors hold rounding. The equation itself tells that part.
+    """
+    mu = pairs.values
+    step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
+    _, left, right = images(pairs.X, pairs.KX, None)
+    X = pairs.X + gram.combine(left - gram.combine(right, np.diag(mu)), step)
+    KX = gram.product(X)
+    _, left, right = images(X, KX, None)
+    rest = norms(gram, gram.combine(left - gram.combine(right, np.diag(mu)), step))
+    size = norms(gram, X)
+    residual = float((rest / np.where(size > 0, size, 1.0)).max(initial=0.0))
+    info = {**pairs.info, "residual": residual}
+    info["converged"] = pairs.info["converged"] or residual <= 10 * gram.tolerance
+    return RitzPairs(mu, X, KX, info)
+
+
+def dica(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    continuous: bool = False,
+    epsilon: float = 1e-3,
+    lam: float = 1e-3,
+) -> Components:
+    """Domain-invariant component analysis of Muandet et al. (2013), through its small problem.
+
+    With ``P_y = F F'`` and ``R = K L K + K + lam I``, ``L = Z Z'``, the non-zero pairs are those
+    of ``F'K^2 R^-1 F``, and Woodbury leaves only ``(K + lam I)^-1 [F, Z]`` to solve.
+    """
+    if labels.domain is not None and labels.domain_means is None:
+        raise ValueError(
+            "DICA compares the means of domains, so that sample_domain has to hold labels; "
+            "got continuous descriptors"
+        )
+    n = gram.n_samples
+    Z_label = dica_domain_factor(labels)
+    if labels.target is None:
+        return _unsupervised_dica(gram, Z_label, n_components, lam)
+    F_label = label_factor(labels.target, n, epsilon)
+    r = F_label.shape[1]
+    both = gram.lift(np.hstack([F_label, Z_label]))
+    K_both = gram.product(both)
+    solution = gram.solve(both, lam)
+    pick_F, pick_Z = np.split(np.eye(both.shape[1]), [r], axis=1)
+    F, Z = gram.combine(both, pick_F), gram.combine(both, pick_Z)
+    KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
+    Y_F, Y_Z = gram.combine(solution.thin, pick_F), gram.combine(solution.thin, pick_Z)
+    if solution.image is None:
+        W, KY_F = Z - lam * Y_Z, F - lam * Y_F
+    else:
+        W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
+    KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
+    if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
+        KW = gram.product(W)  # next to a small kernel lam leaves nothing of the difference
+    core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
+    S = np.linalg.solve(core, gram.inner(Z, KY_F))
+    X = Y_F - gram.combine(W, S)  # R^-1 F
+    KX = KY_F - gram.combine(KW, S)
+    values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
+    m, extra = _component_count(values, len(values), n_components, continuous)
+    found = Components(
+        gram.combine(X, C[:, :m]),
+        gram.combine(KX, C[:, :m]),
+        values[:m],
+        len(values),
+        dict(solution.info),
+    )
+    if not extra:
+        return found
+    basis = joint_basis(F_label, _orthogonal_columns(Z_label))
+    Q = gram.lift(basis)
+    KQ = gram.product(Q)
+    return _with_extras(gram, found, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
+
+
+def _unsupervised_dica(
+    gram: Gram, Z_label: Array, n_components: int | None, lam: float
+) -> Components:
+    """Solve ``K^2 b = gamma (K L K + K + lam I) b``."""
+    k = _unsupervised_count(gram.n_samples, n_components)
+    Z = gram.lift(Z_label) if Z_label.shape[1] else None
+    KZ = None if Z is None else gram.product(Z)
+
+    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+        right = KX + lam * X
+        if Z is not None:
+            right = right + gram.combine(KZ, gram.inner(Z, KX))
+        return X, KKX, right
+
+    return _from_pairs(gram, gram.ritz(images, k, depth=2, start=Z))
+
+
+def kpca(gram: Gram, *, n_components: int | None = None) -> Components:
+    """Kernel principal components, with the eigenvalues of the centred kernel matrix."""
+    return _from_pairs(gram, gram.leading(_unsupervised_count(gram.n_samples, n_components)))
+
+
+def _from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
+    _warn_unconverged(pairs)
+    informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
+    floor = relative_floor(gram, pairs.KX)
+    return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
+
+
+def dica_domain_factor(labels: LabelSpace) -> Array:
+    """Z of DICA in label space: domain means about their unweighted mean, over the root of T."""
+    means = labels.domain_means
+    if means is None:
+        return np.zeros((labels.size, 0))
+    return np.asarray((means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1]))
+
+
+def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
+    """Real positive eigenpairs of a non-symmetric matrix in descending order (DESIGN 2.5)."""
+    values, C = eig(M)
+    size = float(np.abs(values).max(initial=0.0))
+    big = np.abs(values) > tolerance * size
+    good = big & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
+    if (big & ~good).any():
+        warnings.warn(
+            f"{int((big & ~good).sum())} of DICA's eigenvalues are complex or negative (a badly "
+            "scaled kernel) and were left out",
+            UserWarning,
+            stacklevel=2,
+        )
+    if not good.any():
+        raise ValueError(
+            "DICA has no real positive eigenvalue for this kernel: the features do not tell the "
+            "targets apart, or lam is too small for the kernel's scale"
+        )
+    order = np.flatnonzero(good)[np.argsort(-values[good].real, kind="stable")]
+    return values[order].real, C[:, order].real
+
+
+def _domain_factor(labels: LabelSpace, n: int, epsilon: float, weight: float) -> Array:
+    if labels.domain is None or weight == 0:
+        return np.zeros((labels.size, 0))
+    return label_factor(labels.domain, n, epsilon)
+
+
+def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thin]) -> Components:
+    """From scores v to coefficients: ``(K + shift I)^-1 v``, or v itself at an infinite ridge."""
+    if np.isinf(shift):
+        return Components(scores, image(), np.empty(0), 0)
+    solution = gram.solve(scores, shift)
+    values = solution.image
+    if values is None:
+        values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
+    return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
+
+
+def _with_extras(
+    gram: Gram,
+    found: Components,
+    Q: Thin,
+    KQ: Thin,
+    G: Array,
+    extra: int,
+    eigenvalue: float = 1.0,
+) -> Components:
+    """Add the leading principal directions that neither label nor domain explains (2.4)."""
+    if not extra:
+        return found
+    warnings.warn(
+        f"only {found.values.shape[1]} components tell the target apart; the other {extra} are "
+        "principal directions that neither target nor domain explains",
+        UserWarning,
+        stacklevel=2,
+    )
+    d, U = np.linalg.eigh((G + G.T) / 2)
+    keep = d > gram.tolerance * max(float(d[-1]), 0.0)
+    G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
+    pairs = gram.leading(extra, (Q, KQ, G_pinv))
+    _warn_unconverged(pairs)
+    # b = (I - Q G^+ Q'K) e has K b = (K - K Q G^+ Q'K) e, the deflated kernel at e.
+    weights = G_pinv @ gram.inner(Q, pairs.KX)
+    dual = pairs.X - gram.combine(Q, weights)
+    values = pairs.KX - gram.combine(KQ, weights)
+    # Principal directions are as long as their coefficients are short; the others' size says
+    # nothing about them. What K does to label directions does, if nothing else is left.
+    scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
+    floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
+    m, extra = len(found.eigenvalues), len(pairs.values)
+    return Components(
+        gram.hstack([found.dual, dual]),
+        gram.hstack([found.values, values]),
+        np.concatenate([found.eigenvalues, np.full(extra, eigenvalue)]),
+        found.n_informative,
+        found.info,
+        np.concatenate([np.full(m, found.floor), np.full(extra, floor)]),
+    )
+
+
+def _component_count(
+    values: Array, n_informative: int, n_components: int | None, continuous: bool
+) -> tuple[int, int]:
+    """How many components to take from the problem and how many extras to add (2.4)."""
+    if not n_informative:
+        warnings.warn(
+            "the target cannot be told from the domain: no direction separates targets without "
+            "separating domains at least as well",
+            UserWarning,
+            stacklevel=3,
+        )
+    if n_components is None:
+        cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
+        return max(1, int((values > cut).sum())), 0
+    m = min(n_components, max(n_informative, 1))
+    return m, n_components - m
+
+
+def _unsupervised_count(n_samples: int, n_components: int | None) -> int:
+    return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
+
+
+def _orthogonal_columns(F: Array) -> Array:
+    """Columns spanning those of F, orthogonal and none of them null."""
+    return label_factor(F, 1, 0.0)
+
+
+def _warn_unconverged(pairs: RitzPairs) -> None:
+    if not pairs.info.get("converged", True):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
+            f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

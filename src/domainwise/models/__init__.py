@@ -1,0 +1,1 @@
+"""Models by name, of whole tables, applied to files, saved and loaded."""

@@ -1,0 +1,157 @@
+"""The paper's figure, and the spectrum behind it, as rows of the results file.
+
+Projections of the synthetic data on two components of COIR, DICA and DCM: n ~ Poisson(500) rows per
+domain in 5 dimensions, γ = 1 (DESIGN 5). A binary target determines one direction (DESIGN 2.4), so
+the second component is the leading principal direction that neither target nor domain explains.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import rbf_kernel
+from threadpoolctl import threadpool_limits
+
+from domainwise.datasets import make_synthetic
+from domainwise.estimators import COIR, DCM, DICA
+from domainwise.paper.data import seed_of
+from domainwise.reference import algorithm1
+
+Array = NDArray[Any]
+Row = dict[str, Any]
+
+GAMMA = 1.0
+EPSILON = 1e-3
+RIDGE = 1e-3
+#: Points stored per panel; all rows are used for fitting.
+SHOWN_TRAIN = 700
+SHOWN_TEST = 250
+
+
+@dataclass(frozen=True)
+class ProjectionJob:
+    """The panels of one method: training rows and three unseen domains."""
+
+    method: str
+    rows_per_domain: int
+    root_seed: int
+    cost: float = 6.0
+
+    def run(self) -> list[Row]:
+        """Fit on seven domains and project all ten."""
+        rng = np.random.default_rng(seed_of(self.root_seed, "figure"))
+        data = make_synthetic(
+            0.1,
+            n_per_domain=self.rows_per_domain,
+            n_features=5,
+            random_state=int(rng.integers(2**31 - 1)),
+        )
+        source = data.sample_domain < 7
+        with threadpool_limits(limits=1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = _models(int(source.sum()))[self.method]
+            X, y, d = data.data[source], data.target[source], data.sample_domain[source]
+            model.fit(X, y, sample_domain=d)
+            panels = [_panel("source domains", model.transform(X), y, SHOWN_TRAIN, d)]
+            for number, name in enumerate(range(7, 10), 1):
+                rows = data.sample_domain == name
+                Z = model.transform(data.data[rows])
+                panels.append(_panel(f"unseen {number}", Z, data.target[rows], SHOWN_TEST))
+        return [
+            {
+                "kind": "projection",
+                "method": self.method,
+                "rows_per_domain": self.rows_per_domain,
+                "n_informative": int(model.n_informative_),
+                "panels": panels,
+            }
+        ]
+
+
+@dataclass(frozen=True)
+class SpectrumJob:
+    """Every eigenvalue of Algorithm 1 on one draw of the synthetic table's first row."""
+
+    root_seed: int
+    rows_per_domain: int = 100
+    cost: float = 5.0
+
+    def run(self) -> list[Row]:
+        """Solve the dense problem for all components."""
+        rng = np.random.default_rng(seed_of(self.root_seed, "spectrum"))
+        data = make_synthetic(
+            0.1,
+            n_per_domain=self.rows_per_domain,
+            random_state=int(rng.integers(2**31 - 1)),
+        )
+        source = data.sample_domain < 7
+        X, y, d = data.data[source], data.target[source], data.sample_domain[source]
+        with threadpool_limits(limits=1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            K = rbf_kernel(X, gamma=0.1)
+            result = algorithm1(K, _same(y), _same(d), epsilon=EPSILON, n_components=int(_rank(K)))
+        return [
+            {
+                "kind": "spectrum",
+                "method": "algorithm1",
+                "n_classes": len(np.unique(y)),
+                "n_domains": len(np.unique(d)),
+                "eigenvalues": [round(float(value), 10) for value in result.eigenvalues],
+            }
+        ]
+
+
+def plan_figures(
+    done: Iterable[Row], *, quick: bool, root_seed: int
+) -> list[ProjectionJob | SpectrumJob]:
+    """Jobs for the figure and the spectrum that are still to do."""
+    finished = {(row["kind"], row["method"]) for row in done}
+    rows = 150 if quick else 500
+    jobs: list[ProjectionJob | SpectrumJob] = [
+        ProjectionJob(method, rows, root_seed)
+        for method in ("coir", "dica", "dcm")
+        if ("projection", method) not in finished
+    ]
+    if ("spectrum", "algorithm1") not in finished:
+        jobs.append(SpectrumJob(root_seed, 40 if quick else 100))
+    return jobs
+
+
+def _models(n_rows: int) -> dict[str, Any]:
+    shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
+    return {
+        "coir": COIR(ridge=RIDGE, **shared),
+        "dica": DICA(lam=n_rows * RIDGE, solver="dense", **shared),
+        "dcm": DCM(ridge=RIDGE, **shared),
+    }
+
+
+def _panel(title: str, Z: Array, y: Array, most: int, domain: Array | None = None) -> Row:
+    shown = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), most)).astype(int))
+    if Z.shape[1] < 2:
+        Z = np.column_stack([Z, np.zeros(len(Z))])
+    panel: Row = {
+        "title": title,
+        "n_rows": len(Z),
+        "x": [round(float(value), 4) for value in Z[shown, 0]],
+        "y": [round(float(value), 4) for value in Z[shown, 1]],
+        "target": [int(value) for value in y[shown]],
+    }
+    if domain is not None:
+        panel["domain"] = [int(value) for value in domain[shown]]
+    return panel
+
+
+def _same(labels: Array) -> Array:
+    equal: Array = (labels[:, None] == labels).astype(np.float64)
+    return equal
+
+
+def _rank(K: Array) -> int:
+    values = np.linalg.eigvalsh(K - K.mean(axis=0) - K.mean(axis=0)[:, None] + K.mean())
+    return int(np.sum(values > len(K) * np.finfo(np.float64).eps * values[-1]))

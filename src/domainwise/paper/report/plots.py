@@ -1,0 +1,309 @@
+"""The pictures of a report. Each takes a summary and returns a :class:`Picture`, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from domainwise.jobs.statistics import Ranking
+from domainwise.paper.methods import METHODS
+from domainwise.paper.report.summary import CaseView, MethodView
+from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
+
+#: One colour per method, readable on white and on black; fast methods share their exact one's.
+COLOURS = {
+    "majority": "#8b95a1",
+    "svm": "#5b8def",
+    "kpca": "#a678de",
+    "coir": "#2a9d8f",
+    "dica": "#d9902f",
+    "dcm": "#e0533d",
+    "invariant": "#d6498f",
+    "fastcoir": "#2a9d8f",
+    "fastdica": "#d9902f",
+    "fastdcm": "#e0533d",
+}
+_OTHER = "#8b95a1"
+
+
+def box_plot(case: CaseView, name: str) -> Picture | None:
+    """Scores over repeats of the competing methods, with the paper's mean ± sd."""
+    views = [view for view in case.methods if METHODS[view.key].main and view.values]
+    if not views or case.n_repeats < 2:
+        return None
+    with drawing(4.3, 0.55 + 0.3 * len(views)) as figure:
+        axes = figure.subplots()
+        positions = np.arange(len(views))[::-1]
+        parts = axes.boxplot(
+            [list(view.values.values()) for view in views],
+            positions=positions,
+            orientation="horizontal",
+            widths=0.62,
+            patch_artist=True,
+            flierprops={"marker": ".", "markersize": 3, "markeredgecolor": FAINT},
+            medianprops={"color": INK, "linewidth": 1.2},
+            whiskerprops={"color": FAINT},
+            capprops={"color": FAINT},
+        )
+        for box, view in zip(parts["boxes"], views, strict=True):
+            colour = COLOURS.get(view.key, _OTHER)
+            box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
+        shown = False
+        for position, view in zip(positions, views, strict=True):
+            cell = view.cells.get(case.primary.key)
+            if cell is not None and cell.paper is not None:
+                mean, deviation = cell.paper
+                axes.errorbar(
+                    mean,
+                    position,
+                    xerr=deviation,
+                    fmt="D",
+                    markersize=3.5,
+                    color=INK,
+                    elinewidth=0.9,
+                    capsize=2,
+                )
+                shown = True
+        axes.set_yticks(positions, [view.label for view in views])
+        axes.set_xlabel(case.primary.label)
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        title = f"{case.case.title}"
+        best = case.best()
+        alt = (
+            f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
+            f" ({case.setting} setting). Best mean: {best.label if best else 'none'}. "
+            + "; ".join(_mean_text(case, view) for view in views)
+        )
+        caption = f"{title}: {case.n_repeats} repeats"
+        if shown:
+            caption += "; diamonds: the paper's mean ± sd"
+            caption += " on its own data" if case.stand_in else ""
+        return Picture(to_svg(figure, name, alt), alt, caption)
+
+
+def time_plot(case: CaseView, name: str) -> Picture | None:
+    """Seconds of one fit and prediction against the score; dashed: the paper's."""
+    views = [view for view in case.methods if view.seconds is not None]
+    if len(views) < 2:
+        return None
+    with drawing(4.3, 2.9) as figure:
+        axes = figure.subplots()
+        points: list[tuple[str, float, float]] = []
+        for view in views:
+            colour = COLOURS.get(view.key, _OTHER)
+            marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
+            x, y = float(view.seconds or 0), view.cells[case.primary.key].ours.mean
+            axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
+            points.append((view.label, np.log10(x), y))
+            cell = view.cells[case.primary.key]
+            if view.paper_seconds and cell.paper and not case.stand_in:
+                axes.plot(
+                    view.paper_seconds,
+                    cell.paper[0],
+                    marker,
+                    markerfacecolor="none",
+                    markeredgecolor=colour,
+                    markersize=6,
+                )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.margins(x=0.16, y=0.12)
+        for text, place in merged_labels(points):
+            _label(axes, text, (10 ** place[0], place[1]))
+        if not case.primary.greater_is_better:
+            axes.invert_yaxis()
+        axes.set_xlabel("seconds, one core")
+        axes.set_ylabel(case.primary.label)
+        axes.grid()
+        axes.set_axisbelow(True)
+        listed = "; ".join(f"{view.label} {view.seconds:.3g} s" for view in views)
+        alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
+        caption = f"{case.case.title}. Up and to the left is better; hollow: the paper's"
+        caption = caption if not case.stand_in else f"{case.case.title}. Up and left is better"
+        return Picture(to_svg(figure, name, alt), alt, caption)
+
+
+def invariance_plot(case: CaseView, name: str) -> Picture | None:
+    """Dependence on the domain against dependence on the target, before and after projecting."""
+    views = [
+        view for view in case.methods if view.invariance is not None and METHODS[view.key].main
+    ]
+    before = case.find("svm")
+    if before is None or before.invariance is None or len(views) < 2:
+        return None
+    with drawing(4.3, 2.9) as figure:
+        axes = figure.subplots()
+        start = _dependence(before)
+        points = []
+        for view in views:
+            x, y = _dependence(view)
+            if view.key == "svm":
+                axes.plot(x, y, "o", color=INK, markersize=6)
+                text = "features as given"
+            else:
+                colour = COLOURS.get(view.key, _OTHER)
+                axes.plot([start[0], x], [start[1], y], color=colour, linewidth=0.7, alpha=0.5)
+                marker = "^" if view.kind == "fast" else "o"
+                axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
+                text = view.label
+            points.append((text, x, y))
+        for text, place in merged_labels(points):
+            _label(axes, text, place)
+        axes.set_xlabel("dependence on the domain (HSIC, 0–1)")
+        axes.set_ylabel("dependence on the target")
+        axes.margins(x=0.18, y=0.14)
+        axes.grid()
+        axes.set_axisbelow(True)
+        listed = "; ".join(
+            f"{view.label} domain {_dependence(view)[0]:.3f}, target {_dependence(view)[1]:.3f}"
+            for view in views
+        )
+        alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
+        return Picture(
+            to_svg(figure, name, alt), alt, f"{case.case.title}. Up and to the left is better"
+        )
+
+
+def projection_plot(row: dict[str, Any], name: str) -> Picture:
+    """The paper's figure for one method: sources, then three unseen domains."""
+    label = METHODS[row["method"]].label
+    panels = row["panels"]
+    with drawing(9.2, 2.5) as figure:
+        grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
+        for axes, panel in zip(grid, panels, strict=True):
+            x, y = np.array(panel["x"]), np.array(panel["y"])
+            target = np.array(panel["target"])
+            for value, colour in ((-1, "#5b8def"), (1, "#e0533d")):
+                rows = target == value
+                axes.scatter(
+                    x[rows], y[rows], s=5, color=colour, alpha=0.55, linewidths=0, rasterized=True
+                )
+            axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
+            axes.set_xlabel("component 1")
+        grid[0].set_ylabel(f"{label}\ncomponent 2")
+        alt = (
+            f"Projection on two components of {label}: source domains and three unseen domains,"
+            " points coloured by class"
+        )
+        return Picture(to_svg(figure, name, alt), alt, label, wide=True)
+
+
+def spectrum_plot(row: dict[str, Any], name: str) -> Picture:
+    """Every eigenvalue of Algorithm 1: few above 1, few below, the rest exactly 1."""
+    values = np.array(row["eigenvalues"])
+    above, below = int(np.sum(values > 1 + 1e-6)), int(np.sum(values < 1 - 1e-6))
+    with drawing(6.6, 2.6) as figure:
+        axes = figure.subplots()
+        index = np.arange(1, len(values) + 1)
+        kinds = (
+            (values > 1 + 1e-6, COLOURS["dcm"], f"above 1: {above}, they tell classes apart"),
+            (np.abs(values - 1) <= 1e-6, _OTHER, f"equal to 1: {len(values) - above - below}"),
+            (values < 1 - 1e-6, COLOURS["svm"], f"below 1: {below}, they tell domains apart"),
+        )
+        for chosen, colour, text in kinds:
+            axes.plot(index[chosen], values[chosen], ".", color=colour, markersize=5, label=text)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="y", which="minor", labelsize=7)
+        axes.set_xlabel("eigenvector")
+        axes.set_ylabel("eigenvalue γ")
+        axes.grid()
+        axes.set_axisbelow(True)
+        axes.legend(fontsize=8)
+        alt = (
+            f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
+            f" below, {len(values) - above - below} equal to 1"
+        )
+        return Picture(to_svg(figure, name, alt), alt, _spectrum_caption(row), wide=True)
+
+
+def ranking_plot(ranking: Ranking, setting: str, name: str) -> Picture:
+    """Average ranks with Nemenyi's critical difference."""
+    order = np.argsort(ranking.average_ranks)
+    ranks = ranking.average_ranks[order]
+    labels = [ranking.methods[i] for i in order]
+    with drawing(6.6, 0.9 + 0.28 * len(labels)) as figure:
+        axes = figure.subplots()
+        height = np.arange(len(labels))[::-1]
+        reach = ranks[0] + ranking.critical_difference
+        axes.axvspan(ranks[0], reach, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
+        axes.plot(ranks, height, "o", color=COLOURS["dcm"], markersize=7)
+        for x, y in zip(ranks, height, strict=True):
+            axes.annotate(
+                f"{x:.2f}", (x, y), textcoords="offset points", xytext=(8, -3), fontsize=8
+            )
+        axes.set_yticks(height, labels)
+        axes.set_xlim(0.8, max(len(labels), reach) + 0.4)
+        axes.set_ylim(-0.6, len(labels) - 0.4)
+        axes.set_xlabel("average rank (1 is best)")
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        listed = ", ".join(f"{label} {rank:.2f}" for label, rank in zip(labels, ranks, strict=True))
+        alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
+        caption = (
+            f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band cannot be"
+            " told apart from the first (Nemenyi, 5 %)"
+        )
+        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
+
+
+def merged_labels(
+    points: Sequence[tuple[str, float, float]],
+) -> list[tuple[str, tuple[float, float]]]:
+    """One label for points that lie almost on each other, where two would overlap.
+
+    Examples
+    --------
+    >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
+    [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
+    """
+    if not points:
+        return []
+    places = np.array([[x, y] for _, x, y in points], dtype=np.float64)
+    spread = np.ptp(places, axis=0)
+    # A label is about a quarter of the picture wide and a twentieth high.
+    near = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
+    groups: list[list[int]] = []
+    for index, place in enumerate(places):
+        for group in groups:
+            if np.all(np.abs(places[group[0]] - place) < near):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return [
+        (", ".join(points[i][0] for i in group), (points[group[0]][1], points[group[0]][2]))
+        for group in groups
+    ]
+
+
+def _label(axes: Any, text: str, place: tuple[float, float]) -> None:
+    axes.annotate(text, place, textcoords="offset points", xytext=(5, 4), fontsize=7, color=INK)
+
+
+def _mean_text(case: CaseView, view: MethodView) -> str:
+    cell = view.cells[case.primary.key].ours
+    return f"{view.label} {case.primary.format(cell.mean, cell.deviation)}"
+
+
+def _dependence(view: MethodView) -> tuple[float, float]:
+    assert view.invariance is not None
+    return view.invariance["domain_dependence"], view.invariance["target_dependence"]
+
+
+def _spectrum_caption(row: dict[str, Any]) -> str:
+    classes, domains = row["n_classes"], row["n_domains"]
+    return (
+        f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({classes} classes,"
+        f" {domains} source domains). Only directions with γ ≠ 1 are determined; a second component"
+        " for a binary target is arbitrary in the paper's formulation"
+    )
+
+
+def drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
+    """Those that could be drawn."""
+    return [picture for picture in pictures if picture is not None]

@@ -1,0 +1,325 @@
+"""Rows of a results file, turned into what a reader wants to see. No formatting happens here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from domainwise.jobs.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
+from domainwise.jobs.store import ResultStore
+from domainwise.paper.cases import SETTINGS, Case, Table
+from domainwise.paper.methods import METHODS
+from domainwise.paper.printed import Cell
+from domainwise.paper.protocols import TABLES
+from domainwise.paper.scores import METRICS, Metric
+
+Row = dict[str, Any]
+
+#: Methods that take part in the ranking over data sets: those run everywhere.
+RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell: ours, the paper's, and what follows from the two."""
+
+    ours: Summary
+    paper: Cell | None
+    comparable: bool
+    best: bool
+
+    @property
+    def within(self) -> bool | None:
+        """Whether ours lies within one of the paper's standard deviations; None: no comparison."""
+        if self.paper is None or not self.comparable:
+            return None
+        return abs(self.ours.mean - self.paper[0]) <= self.paper[1]
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.paper is None else self.ours.mean - self.paper[0]
+
+
+@dataclass(frozen=True)
+class MethodView:
+    """One row of a case's table."""
+
+    key: str
+    label: str
+    kind: str
+    cells: Mapping[str, CellView]
+    values: Mapping[int, float]
+    rival_of: str
+    paired: Paired | None
+    seconds: float | None
+    paper_seconds: float | None
+    peak_mib: float | None
+    n_landmarks: int | None
+    invariance: Mapping[str, float] | None
+    eigenvalues: Sequence[float]
+    rules: Sequence[str]
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CaseView:
+    """A case in one setting."""
+
+    case: Case
+    setting: str
+    stand_in: bool
+    methods: Sequence[MethodView]
+    n_repeats: int
+    n_train: tuple[int, int]
+    n_test: tuple[int, int]
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """Measures of the case, the ranking one first."""
+        return [METRICS[key] for key in self.case.metrics]
+
+    @property
+    def primary(self) -> Metric:
+        """The measure that ranks."""
+        return METRICS[self.case.metrics[0]]
+
+    def all_best(self) -> list[MethodView]:
+        """The method with the best mean, or those that share it."""
+        cells = [(method, method.cells.get(self.primary.key)) for method in self.methods]
+        return [method for method, cell in cells if cell is not None and cell.best]
+
+    def best(self) -> MethodView | None:
+        """The method with the best mean, the first of those that share it."""
+        return next(iter(self.all_best()), None)
+
+    def find(self, key: str) -> MethodView | None:
+        """A method by key, if it was run."""
+        return next((method for method in self.methods if method.key == key), None)
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table of the paper: its cases, by setting."""
+
+    table: Table
+    cases: Sequence[CaseView]
+
+    def in_setting(self, setting: str) -> list[CaseView]:
+        """Cases in one setting, in the paper's order."""
+        return [case for case in self.cases if case.setting == setting]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """Everything a report needs, from one results file."""
+
+    header: Row
+    sessions: Sequence[Row]
+    tables: Sequence[TableView]
+    rankings: Mapping[str, Ranking]
+    projections: Sequence[Row] = field(default_factory=list)
+    spectrum: Row | None = None
+    long_runs: Mapping[str, Row] = field(default_factory=dict)
+    failures: Sequence[Row] = field(default_factory=list)
+
+    @property
+    def quick(self) -> bool:
+        """Whether the run was a quick one, whose numbers are only a taste."""
+        return bool(self.header.get("profile") == "quick")
+
+    def cases(self, setting: str | None = None) -> list[CaseView]:
+        """All cases, of one setting or both."""
+        return [
+            case
+            for table in self.tables
+            for case in table.cases
+            if setting is None or case.setting == setting
+        ]
+
+
+def summarise_run(store: ResultStore) -> RunSummary:
+    """Summarise a results file that has been read.
+
+    Parameters
+    ----------
+    store : ResultStore
+        After ``read`` or ``open``.
+
+    Returns
+    -------
+    RunSummary
+    """
+    results: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
+    failures: dict[tuple[str, str, int, str], Row] = {}
+    for row in store.rows("result"):
+        key = (row["case"], row["setting"], row["repeat"], row["method"])
+        if row["status"] != "ok":
+            failures[key] = row
+            continue
+        failures.pop(key, None)
+        methods = results.setdefault((row["case"], row["setting"]), {})
+        methods.setdefault(row["method"], {})[row["repeat"]] = row
+    times = {
+        (row["case"], row["method"]): row for row in store.rows("timing") if row["status"] == "ok"
+    }
+    quick = store.header.get("profile") == "quick"
+    tables = []
+    for table in TABLES.values():
+        cases = [
+            _case_view(case.quick() if quick else case, setting, table, found, times)
+            for case in table.cases
+            for setting in SETTINGS
+            if (found := results.get((case.key, setting)))
+        ]
+        if cases:
+            tables.append(TableView(table, cases))
+    spectra = store.rows("spectrum")
+    return RunSummary(
+        header=store.header,
+        sessions=store.rows("session"),
+        tables=tables,
+        rankings={
+            setting: ranking
+            for setting in SETTINGS
+            if (ranking := _ranking(tables, setting)) is not None
+        },
+        projections=store.rows("projection"),
+        spectrum=spectra[-1] if spectra else None,
+        long_runs={row["case"]: row for row in store.rows("long_run")},
+        failures=list(failures.values()),
+    )
+
+
+def _case_view(
+    case: Case,
+    setting: str,
+    table: Table,
+    found: Mapping[str, Mapping[int, Row]],
+    times: Mapping[tuple[str, str], Row],
+) -> CaseView:
+    ordered = [key for key in METHODS if key in found]
+    best = {key: _best_methods(found, METRICS[key]) for key in case.metrics}
+    primary = METRICS[case.metrics[0]]
+    values = {
+        name: {
+            repeat: row["metrics"][primary.key]
+            for repeat, row in rows.items()
+            if primary.key in row["metrics"]
+        }
+        for name, rows in found.items()
+    }
+    methods = []
+    for name in ordered:
+        rows = [found[name][repeat] for repeat in sorted(found[name])]
+        method = METHODS[name]
+        rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
+        paired = None
+        if rival in values and name != rival:
+            paired = compare(
+                values[rival], values[name], greater_is_better=primary.greater_is_better
+            )
+        timed = times.get((case.key, name), {}) if setting == "paper" else {}
+        paper_row = case.paper.rows.get(name) if case.paper and setting == "paper" else None
+        methods.append(
+            MethodView(
+                key=name,
+                label=method.name(case.task),
+                kind=method.kind,
+                cells={
+                    key: CellView(
+                        ours=_over_repeats(rows, key),
+                        paper=None if paper_row is None else paper_row.cells.get(key),
+                        comparable=not table.stand_in,
+                        best=name in best[key],
+                    )
+                    for key in case.metrics
+                    if any(key in row["metrics"] for row in rows)
+                },
+                values=values[name],
+                rival_of=rival,
+                paired=paired,
+                seconds=timed.get("seconds"),
+                paper_seconds=None if paper_row is None else paper_row.seconds,
+                peak_mib=timed.get("peak_mib"),
+                n_landmarks=timed.get("n_landmarks"),
+                invariance=_mean_invariance(rows),
+                eigenvalues=rows[0].get("eigenvalues", []),
+                rules=_distinct(row["selection"]["rule"] for row in rows),
+                warnings=_distinct(text for row in rows for text in row["warnings"]),
+            )
+        )
+    everything = [row for rows in found.values() for row in rows.values()]
+    return CaseView(
+        case=case,
+        setting=setting,
+        stand_in=bool(table.stand_in),
+        methods=methods,
+        n_repeats=max(len(rows) for rows in found.values()),
+        n_train=_range(row["n_train"] for row in everything),
+        n_test=_range(row["n_test"] for row in everything),
+    )
+
+
+def _over_repeats(rows: Sequence[Row], metric: str) -> Summary:
+    return summarise([row["metrics"][metric] for row in rows if metric in row["metrics"]])
+
+
+def _best_methods(found: Mapping[str, Mapping[int, Row]], metric: Metric) -> set[str]:
+    means = {
+        name: _over_repeats(list(rows.values()), metric.key).mean
+        for name, rows in found.items()
+        if METHODS[name].main
+    }
+    finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
+    if not finite:
+        return set()
+    top = max(finite.values()) if metric.greater_is_better else min(finite.values())
+    return {name for name, mean in finite.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
+
+
+def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
+    measured = [row["invariance"] for row in rows if row.get("invariance")]
+    if not measured:
+        return None
+    names = ("domain_dependence", "target_dependence", "mean_mmd")
+    return {name: float(np.mean([entry[name] for entry in measured])) for name in names}
+
+
+def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
+    """Rank methods over data sets; the cases of one data set count once, by their mean rank."""
+    groups: dict[str, list[CaseView]] = {}
+    for table in tables:
+        for case in table.in_setting(setting):
+            groups.setdefault(case.case.source, []).append(case)
+    if not groups:
+        return None
+    cases = [case for group in groups.values() for case in group]
+    names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
+    if len(names) < 2:
+        return None
+    scores = []
+    for group in groups.values():
+        ranks = [rank_methods(_signed_means(case, names), names).average_ranks for case in group]
+        scores.append(-np.mean(ranks, axis=0))
+    return rank_methods(np.array(scores), [METHODS[name].label for name in names])
+
+
+def _signed_means(case: CaseView, names: Sequence[str]) -> np.ndarray:
+    sign = 1.0 if case.primary.greater_is_better else -1.0
+    found = [case.find(name) for name in names]
+    return np.array(
+        [[sign * view.cells[case.primary.key].ours.mean for view in found if view is not None]]
+    )
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def _range(values: Iterable[int]) -> tuple[int, int]:
+    listed = list(values)
+    return min(listed), max(listed)

@@ -1,0 +1,223 @@
+"""What the numbers say, in sentences: the part of a report that is read first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from domainwise.jobs.statistics import PAIRED_CAVEAT, p_text
+from domainwise.paper.methods import METHODS
+from domainwise.paper.report.summary import CaseView, CellView, RunSummary, TableView
+
+#: Below this a paired difference is called one.
+LEVEL = 0.05
+#: Means of fewer repeats are shown, but not counted as agreeing with the paper or not.
+MIN_REPEATS = 5
+
+
+def what_was_run(run: RunSummary) -> list[str]:
+    """Size of the run, in words."""
+    cases = {case.case.key for case in run.cases()}
+    names = join([table.table.title for table in run.tables])
+    tables = count(len(run.tables), "table").capitalize()
+    sentences = [
+        f"{tables} of the paper, {count(len(cases), 'case')} in all ({names}). Every"
+        " method is fitted on source domains and judged on domains it has not"
+        f" seen. {_repeats(run)} Root seed {run.header.get('root_seed')}."
+    ]
+    if run.quick:
+        sentences.append(
+            "This was a quick run, with few repeats and thinned-out domains: it shows that"
+            " everything works and what a report looks like. Its numbers are not to be compared"
+            " with the paper's."
+        )
+    stand_ins = [table.table.title for table in run.tables if table.table.stand_in]
+    if stand_ins:
+        sentences.append(
+            f"{join(stand_ins)}: the paper's data are not public, other data stand in. Their"
+            " numbers are shown beside the paper's but not counted as a comparison."
+        )
+    if run.failures:
+        sentences.append(f"{count(len(run.failures), 'fit')} failed; see the end of this report.")
+    return sentences
+
+
+def unfinished(run: RunSummary) -> list[str]:
+    """What the protocol asks for and the results file does not hold (yet)."""
+    missing: list[str] = []
+    for table in run.tables:
+        found = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        for setting in ("paper", "tuned"):
+            # Cases that lack the same are named together.
+            lacking: dict[tuple[int, int], list[str]] = {}
+            for case in table.table.cases:
+                sized = case.quick() if run.quick else case
+                planned = sized.repeats if setting == "paper" else sized.tuned_repeats
+                have = found.get((case.key, setting), 0)
+                if have < planned:
+                    lacking.setdefault((have, planned), []).append(case.title)
+            for (have, planned), titles in lacking.items():
+                all_of_them = len(titles) == len(table.table.cases)
+                which = "" if all_of_them else f" ({join(titles)})"
+                missing.append(f"{table.table.title}{which}, {setting}: {have} of {planned}")
+    if not missing:
+        return []
+    return [
+        "Fewer repeats than the protocol asks for were run (the same command in the same folder"
+        f" adds the others): {'; '.join(missing)}."
+    ]
+
+
+def how_close(run: RunSummary) -> list[str]:
+    """How many cells agree with the paper."""
+    if run.quick:
+        return []
+    total = within = 0
+    parts = []
+    for table in run.tables:
+        cells = [cell for case in table.in_setting("paper") for cell in compared(case)]
+        if not cells:
+            continue
+        inside = sum(cell.within is True for _, _, cell in cells)
+        parts.append(f"{table.table.title} {inside} of {len(cells)}")
+        total += len(cells)
+        within += inside
+    if not total:
+        return []
+    return [
+        f"Of {total} cells whose data are the paper's and that have {MIN_REPEATS} repeats or more,"
+        f" {within} lie within one of the paper's standard deviations ({join(parts)})."
+    ]
+
+
+def who_wins(run: RunSummary) -> list[str]:
+    """The best method of each table, by setting."""
+    return [f"{table.table.title}: {_lower(headline(table))}" for table in run.tables]
+
+
+def headline(table: TableView) -> str:
+    """Who wins this table, in one sentence."""
+    parts = []
+    for setting in ("paper", "tuned"):
+        cases = table.in_setting(setting)
+        if cases:
+            words = "the paper's parameters" if setting == "paper" else "tuned parameters"
+            parts.append(f"with {words} {_winners(cases)}")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}.{_beats_nothing(table)}"
+
+
+def how_sure(run: RunSummary) -> list[str]:
+    """Paired tests of DCM against its main rivals, and ranks over data sets."""
+    sentences = []
+    for setting in ("paper", "tuned"):
+        cases = run.cases(setting)
+        if not cases:
+            continue
+        parts = [text for rival in ("svm", "coir") if (text := record(cases, rival))]
+        if parts:
+            words = "the paper's parameters" if setting == "paper" else "tuned parameters"
+            sentences.append(f"With {words}, DCM {join(parts)}.")
+    if sentences:
+        sentences.append(f"A difference counts where Wilcoxon's p is below 0.05; {PAIRED_CAVEAT}.")
+    for setting, ranking in run.rankings.items():
+        if ranking.p_value is None or ranking.n_datasets < 3:
+            continue
+        order = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
+        listed = join([f"{name} {rank:.1f}" for rank, name in order])
+        verdict = "do" if ranking.p_value < LEVEL else "do not"
+        sentences.append(
+            f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}."
+            f" The methods {verdict} differ beyond chance (Friedman p = {p_text(ranking.p_value)});"
+            f" ranks closer than {ranking.critical_difference:.1f} cannot be told apart."
+            + _few_repeats(run.cases(setting))
+        )
+    return sentences
+
+
+def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
+    """Cells that can be compared with the paper: (method label, metric label, cell)."""
+    return [
+        (method.label, metric.label, method.cells[metric.key])
+        for method in case.methods
+        for metric in case.metrics
+        if metric.key in method.cells
+        and method.cells[metric.key].within is not None
+        and method.cells[metric.key].ours.n >= MIN_REPEATS
+    ]
+
+
+def join(parts: Sequence[str]) -> str:
+    """A, B and C."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def count(number: int, noun: str) -> str:
+    """One table, two tables."""
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    shown = words[number] if number < len(words) else f"{number:,}"
+    return f"{shown} {noun}" + ("" if number == 1 else "s")
+
+
+def _few_repeats(cases: Sequence[CaseView]) -> str:
+    """A caveat where a rank rests on a mean of very few repeats."""
+    fewest = min(case.n_repeats for case in cases)
+    if fewest >= MIN_REPEATS:
+        return ""
+    return f" Some of the means behind them have only {count(fewest, 'repeat')}."
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _repeats(run: RunSummary) -> str:
+    parts = []
+    for setting in ("paper", "tuned"):
+        counts = sorted({case.n_repeats for case in run.cases(setting)})
+        if counts:
+            span = f"{counts[0]} to {counts[-1]} repeats"
+            shown = span if len(counts) > 1 else count(counts[0], "repeat")
+            words = "with the paper's parameters" if setting == "paper" else "with tuned ones"
+            parts.append(f"{shown} {words}")
+    return (join(parts) + ".").capitalize() if parts else ""
+
+
+def _winners(cases: Sequence[CaseView]) -> str:
+    found = [[method.label for method in case.all_best()] for case in cases]
+    order = Counter(label for labels in found for label in labels).most_common()
+    if not order:
+        return "nothing was measured"
+    if len(order) == 1:
+        return f"{order[0][0]} has the best mean" + (" in every case" if len(cases) > 1 else "")
+    ties = ", ties counted for each" if any(len(labels) > 1 for labels in found) else ""
+    names = join([f"{name} ({n} of {len(cases)})" for name, n in order])
+    return f"the best mean is that of {names}{ties}"
+
+
+def _beats_nothing(table: TableView) -> str:
+    """Say so where a constant is as good as the learners."""
+    for case in table.cases:
+        constant, best = case.find("majority"), case.best()
+        if constant is not None and best is constant:
+            return f" No method beats the {constant.label} predictor on {case.case.title}."
+    return ""
+
+
+def record(cases: Sequence[CaseView], rival: str) -> str:
+    """In how many cases DCM is better and worse than a rival, beyond chance."""
+    better = worse = tested = 0
+    for case in cases:
+        view = case.find(rival)
+        if view is None or view.paired is None or view.paired.p_value is None:
+            continue
+        tested += 1
+        if view.paired.p_value < LEVEL:
+            gain = view.paired.difference * (1 if case.primary.greater_is_better else -1)
+            better, worse = better + (gain > 0), worse + (gain < 0)
+    if not tested:
+        return ""
+    name = METHODS[rival].label if rival != "svm" else "the SVM"
+    return f"is better than {name} in {better} and worse in {worse} of {tested} cases"

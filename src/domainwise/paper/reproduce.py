@@ -1,0 +1,155 @@
+"""``domainwise reproduce`` as a function: plan, run, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from domainwise import datasets
+from domainwise.jobs.runner import Job, Progress, run_jobs
+from domainwise.jobs.store import ResultStore
+from domainwise.paper.cases import Case, Table
+from domainwise.paper.figures import plan_figures
+from domainwise.paper.longrun import plan_long_runs
+from domainwise.paper.plan import plan_trials
+from domainwise.paper.timing import plan_timing
+
+Row = dict[str, Any]
+
+
+class MissingDataError(FileNotFoundError):
+    """Data files of a table are not on this machine."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is left to do: in parallel, then one after the other."""
+
+    parallel: Sequence[Job]
+    serial: Sequence[Job]
+
+    @property
+    def cost(self) -> float:
+        """Sum of the jobs' costs."""
+        return sum(job.cost for job in (*self.parallel, *self.serial))
+
+
+def make_plan(
+    tables: Sequence[Table],
+    store: ResultStore,
+    *,
+    quick: bool,
+    root_seed: int,
+    repeats: int | None = None,
+    timing: bool = True,
+) -> Plan:
+    """Jobs of these tables that the results file does not hold yet.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        What to run.
+    store : ResultStore
+        Opened.
+    quick : bool
+        Whether cases are run in their small size.
+    root_seed : int
+        Seed of the run.
+    repeats : int, optional
+        In place of the protocols' own numbers.
+    timing : bool
+        Whether time and memory are measured afterwards.
+
+    Returns
+    -------
+    Plan
+    """
+    cases: list[Case] = [
+        case.quick() if quick else case for table in tables for case in table.cases
+    ]
+    jobs: list[Job] = list(
+        plan_trials(cases, store.rows("result"), root_seed=root_seed, repeats=repeats)
+    )
+    if any(table.key == "synthetic" for table in tables):
+        drawn = [*store.rows("projection"), *store.rows("spectrum")]
+        jobs += plan_figures(drawn, quick=quick, root_seed=root_seed)
+        if not quick:
+            jobs += plan_long_runs(cases, store.rows("long_run"), root_seed=root_seed)
+    serial: list[Job] = []
+    if timing:
+        serial += plan_timing(cases, store.rows("timing"), quick=quick, root_seed=root_seed)
+    return Plan(jobs, serial)
+
+
+def reproduce(
+    plan: Plan,
+    store: ResultStore,
+    *,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+    on_serial: Callable[[], None] | None = None,
+) -> list[Row]:
+    """Run a plan; rows reach the results file as they are finished.
+
+    Parameters
+    ----------
+    plan : Plan
+        From :func:`make_plan`.
+    store : ResultStore
+        Opened.
+    n_jobs : int
+        Worker processes of the parallel part.
+    progress : callable, optional
+        ``progress(cost, rows)`` after each job.
+    on_serial : callable, optional
+        Called when the timing pass begins.
+
+    Returns
+    -------
+    list of dict
+        Rows of this session that failed.
+    """
+    failed: list[Row] = []
+
+    def note(cost: float, rows: list[Row]) -> None:
+        failed.extend(row for row in rows if row.get("status") == "error")
+        if progress is not None:
+            progress(cost, rows)
+
+    with store.locked():
+        run_jobs(plan.parallel, store, n_jobs=n_jobs, progress=note)
+        if plan.serial and on_serial is not None:
+            on_serial()
+        run_jobs(plan.serial, store, n_jobs=1, progress=note)
+    return failed
+
+
+def check_data(tables: Sequence[Table]) -> None:
+    """Fail before anything is run if a data file is absent.
+
+    Raises
+    ------
+    MissingDataError
+        With the loader's message: what is missing, where it was looked for, where to get it.
+    """
+    from domainwise.datasets.lookup import verified_path
+    from domainwise.datasets.registry import DATA_FILES
+
+    wanted = {name for table in tables for name in table.data_files}
+    problems = []
+    for info in datasets.list_datasets():
+        if info.name in wanted:
+            entry = next(file for file in DATA_FILES if file.name == info.name)
+            try:
+                verified_path(entry)
+            except (FileNotFoundError, ValueError) as error:
+                problems.append(str(error))
+    if problems:
+        raise MissingDataError("\n".join(problems))
+
+
+def default_folder(table: str, quick: bool) -> Path:
+    """Where results go when the user names no folder."""
+    return Path("domainwise-results") / (f"{table}-quick" if quick else table)

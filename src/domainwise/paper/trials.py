@@ -1,0 +1,167 @@
+"""One repeat of one case: fit every method on the sources, judge it on unseen domains."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from domainwise.metrics import invariance_report
+from domainwise.paper.cases import Case
+from domainwise.paper.data import Split, make_split, seed_of
+from domainwise.paper.methods import (
+    METHODS,
+    Method,
+    Parameters,
+    build_pipeline,
+    fit_pipeline,
+    paper_parameters,
+)
+from domainwise.paper.scores import score_predictions
+from domainwise.paper.tuning import select
+
+Array = NDArray[Any]
+Row = dict[str, Any]
+
+#: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
+INVARIANCE_REPEATS = 5
+INVARIANCE_ROWS = 1000
+
+_PAPER_RULE = "the paper's parameters; where it gives none, ridge 1e-3, λ = N·ridge, C = 1"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A unit of work: some methods, on one repeat of a case, in one setting."""
+
+    case: Case
+    setting: str
+    repeat: int
+    methods: tuple[str, ...]
+    root_seed: int
+
+    @property
+    def cost(self) -> float:
+        """Rough seconds, for the time left."""
+        share = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
+        return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
+
+    def run(self) -> list[Row]:
+        """Results of all methods, with one BLAS thread (see :func:`run_trial`)."""
+        return run_trial(self)
+
+
+def run_trial(trial: Trial) -> list[Row]:
+    """Run a trial; a method that fails gives a row that says so.
+
+    BLAS gets one thread, since the order of its sums, and with it the last digits, depends on the
+    number of threads.
+    """
+    case = trial.case
+    with threadpool_limits(limits=1):
+        split = make_split(case, trial.root_seed, trial.repeat)
+        return [_run_method(trial, METHODS[key], split) for key in trial.methods]
+
+
+def _run_method(trial: Trial, method: Method, split: Split) -> Row:
+    case = trial.case
+    sources, unseen = split.domains
+    row: Row = {
+        "kind": "result",
+        "table": case.table,
+        "case": case.key,
+        "fingerprint": case.fingerprint(),
+        "setting": trial.setting,
+        "repeat": trial.repeat,
+        "method": method.key,
+        "n_train": len(split.X),
+        "n_test": len(split.X_test),
+        "train_domains": sources,
+        "test_domains": unseen,
+    }
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            row.update(_judge(trial, method, split))
+            row["status"] = "ok"
+        except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
+            row["status"] = "error"
+            row["error"] = f"{type(error).__name__}: {error}"
+    row["warnings"] = sorted({str(item.message)[:200] for item in caught})
+    row["seconds"] = round(time.perf_counter() - started, 4)
+    return row
+
+
+def _judge(trial: Trial, method: Method, split: Split) -> Row:
+    case = trial.case
+    parameters, selection = choose_parameters(trial, method, split)
+    pipeline = build_pipeline(
+        method,
+        parameters,
+        task=case.task,
+        scaling=case.scaling,
+        impute=has_missing(split),
+    )
+    fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
+    predicted = pipeline.predict(split.X_test)
+    decision = None
+    if "score_auc" in case.metrics and hasattr(pipeline, "decision_function"):
+        decision = pipeline.decision_function(split.X_test)
+    found: Row = {
+        "metrics": score_predictions(case.metrics, split.y_test, predicted, decision),
+        "selection": selection,
+    }
+    projection = pipeline.named_steps.get("project")
+    if projection is not None:
+        found["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
+    sees_features = projection is not None or method.key == "svm"
+    if trial.setting == "paper" and trial.repeat < INVARIANCE_REPEATS and sees_features:
+        found["invariance"] = measure_invariance(pipeline, split)
+    return found
+
+
+def choose_parameters(
+    trial: Trial, method: Method, split: Split
+) -> tuple[Parameters, dict[str, Any]]:
+    """Parameters of a method in the trial's setting, and the record of how they were chosen."""
+    seed = seed_of(trial.root_seed, trial.case.key, trial.repeat, "method")
+    random_state = int(seed.generate_state(1)[0] % 2**31)
+    if trial.setting != "tuned" or method.key == "majority":
+        parameters = paper_parameters(trial.case, method, split.y, len(split.X), random_state)
+        return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
+    # The same tuning rows and groups of domains for every method.
+    rng = np.random.default_rng(seed_of(trial.root_seed, trial.case.key, trial.repeat, "tuning"))
+    chosen = select(trial.case, method, split, rng, random_state)
+    return chosen.parameters, {
+        "rule": chosen.rule,
+        "parameters": chosen.parameters.shown(method),
+        "source_score": chosen.score,
+        "candidates": chosen.n_candidates,
+    }
+
+
+def has_missing(split: Split) -> bool:
+    """Whether an imputer has to head the pipeline."""
+    return bool(np.isnan(split.X).any() or np.isnan(split.X_test).any())
+
+
+def measure_invariance(pipeline: Pipeline, split: Split) -> dict[str, float | None]:
+    """Dependence of the features the predictor sees on unseen domains and on their targets."""
+    rows = np.linspace(0, len(split.X_test) - 1, min(len(split.X_test), INVARIANCE_ROWS))
+    rows = np.unique(rows.astype(int))
+    features = pipeline[:-1].transform(split.X_test[rows]) if len(pipeline) > 1 else None
+    if features is None:
+        features = split.X_test[rows]
+    report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
+    return {
+        "domain_dependence": report.domain_dependence,
+        "target_dependence": report.target_dependence,
+        "mean_mmd": report.mean_mmd,
+    }

@@ -1,0 +1,62 @@
+"""A page: templates, styles and tables that every report is made of. One file, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+
+@dataclass(frozen=True)
+class TextCell:
+    """One cell: text, weight, and a class for colour ("within", "outside" or "")."""
+
+    text: str
+    bold: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Headings and rows; the first cell of a row is its name.
+
+    The kinds are a class for each row, such as "variant", or empty.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[TextCell]]
+    kinds: Sequence[str]
+
+
+class Templates:
+    """Templates of one package, which may extend those of this one.
+
+    Parameters
+    ----------
+    package : str
+        Package with a folder ``templates``.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._folders = [files(name) / "templates" for name in (package, "domainwise.report")]
+        self._environment = Environment(
+            loader=FunctionLoader(self.read),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def read(self, name: str) -> str:
+        """Return the text of a template or style sheet."""
+        for folder in self._folders:
+            if (folder / name).is_file():
+                return (folder / name).read_text(encoding="utf-8")
+        raise FileNotFoundError(f"no template {name}")
+
+    def render(self, name: str, *, styles: Sequence[str], **values: object) -> str:
+        """Fill a template; the style sheets stand in the page's head, in this order."""
+        style = "\n".join(self.read(sheet) for sheet in styles)
+        return self._environment.get_template(name).render(style=style, **values)

@@ -1,0 +1,364 @@
+"""DCMCV and FastDCMCV: DCM with its arguments chosen by leaving source domains out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
+
+from domainwise.backends.base import refuse_elsewhere
+from domainwise.checks.inputs import (
+    COUNT,
+    DOMAIN_CONSTRAINTS,
+    KERNEL_CONSTRAINTS,
+    LANDMARK_CONSTRAINTS,
+    SEARCH_CONSTRAINTS,
+    SOLVER_CONSTRAINTS,
+    TARGET_CONSTRAINTS,
+)
+from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.exact import DCM
+from domainwise.estimators.exact_base import KernelProjection
+from domainwise.estimators.fast import FastDCM
+from domainwise.estimators.fast_base import FastProjection
+from domainwise.estimators.projection import Projection
+from domainwise.kernels.functions import resolve_gamma
+from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
+from domainwise.selection.search import (
+    AUTO_GAMMAS,
+    AUTO_RIDGES,
+    AUTO_WEIGHTS,
+    Task,
+    choose,
+    cv_results,
+    default_head,
+    default_scoring,
+    make_splits,
+    run_search,
+)
+
+Array = NDArray[Any]
+
+#: Arguments of a search that the estimator it chooses for does not have.
+SEARCH_ARGUMENTS = {
+    "gammas",
+    "ridges",
+    "domain_weights",
+    "conditionals",
+    "epsilons",
+    "cv",
+    "scoring",
+    "estimator",
+    "rule",
+    "n_jobs",
+}
+
+
+class _SearchMixin:
+    """Fitting by search, for both families."""
+
+    _estimator: ClassVar[type[Projection]]
+    _fold: ClassVar[type]
+    _needs_target = True
+
+    def _fit(self: Any, X: Any, y: Any, sample_domain: Any) -> None:
+        refuse_elsewhere(
+            self,
+            X,
+            "search on some rows in memory, and give best_params_ to "
+            f"{self._estimator.__name__}, which follows X",
+        )
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f'{type(self).__name__} chooses gamma and so needs rows, not kernel="precomputed"'
+            )
+        target, domain = self._check_labels(y, sample_domain, X)
+        continuous = target.values is not None
+        if any(self.conditionals) and continuous:
+            raise ValueError(
+                "conditionals=True measures domains inside classes, but y is continuous"
+            )
+        self._check_conditional(self.conditionals, domain)
+        values = target.values if continuous else target.names[target.codes]
+        if continuous and values.shape[1] == 1:
+            values = values[:, 0]
+        grid = Grid(
+            tuple(self.conditionals),
+            tuple(self.epsilons),
+            self._auto("domain_weights", AUTO_WEIGHTS),
+            self._auto("ridges", AUTO_RIDGES),
+        )
+        gammas = self._gammas(X)
+        points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
+        splits = make_splits(self.cv, X, values, target, domain)
+        tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
+        scores = run_search(tasks, X, values, splits, self.n_jobs, self._verbosity)
+        self.cv_results_ = cv_results(points, scores)
+        self.best_index_ = choose(points, scores, self.rule)
+        self.best_params_ = points[self.best_index_]
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.n_splits_ = len(splits)
+        best = self._estimator(**self._shared_arguments()).set_params(**self.best_params_)
+        self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
+        arguments = best.get_params(deep=False)
+        vars(self).update({k: v for k, v in vars(best).items() if k not in arguments})
+
+    def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> Task:
+        template = self._estimator(**self._shared_arguments()).set_params(
+            ridge=min(grid.ridges), epsilon=min(grid.epsilons)
+        )
+        if "tol" in template.get_params():
+            template.set_params(tol=max(self.tol, PATH_TOLERANCE))
+        return Task(
+            self._fold,
+            template,
+            gamma,
+            grid,
+            default_head(continuous) if self.estimator is None else self.estimator,
+            default_scoring(continuous) if self.scoring is None else self.scoring,
+            self.n_components,
+            self.n_jobs not in (None, 1),
+        )
+
+    def _shared_arguments(self: Any) -> dict[str, Any]:
+        mine = self.get_params(deep=False)
+        return {name: value for name, value in mine.items() if name not in SEARCH_ARGUMENTS}
+
+    def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        given = getattr(self, name)
+        if isinstance(given, str):
+            return default
+        values = tuple(float(value) for value in given)
+        if not values or not all(value >= 0 for value in values):
+            raise ValueError(
+                f"{name}={given!r} must hold at least one number, none of them negative"
+            )
+        return values
+
+    def _gammas(self: Any, X: Array) -> tuple[float, ...]:
+        if not isinstance(self.gammas, str):
+            values = self._auto("gammas", ())
+            if min(values) <= 0:
+                raise ValueError(f"gammas={self.gammas!r} must be positive")
+            return values
+        if callable(self.kernel) or self.kernel in ("linear", "cosine"):
+            return (1.0,)  # these kernels have no scale to choose
+        middle = resolve_gamma("median", self.kernel, X)
+        return tuple(middle * factor for factor in AUTO_GAMMAS)
+
+    @property
+    def _verbosity(self: Any) -> int:
+        return int(getattr(self, "verbose", 0))
+
+
+@with_shared_docs
+class DCMCV(_SearchMixin, KernelProjection):
+    """DCM with gamma, ridge and weights chosen by leaving source domains out.
+
+    Every combination is scored by a simple predictor on the projection of domains that were left
+    out, and the best one is fitted to all rows. For one gamma the whole grid costs little more
+    than its most expensive member, because products with the Gram matrix are shared.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        See :class:`~domainwise.DCM`; no more than the informative ones are used in the search.
+    {search}
+    {kernel_no_gamma}
+    {target}
+    {domain}
+    {solver}
+
+    Attributes
+    ----------
+    {searched}
+    {fitted}
+
+    See Also
+    --------
+    DCM : One model with given arguments.
+
+    Examples
+    --------
+    >>> from domainwise.selection import DCMCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=4, random_state=0)
+    >>> search = DCMCV(gammas=[0.1], ridges=[1e-3, 1e-1], domain_weights=[0.0, 1.0])
+    >>> search = search.fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> sorted(search.best_params_)
+    ['conditional', 'domain_weight', 'epsilon', 'gamma', 'ridge']
+    """
+
+    _estimator = DCM
+    _fold = ExactFold
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **SEARCH_CONSTRAINTS,
+        **{name: rule for name, rule in KERNEL_CONSTRAINTS.items() if name != "gamma"},
+        **TARGET_CONSTRAINTS,
+        **DOMAIN_CONSTRAINTS,
+        **SOLVER_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        gammas: Any = "auto",
+        ridges: Any = "auto",
+        domain_weights: Any = "auto",
+        conditionals: Any = (False,),
+        epsilons: Any = (1e-3,),
+        cv: Any = None,
+        scoring: Any = None,
+        estimator: Any = None,
+        rule: str = "best",
+        n_jobs: int | None = None,
+        kernel: Any = "rbf",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        target_kernel: Any = "auto",
+        target_gamma: float | str = "median",
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.gammas = gammas
+        self.ridges = ridges
+        self.domain_weights = domain_weights
+        self.conditionals = conditionals
+        self.epsilons = epsilons
+        self.cv = cv
+        self.scoring = scoring
+        self.estimator = estimator
+        self.rule = rule
+        self.n_jobs = n_jobs
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.target_kernel = target_kernel
+        self.target_gamma = target_gamma
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+
+@with_shared_docs
+class FastDCMCV(_SearchMixin, FastProjection):
+    """FastDCM with gamma, ridge and weights chosen by leaving source domains out.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        See :class:`~domainwise.FastDCM`.
+    {search}
+    {kernel_no_gamma}
+    {target}
+    {domain}
+    {landmarks}
+    {target_landmarks}
+    {seed}
+
+    Attributes
+    ----------
+    {searched}
+    {fast_fitted}
+
+    See Also
+    --------
+    DCMCV : The exact search.
+
+    Examples
+    --------
+    >>> from domainwise.selection import FastDCMCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=4, random_state=0)
+    >>> search = FastDCMCV(gammas=[0.1], n_landmarks=100)
+    >>> search = search.fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> search.transform(data.data).shape[1]
+    1
+    """
+
+    _estimator = FastDCM
+    _fold = FastFold
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [COUNT, None],
+        **SEARCH_CONSTRAINTS,
+        **{name: rule for name, rule in KERNEL_CONSTRAINTS.items() if name != "gamma"},
+        **TARGET_CONSTRAINTS,
+        **DOMAIN_CONSTRAINTS,
+        **LANDMARK_CONSTRAINTS,
+        "target_landmarks": ["array-like", tuple, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        gammas: Any = "auto",
+        ridges: Any = "auto",
+        domain_weights: Any = "auto",
+        conditionals: Any = (False,),
+        epsilons: Any = (1e-3,),
+        cv: Any = None,
+        scoring: Any = None,
+        estimator: Any = None,
+        rule: str = "best",
+        n_jobs: int | None = None,
+        kernel: Any = "rbf",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        target_kernel: Any = "auto",
+        target_gamma: float | str = "median",
+        domain_kernel: Any = "auto",
+        domain_gamma: float | str = "median",
+        n_landmarks: Any = "auto",
+        landmarks: Any = "uniform",
+        target_landmarks: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.gammas = gammas
+        self.ridges = ridges
+        self.domain_weights = domain_weights
+        self.conditionals = conditionals
+        self.epsilons = epsilons
+        self.cv = cv
+        self.scoring = scoring
+        self.estimator = estimator
+        self.rule = rule
+        self.n_jobs = n_jobs
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.target_kernel = target_kernel
+        self.target_gamma = target_gamma
+        self.domain_kernel = domain_kernel
+        self.domain_gamma = domain_gamma
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.target_landmarks = target_landmarks
+        self.random_state = random_state
+
+    @available_if(lambda self: False)
+    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Any:
+        """Not available: a search needs all rows. Give ``best_params_`` to FastDCM instead."""

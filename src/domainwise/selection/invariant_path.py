@@ -1,0 +1,215 @@
+"""Kernel values of one split, shared by a whole path of invariant machines."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from domainwise.gram import DenseGram
+from domainwise.gram.tiles import kernel_matrix
+from domainwise.invariant.correction import correction, domain_factor, domain_rows
+from domainwise.invariant.kernel import (
+    centred_cross,
+    check_invariance_labels,
+    corrected_gram,
+    resolved_kernel,
+    symmetric,
+)
+from domainwise.invariant.machines import InvariantMachine
+from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.selection.search import scored
+
+Array = NDArray[Any]
+
+#: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
+SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
+PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
+
+
+@dataclass
+class KernelPath:
+    """Kernel values of one split, and every invariant kernel that follows from them.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (N, N)
+        Centred kernel matrix of the training rows.
+    cross : ndarray of shape (n, N)
+        Kernel values between held-out and training rows, centred with the training means.
+    tolerance : float
+        See :func:`~domainwise.invariant.correction.correction`.
+    """
+
+    gram: Array
+    cross: Array
+    tolerance: float
+    _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
+
+    @classmethod
+    def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
+        """Evaluate a machine's kernel among training rows, and between new rows and those."""
+        kernel = resolved_kernel(machine, X)
+        labels = RowLabels(LabelSpace(len(X)), None, None)
+        if kernel.name == "precomputed":
+            gram, rows = DenseGram(X.astype(np.float64), labels, X.dtype), None
+        else:
+            rows = kernel.prepare(X)
+            gram = DenseGram(kernel_matrix(kernel, rows), labels, X.dtype)
+        K = symmetric(gram.K)
+        return cls(K, centred_cross(kernel, X_new, rows, gram.row_means), gram.tolerance)
+
+    def add_domains(self, machine: Any, y: Any, sample_domain: Any) -> None:
+        """Multiply the kernel with the domain factor that the machine's arguments ask for."""
+        if machine.conditional in self._factors:
+            return
+        n = len(self.gram)
+        domain, target = check_invariance_labels(machine, y, sample_domain, n)
+        labels = domain_rows(
+            n,
+            domain,
+            target,
+            kernel=machine.domain_kernel,
+            gamma=machine.domain_gamma,
+            epsilon=machine.domain_epsilon,
+            weight=LARGEST_WEIGHT,  # those of all candidates, which share the factor
+        )
+        F = domain_factor(labels, machine.domain_epsilon)
+        KF = self.gram @ F
+        self._factors[machine.conditional] = (F.T @ KF, KF, self.cross @ F)
+
+    def kernels(self, weight: float, conditional: bool) -> tuple[Array, Array]:
+        """Return the invariant kernel of the training rows, and of new rows with those."""
+        if weight == 0:
+            return self.gram, self.cross
+        inner, KF, crossF = self._factors[conditional]
+        A, _ = correction(inner, weight, self.tolerance)
+        images = KF @ A
+        return corrected_gram(self.gram, images), self.cross - (crossF @ A) @ images.T
+
+
+def last_step(estimator: Any) -> tuple[str, Any]:
+    """Prefix of the machine's arguments in the estimator, and the machine."""
+    prefix, machine = "", estimator
+    if isinstance(estimator, Pipeline):
+        prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+    if not isinstance(machine, InvariantMachine):
+        raise ValueError(
+            "InvariantSearchCV searches InvariantSVC and InvariantSVR, alone or at the end of a "
+            f"pipeline; got {type(machine).__name__}"
+        )
+    return prefix, machine
+
+
+def kernel_groups(estimator: Any, candidates: list[dict[str, Any]]) -> list[list[int]]:
+    """Candidates that share kernel values: those that agree in all but the path's arguments."""
+    prefix, _ = last_step(estimator)
+    along = {prefix + name for name in PATH_ARGUMENTS}
+    groups: list[tuple[dict[str, Any], list[int]]] = []
+    for i, candidate in enumerate(candidates):
+        rest = {name: value for name, value in candidate.items() if name not in along}
+        for other, members in groups:
+            if other.keys() == rest.keys() and all(other[k] is rest[k] for k in rest):
+                members.append(i)
+                break
+        else:
+            groups.append((rest, [i]))
+    return [members for _, members in groups]
+
+
+def score_group(
+    estimator: Any,
+    candidates: list[dict[str, Any]],
+    X: Array,
+    y: Array,
+    sample_domain: Array | None,
+    split: tuple[Array, Array],
+    scorer: Any,
+) -> list[float]:
+    """Score candidates that share kernel values on one split."""
+    train, held = split
+    first = clone(estimator).set_params(**clone(candidates[0], safe=False))
+    prefix, machine = last_step(first)
+    domain = None if sample_domain is None else sample_domain[train]
+    X_train, X_held = _prepared(first, machine, X, y, domain, train, held)
+    if not machine._is_exact(len(train)):
+        path = None
+    else:
+        path = KernelPath.evaluate(machine, X_train, X_held)
+    scores = np.empty(len(candidates))
+    settings = [_settings(machine, candidate, prefix) for candidate in candidates]
+    # Without a weight there is nothing to be conditional on: the same kernel.
+    kinds = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in settings]
+    for weight, conditional in dict.fromkeys(kinds):
+        members = [i for i, kind in enumerate(kinds) if kind == (weight, conditional)]
+        if path is None:
+            for i in members:
+                fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
+                scores[i] = scored(scorer, fitted, X_held, y[held])
+            continue
+        if weight:
+            path.add_domains(settings[members[0]], y[train], domain)
+        K, cross = path.kernels(weight, conditional)
+        known: list[tuple[dict[str, Any], float]] = []
+        # These matrices are finite, and looking at them again would take as long as many a fit.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            for i in members:
+                arguments = {name: getattr(settings[i], name, None) for name in SVM_ARGUMENTS}
+                same = [score for other, score in known if other == arguments]
+                if same:
+                    scores[i] = same[0]
+                    continue
+                fitted = settings[i]._exact_machine().fit(K, y[train])
+                scores[i] = scored(scorer, fitted, cross, y[held])
+                known.append((arguments, scores[i]))
+    return scores.tolist()
+
+
+def _settings(machine: Any, candidate: dict[str, Any], prefix: str) -> Any:
+    """The machine with a candidate's arguments along the path."""
+    changed = copy(machine)
+    for name in PATH_ARGUMENTS:
+        if prefix + name in candidate:
+            setattr(changed, name, candidate[prefix + name])
+    changed._validate_params()
+    return changed
+
+
+def _prepared(
+    estimator: Any,
+    machine: Any,
+    X: Array,
+    y: Array,
+    domain: Array | None,
+    train: Array,
+    held: Array,
+) -> tuple[Array, Array]:
+    """Training and held-out rows as the machine sees them, after the pipeline's other steps."""
+    if not isinstance(estimator, Pipeline):
+        if machine.kernel == "precomputed":
+            return _rows(X[np.ix_(train, train)]), _rows(X[np.ix_(held, train)])
+        return _rows(X[train]), _rows(X[held])
+    rows, new = X[train], X[held]
+    with config_context(enable_metadata_routing=True):
+        for _, step in estimator.steps[:-1]:
+            if step is None or step == "passthrough":
+                continue
+            asks = step.get_metadata_routing().consumes("fit", ["sample_domain"])
+            options = {"sample_domain": domain} if asks else {}
+            rows = step.fit(rows, y[train], **options).transform(rows)
+            new = step.transform(new)
+    return _rows(rows), _rows(new)
+
+
+def _rows(X: Any) -> Array:
+    X = np.asarray(X)
+    X = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    if not np.isfinite(X).all():
+        raise ValueError("Input X contains NaN or infinity.")
+    return X

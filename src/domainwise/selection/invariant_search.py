@@ -1,0 +1,258 @@
+"""InvariantSearchCV: a grid search that evaluates the kernel once per split."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.metrics import accuracy_score, check_scoring, r2_score
+from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.checks.inputs import check_sample_domain
+from domainwise.selection.invariant_path import (
+    SVM_ARGUMENTS,
+    kernel_groups,
+    last_step,
+    score_group,
+)
+from domainwise.selection.search import comparable, ranks
+from domainwise.selection.splitters import LeaveDomainsOut
+
+Array = NDArray[Any]
+
+
+class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
+
+    Gives the scores and the winner of :class:`sklearn.model_selection.GridSearchCV`. For one
+    kernel, candidates that differ in ``domain_weight``, ``conditional``, ``C``, ``epsilon``,
+    ``class_weight`` or ``tol`` share its values; two N x N matrices are held at a time.
+
+    Scores on a few domains are noisy, and a single winner follows the noise. With ``n_average``
+    above 1 the best machines vote (their mean is taken, for regression): of each kernel and weight
+    the best ``C`` is kept, and of these the best ``n_average``.
+
+    Parameters
+    ----------
+    estimator : InvariantSVC, InvariantSVR or Pipeline
+        A pipeline ends with one of the two; the steps before it are fitted once per split.
+    param_grid : dict or list of dict
+        As in GridSearchCV.
+    cv : int, splitter or iterable, default=None
+        None leaves out one domain at a time. Splitters get the domains as ``groups``.
+    scoring : str or callable, default=None
+        A scikit-learn scorer; None is the estimator's own score.
+    n_average : int, default=1
+        How many machines predict together.
+    n_jobs : int, default=None
+        Splits and kernels evaluated at a time.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The candidate with the best mean score; the first of equals.
+    best_score_ : float
+        Its mean score.
+    best_index_ : int
+        Its place in ``cv_results_``.
+    best_estimator_ : estimator
+        The estimator with these arguments, fitted to all rows.
+    members_ : list of dict
+        Arguments of the machines that predict together, the best first.
+    estimators_ : list of estimator
+        These machines, fitted to all rows.
+    cv_results_ : dict
+        ``params``, ``split0_test_score`` ..., ``mean_test_score``, ``std_test_score`` and
+        ``rank_test_score``, as in GridSearchCV.
+    n_splits_ : int
+        Number of splits.
+
+    See Also
+    --------
+    domainwise.InvariantSVC : The classifier.
+
+    Notes
+    -----
+    Candidates that are not exact (``solver="fast"``, or ``"auto"`` beyond its limit) have no such
+    values to share, and are fitted one by one.
+
+    Examples
+    --------
+    >>> from domainwise import InvariantSVC
+    >>> from domainwise.datasets import make_synthetic
+    >>> from domainwise.selection import InvariantSearchCV
+    >>> data = make_synthetic(n_domains=4, random_state=0)
+    >>> search = InvariantSearchCV(InvariantSVC(), {"domain_weight": [0, 0.1], "C": [1, 10]})
+    >>> search = search.fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> sorted(search.best_params_)
+    ['C', 'domain_weight']
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        cv: Any = None,
+        scoring: Any = None,
+        n_average: int = 1,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.cv = cv
+        self.scoring = scoring
+        self.n_average = n_average
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Score every candidate on held-out domains, and fit the best to all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row.
+
+        Returns
+        -------
+        self : object
+        """
+        last_step(self.estimator)
+        if not isinstance(self.n_average, Integral) or self.n_average < 1:
+            raise ValueError(f"n_average={self.n_average!r} must be a positive integer")
+        candidates = list(ParameterGrid(self.param_grid))
+        groups = kernel_groups(self.estimator, candidates)
+        X, y = np.asarray(X), np.asarray(y)
+        given = None if sample_domain is None else np.asarray(sample_domain)
+        splits = list(self._splits(X, y, given))
+        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        tasks = [(split, group) for split in range(len(splits)) for group in range(len(groups))]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(score_group)(
+                self.estimator, [candidates[i] for i in groups[g]], X, y, given, splits[s], scorer
+            )
+            for s, g in tasks
+        )
+        scores = np.empty((len(candidates), len(splits)))
+        for (s, g), values in zip(tasks, found, strict=True):
+            scores[groups[g], s] = values
+        self._record(candidates, scores)
+        self.members_ = self._members(candidates)
+        self.estimators_: list[Any] = []
+        for member in self.members_:
+            model = clone(self.estimator).set_params(**clone(member, safe=False))
+            with config_context(enable_metadata_routing=True):
+                self.estimators_.append(model.fit(X, y, sample_domain=given))
+        self.best_estimator_: Any = self.estimators_[0]
+        return self
+
+    def _members(self, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The best machine of each kernel and weight, and of these the best ``n_average``."""
+        prefix, _ = last_step(self.estimator)
+        varied = {prefix + name for name in SVM_ARGUMENTS}
+        order = np.argsort(self.cv_results_["rank_test_score"], kind="stable")
+        best: dict[str, dict[str, Any]] = {}
+        for i in order:
+            kind = {k: v for k, v in candidates[i].items() if k not in varied}
+            best.setdefault(repr(sorted(kind.items(), key=lambda item: item[0])), candidates[i])
+        return list(best.values())[: self.n_average]
+
+    def _splits(self, X: Array, y: Array, given: Array | None) -> Iterator[tuple[Array, Array]]:
+        codes = None if given is None else check_sample_domain(given, len(X)).codes
+        if self.cv is None and (codes is None or len(np.unique(codes)) < 2):
+            warnings.warn(
+                "without at least two domains in sample_domain candidates are compared on "
+                "random folds, which says nothing about unseen domains",
+                UserWarning,
+                stacklevel=3,
+            )
+            folds = StratifiedKFold if is_classifier(self.estimator) else KFold
+            return iter(folds(5, shuffle=True, random_state=0).split(X, y))
+        cv = LeaveDomainsOut() if self.cv is None else self.cv
+        cv = check_cv(cv, y, classifier=is_classifier(self.estimator))
+        return iter(cv.split(X, y, codes))
+
+    def _record(self, candidates: list[dict[str, Any]], scores: Array) -> None:
+        compared = comparable(scores)
+        mean = compared.mean(axis=1)
+        self.n_splits_ = scores.shape[1]
+        self.cv_results_: dict[str, Any] = {"params": candidates}
+        for s in range(self.n_splits_):
+            self.cv_results_[f"split{s}_test_score"] = scores[:, s]
+        self.cv_results_ |= {
+            "mean_test_score": mean,
+            "std_test_score": compared.std(axis=1),
+            "rank_test_score": ranks(mean),
+        }
+        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
+        self.best_score_ = float(mean[self.best_index_])
+        self.best_params_ = candidates[self.best_index_]
+
+    @property
+    def classes_(self) -> Array:
+        """Class labels."""
+        return np.asarray(self.best_estimator_.classes_)
+
+    def predict(self, X: Any) -> Array:
+        """Predict with all members: by vote, or by the mean of their numbers."""
+        check_is_fitted(self)
+        if len(self.estimators_) == 1:
+            return np.asarray(self.best_estimator_.predict(X))
+        if not is_classifier(self.estimator):
+            return np.mean([model.predict(X) for model in self.estimators_], axis=0)
+        values = self.decision_function(X)
+        chosen = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    def decision_function(self, X: Any) -> Array:
+        """Return decision values; of several machines their votes, and below one vote their mean.
+
+        The mean decision value is squeezed into less than half a vote, so that it orders rows
+        with the same votes and changes no majority.
+        """
+        check_is_fitted(self)
+        if len(self.estimators_) == 1:
+            return np.asarray(self.best_estimator_.decision_function(X))
+        mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
+        squeezed = mean / (3.0 * (np.abs(mean) + 1.0))
+        predicted = np.array([model.predict(X) for model in self.estimators_])
+        votes = (predicted[:, :, None] == self.classes_).sum(axis=0)
+        if mean.ndim == 1:
+            return np.asarray(votes[:, 1] - votes[:, 0] + squeezed)
+        return np.asarray(votes + squeezed)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> Array:
+        """Return the machines' mean probabilities."""
+        check_is_fitted(self)
+        return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Score the predictions by ``scoring``."""
+        check_is_fitted(self)
+        if self.scoring is None:
+            measure = accuracy_score if is_classifier(self.estimator) else r2_score
+            return float(measure(y, self.predict(X)))
+        return float(check_scoring(self, scoring=self.scoring)(self, X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags.pairwise = inner.input_tags.pairwise
+        return tags

@@ -1,0 +1,198 @@
+"""A whole grid of DCM models on one split, for little more than one fit (DESIGN 2.3).
+
+``a`` and the eigenvalues do not depend on the ridge, and the label space not on epsilon or the
+weight: for one kernel, one product K Q serves all of them, each ridge needs one solve with a few
+columns, and everything else is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from domainwise.checks.inputs import Labels
+from domainwise.estimators.fast_base import FastProjection
+from domainwise.gram.tiles import cross_product
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
+from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.pencils import CONTINUOUS_CUT, dcm_scores
+
+Array = NDArray[Any]
+
+#: A score needs fewer digits than a model: solves on the path stop at this residual.
+PATH_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Values to combine for one gamma; points come in the order of ``points``."""
+
+    conditionals: Sequence[bool]
+    epsilons: Sequence[float]
+    domain_weights: Sequence[float]
+    ridges: Sequence[float]
+
+    def points(self) -> list[dict[str, Any]]:
+        """Return every combination as keyword arguments of an estimator."""
+        names = ("conditional", "epsilon", "domain_weight", "ridge")
+        values = (self.conditionals, self.epsilons, self.domain_weights, self.ridges)
+        return [dict(zip(names, point, strict=True)) for point in product(*values)]
+
+
+class Fold(Protocol):
+    """Training rows behind a Gram operator, and test rows to project."""
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+
+    def project(self, gram: Gram, dual: Thin, image: Thin) -> tuple[Array, Array]:
+        """Return projected training and test rows for coefficients with their image K dual."""
+
+
+def projected_path(
+    fold: Fold, grid: Grid, *, n_components: int | None, continuous: bool
+) -> Iterator[tuple[Array, Array]]:
+    """Yield projected training and test rows at each point of the grid, in its order.
+
+    Components have unit variance on the training rows. Where fewer than ``n_components`` are
+    informative, those are taken.
+    """
+    for conditional in grid.conditionals:
+        gram, space = fold.gram(conditional)
+        n = gram.n_samples
+        assert space.target is not None
+        features = [space.target] if space.domain is None else [space.target, space.domain]
+        basis = joint_basis(*(label_factor(part, n, 0.0) for part in features))
+        Q = gram.lift(basis)
+        KQ = gram.product(Q)
+        G = gram.inner(Q, KQ)
+        directions = [
+            _directions(gram, space, basis, G, epsilon, weight, n_components, continuous)
+            for epsilon, weight in product(grid.epsilons, grid.domain_weights)
+        ]
+        # All directions of the path lie in few dimensions: solve for a basis of these.
+        U, s, _ = np.linalg.svd(np.hstack(directions), full_matrices=False)
+        U = U[:, s > gram.tolerance * s[0]]
+        V, KV = gram.combine(Q, U), gram.combine(KQ, U)
+        rows = _projected(fold, gram, V, KV, grid.ridges)
+        for a in directions:
+            for train, test in rows:
+                coordinates = U.T @ a
+                Z = train @ coordinates
+                size = Z.std(axis=0)
+                alive = size > gram.tolerance * max(float(size.max(initial=0.0)), 1e-300)
+                yield Z[:, alive] / size[alive], (test @ coordinates)[:, alive] / size[alive]
+
+
+def _directions(
+    gram: Gram,
+    space: LabelSpace,
+    basis: Array,
+    G: Array,
+    epsilon: float,
+    weight: float,
+    n_components: int | None,
+    continuous: bool,
+) -> Array:
+    """Score vectors of one (epsilon, weight), each of unit length."""
+    n = gram.n_samples
+    assert space.target is not None
+    Y = basis.T @ label_factor(space.target, n, epsilon)
+    D = Y[:, :0]
+    if space.domain is not None and weight > 0:
+        D = basis.T @ label_factor(space.domain, n, epsilon)
+    scores = dcm_scores(G, Y, D, weight, gram.tolerance)
+    m = max(scores.n_informative, 1)
+    if n_components is not None:
+        m = min(m, n_components)
+    elif continuous and scores.n_informative:
+        m = int((scores.mu > CONTINUOUS_CUT * scores.mu[0]).sum())
+    a = scores.a[:, :m]
+    return np.asarray(a / np.linalg.norm(a, axis=0))
+
+
+def _projected(
+    fold: Fold, gram: Gram, V: Thin, KV: Thin, ridges: Sequence[float]
+) -> list[tuple[Array, Array]]:
+    """Training and test rows along the directions V for each ridge, in one pass over either."""
+    shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
+    solutions = iter(gram.solve_shifts(V, shifts))
+    duals, images = [], []
+    for ridge in ridges:
+        if np.isinf(ridge):
+            duals.append(V)
+            images.append(KV)
+            continue
+        found = next(solutions)
+        shift = gram.n_samples * ridge
+        duals.append(found.thin)
+        images.append(V - shift * found.thin if found.image is None else found.image)
+    train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
+    n = len(ridges)
+    return list(zip(np.hsplit(train, n), np.hsplit(test, n), strict=True))
+
+
+class ExactFold:
+    """A split for the exact family.
+
+    Parameters
+    ----------
+    template : DCM
+        Its label, solver and kernel arguments; gamma included.
+    X, X_test : ndarray
+    target, domain : Labels
+        Of the training rows.
+    """
+
+    def __init__(
+        self, template: Any, X: Array, X_test: Array, target: Labels, domain: Labels
+    ) -> None:
+        self.template, self.X, self.X_test = template, X, X_test
+        self.target, self.domain = target, domain
+        self.kernel: Kernel = template._resolve_kernel(X)
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+        self.template.set_params(conditional=conditional)
+        labels = self.template._label_rows(self.X, self.target, self.domain)
+        return self.template._gram(self.X, self.kernel, labels), labels.space
+
+    def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
+        """Training rows are at hand; test rows take one pass over the cross kernel."""
+        dual = dual - dual.mean(axis=0)
+        rows = self.kernel.prepare(self.X)
+        return image, cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
+
+
+class FastFold:
+    """A split for the Nystrom family: both sets of rows are projected from landmarks."""
+
+    def __init__(
+        self, template: FastProjection, X: Array, X_test: Array, target: Labels, domain: Labels
+    ) -> None:
+        self.template, self.X, self.X_test = template, X, X_test
+        template._begin(X, target, domain)
+        template._sums = template._sum_rows(X, target, domain)
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+        self.template.set_params(conditional=conditional)
+        gram = self.template._finalized()[0]
+        return gram, gram.labels
+
+    def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
+        """Project both sets of rows from the landmarks."""
+        nystrom = self.template._map
+        coefficients = nystrom.dual(gram.weights(dual))
+        landmarks = nystrom.kernel.prepare(nystrom.landmarks)
+        train, test = (
+            cross_product(nystrom.kernel, rows, landmarks, coefficients)
+            for rows in (self.X, self.X_test)
+        )
+        return train - train.mean(axis=0), test - train.mean(axis=0)

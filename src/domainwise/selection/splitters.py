@@ -1,0 +1,106 @@
+"""Splits that leave whole domains out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from domainwise.checks.inputs import check_sample_domain
+
+Array = NDArray[Any]
+
+
+class LeaveDomainsOut(BaseCrossValidator):
+    """Leave whole domains out of training, and test on them.
+
+    Parameters
+    ----------
+    n_test_domains : int, default=1
+        Domains in each test set.
+    n_repeats : int, default=None
+        None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
+        many test sets at random, without repetition inside a set.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws. With ``n_repeats=None`` and more than one test domain, an int shuffles
+        the domains before they are dealt out; None keeps their sorted order.
+
+    Notes
+    -----
+    The domains reach :meth:`split` as ``groups``; with metadata routing they are taken from
+    ``sample_domain``, so that ``cross_validate(..., params={"sample_domain": d})`` needs nothing
+    else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.selection import LeaveDomainsOut
+    >>> domains = np.array(["a", "a", "b", "c"])
+    >>> for train, test in LeaveDomainsOut().split(np.zeros((4, 1)), groups=domains):
+    ...     print(domains[test])
+    ['a' 'a']
+    ['b']
+    ['c']
+    """
+
+    __metadata_request__split = {"groups": "sample_domain"}
+
+    def __init__(
+        self, n_test_domains: int = 1, n_repeats: int | None = None, random_state: Any = None
+    ) -> None:
+        self.n_test_domains = n_test_domains
+        self.n_repeats = n_repeats
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of splits.
+
+        Parameters
+        ----------
+        X, y : ignored
+        groups : array-like of shape (n_samples,)
+            The domain of each row.
+        """
+        return len(self._test_sets(self._codes(groups)[1]))
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:
+        """Yield training and test rows of each split.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        groups : array-like of shape (n_samples,)
+            The domain of each row.
+        """
+        codes, n_domains = self._codes(groups)
+        for test_domains in self._test_sets(n_domains):
+            test = np.isin(codes, test_domains)
+            yield np.flatnonzero(~test), np.flatnonzero(test)
+
+    def _codes(self, groups: Any) -> tuple[Array, int]:
+        if groups is None:
+            raise ValueError("LeaveDomainsOut needs the domain of each row as groups")
+        domains = check_sample_domain(groups, len(groups), "delta")
+        assert domains.codes is not None
+        return domains.codes, domains.n_categories
+
+    def _test_sets(self, n_domains: int) -> list[Array]:
+        n_test, repeats = self.n_test_domains, self.n_repeats
+        if n_test < 1 or (repeats is not None and repeats < 1):
+            raise ValueError(f"n_test_domains={n_test} and n_repeats={repeats} must be at least 1")
+        if n_domains <= n_test:
+            raise ValueError(
+                f"n_test_domains={n_test} leaves nothing to train on: there "
+                f"{'is 1 domain' if n_domains == 1 else f'are {n_domains} domains'}"
+            )
+        rng = check_random_state(self.random_state)
+        if repeats is not None:
+            return [rng.choice(n_domains, n_test, replace=False) for _ in range(repeats)]
+        shuffle = n_test > 1 and self.random_state is not None
+        order = rng.permutation(n_domains) if shuffle else np.arange(n_domains)
+        return np.array_split(order, -(-n_domains // n_test))

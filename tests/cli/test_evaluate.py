@@ -1,0 +1,112 @@
+"""The command evaluate: what it writes, what it prints, what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("pandas")
+
+import pandas
+from domainwise.cli.app import app
+from typer.testing import CliRunner
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 60
+    frame = pandas.DataFrame(
+        {
+            "site": np.repeat(["ayr", "bath", "cork"], 20),
+            "age": rng.normal(size=n),
+            "kind": rng.choice(["a", "b"], n),
+            "dose": rng.normal(size=n),
+        }
+    )
+    frame["ill"] = np.where(frame["age"] + rng.normal(size=n) > 0, "yes", "no")
+    frame.loc[::8, "dose"] = np.nan
+    path = tmp_path / "clinic.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def run(table, *more, target="ill", domain="site", methods="constant,linear"):
+    arguments = ["evaluate", table, "--target", target, "--domain", domain, "--methods", methods]
+    return runner.invoke(app, [str(argument) for argument in (*arguments, *more)])
+
+
+def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
+    out = tmp_path / "out"
+    result = run(table, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "logistic" in result.output
+    assert "too few to tell" in result.output or "Verdict" in result.output
+    assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "report.html"]
+    stored = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert stored["facts"]["columns"] == 3
+    assert [entry["key"] for entry in stored["methods"]] == ["linear", "constant"]
+
+
+def test_json_is_json_and_nothing_else(table, tmp_path):
+    result = run(table, "--out", tmp_path / "out", "--json", "--no-report", "--seed", 3)
+    assert result.exit_code == 0
+    answer = json.loads(result.stdout)
+    assert answer["facts"]["seed"] == 3
+    assert answer["files"] == [str(tmp_path / "out" / "evaluation.json")]
+
+
+def test_nothing_is_overwritten_without_force(table, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("mine")
+    refused = run(table, "--out", out)
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert (out / "report.html").read_text() == "mine"
+    assert run(table, "--out", out, "--force").exit_code == 0
+    assert (out / "report.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_domain_with_a_comma_in_its_name_can_be_left_out(table, tmp_path):
+    frame = pandas.read_csv(table).replace({"site": {"ayr": "Ayr, north"}})
+    fourth = frame.iloc[-20:].assign(site="derry")
+    pandas.concat([frame, fourth]).to_csv(table, index=False)
+    out = tmp_path / "out"
+    drop = ("--drop-domains", "Ayr, north", "--drop-domains", "cork")
+    result = run(table, "--out", out, "--no-report", *drop)
+    assert result.exit_code == 0, result.output
+    stored = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert stored["facts"]["domains"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (dict(target="il"), "did you mean 'ill'"),
+        (dict(domain="sight"), "did you mean 'site'"),
+        (dict(methods="svm,foo"), "foo is not known"),
+        (dict(more=["--metric", "acuracy"]), "did you mean 'accuracy'"),
+        (dict(more=["--metric", "rmse"]), "continuous target"),
+        (dict(more=["--drop", "site2"]), "site2"),
+        (dict(more=["--jobs", "0"]), "--jobs"),
+        (dict(more=["--drop-domains", "ayr,bath"]), "one domain"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_words_and_writes_nothing(table, tmp_path, change, words):
+    out = tmp_path / "out"
+    more = ["--out", str(out), *change.pop("more", [])]
+    result = run(table, *more, **change)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not out.exists()
+
+
+def test_debug_shows_the_traceback(table, tmp_path):
+    result = run(table, "--out", tmp_path / "out", "--debug", target="il")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr

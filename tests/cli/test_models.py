@@ -1,0 +1,297 @@
+"""fit, predict, transform and info, as a person at a terminal uses them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skops")
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+testing = pytest.importorskip("typer.testing")
+
+from domainwise.cli.app import app  # noqa: E402
+
+import domainwise  # noqa: E402
+from domainwise.models import persistence  # noqa: E402
+from domainwise.models import table_model as models  # noqa: E402
+from domainwise.models.apply import apply_to_file  # noqa: E402
+from domainwise.models.recipes import METHODS, make_recipe  # noqa: E402
+from domainwise.tables import schema as tables  # noqa: E402
+
+runner = testing.CliRunner()
+COMMON = ["--target", "ill", "--domain", "site"]
+
+
+def make_frame(n=120, seed=0, noise=0.5):
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n),
+            "dose": rng.integers(0, 5, n),
+            "sex": np.where(rng.random(n) < 0.5, "m", "f"),
+            "site": np.array(["A", "B", "C", "D"])[np.arange(n) % 4],
+        }
+    )
+    score = (frame["age"] - 50) / 10 + noise * rng.normal(size=n)
+    frame["ill"] = np.where(score > 0, "yes", "no")
+    frame["risk"] = score
+    frame.loc[::11, "age"] = np.nan
+    frame.loc[::13, "sex"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table, new rows, and a model fitted by the command line."""
+    folder = tmp_path_factory.mktemp("cli")
+    make_frame().to_csv(folder / "data.csv", index=False)
+    make_frame(70, seed=1).to_parquet(folder / "new.parquet")
+    done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk", "-o", folder / "m.skops",
+               "--method", "dcm")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(message, *arguments):
+    """Run, and expect exit code 2 with a message and without a traceback."""
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.output
+    assert message in " ".join(done.stderr.split())
+
+
+def test_fit_predict_transform_and_info_work_together(folder, tmp_path):
+    model = folder / "m.skops"
+    done = run("predict", model, folder / "new.parquet", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    out = pandas.read_csv(tmp_path / "out.csv")
+    new = make_frame(70, seed=1)
+    assert list(out.columns) == ["site", "prediction", "probability_no", "probability_yes"]
+    assert out["site"].tolist() == new["site"].tolist()
+    assert (out["prediction"] == new["ill"]).mean() > 0.75
+    np.testing.assert_allclose(out["probability_no"] + out["probability_yes"], 1)
+    done = run("transform", model, folder / "new.parquet", "-o", tmp_path / "z.parquet")
+    assert done.exit_code == 0, done.output
+    z = pandas.read_parquet(tmp_path / "z.parquet")
+    assert list(z.columns) == ["site", "dcm0"]
+    done = run("info", model)
+    assert done.exit_code == 0
+    for word in ("dcm → lda", "2 classes: no, yes", "A (30)", "1 categorical", "scikit-learn"):
+        assert word in done.output
+
+
+def test_python_and_the_command_line_agree(folder, tmp_path):
+    run("predict", folder / "m.skops", folder / "new.parquet", "-o", tmp_path / "out.parquet")
+    out = pandas.read_parquet(tmp_path / "out.parquet")
+    pipeline = domainwise.load(folder / "m.skops")
+    new = make_frame(70, seed=1)
+    np.testing.assert_array_equal(pipeline.predict(new), out["prediction"])
+    np.testing.assert_allclose(pipeline.predict_proba(new)[:, 1], out["probability_yes"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "feather"])
+def test_predictions_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_path, ending):
+    model = models.TableModel.load(folder / "m.skops")
+    frames = []
+    for rows in (1000, 9):
+        out = tmp_path / f"{rows}.{ending}"
+        done = apply_to_file(model, folder / "data.csv", out, chunk_rows=rows, keep=["age"])
+        assert done.n_rows == 120
+        frames.append(tables.read_table(out))
+    pandas.testing.assert_frame_equal(*frames)
+
+
+def test_unseen_domains_categories_and_gaps_are_predicted(folder, tmp_path):
+    new = pandas.DataFrame({"age": [40.0, np.nan], "dose": [1, 2], "sex": ["x", None]})
+    new.to_csv(tmp_path / "new.csv", index=False)
+    done = run("predict", folder / "m.skops", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    assert "1 rows have a value of 'sex' that the model does not know" in done.stderr
+    out = pandas.read_csv(tmp_path / "out.csv")
+    assert list(out.columns) == ["prediction", "probability_no", "probability_yes"]
+    assert out.notna().all(axis=None)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "auto"])
+@pytest.mark.parametrize("target", ["ill", "risk"])
+def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path):
+    frame = make_frame(48).drop(columns="risk" if target == "ill" else "ill")
+    table = tables.check_table(frame, target=target, domain="site")
+    model = models.fit_table(table, method=method, check=False)
+    model.save(tmp_path / "m.skops")
+    again = models.TableModel.load(tmp_path / "m.skops")
+    X = again.schema.prepare(frame)
+    pandas.testing.assert_frame_equal(again.predictions(X), model.predictions(X))
+    assert again.info["method"] == method
+    if again.info["n_components"] is None:
+        with pytest.raises(tables.TableError, match="has no projection"):
+            again.projection(X)
+    else:
+        assert again.projection(X).shape == (48, again.info["n_components"])
+
+
+@pytest.mark.parametrize("predictor", ["logistic", "svm"])
+def test_every_predictor_follows_a_projection(predictor, tmp_path):
+    table = tables.check_table(make_frame(48), target="ill", domain="site", drop=["risk"])
+    options = dict(method="coir", predictor=predictor, balanced=True, check=False)
+    model = models.fit_table(table, **options)
+    model.save(tmp_path / "m.skops")
+    again = models.TableModel.load(tmp_path / "m.skops")
+    columns = list(again.predictions(table.X).columns)
+    assert columns[-1] == ("decision_yes" if predictor == "svm" else "probability_yes")
+
+
+def test_auto_uses_landmarks_for_large_tables():
+    sizes = dict(n_domains=5, task="classification")
+    assert make_recipe(n_rows=3000, **sizes).method == "dcmcv"
+    large = make_recipe(n_rows=3001, **sizes)
+    assert large.method == "fastdcmcv"
+    assert large.steps[0][1].n_landmarks == "auto"
+    assert make_recipe(n_rows=100_000, **sizes).steps[0][1].n_landmarks == 500 / 100_000
+
+
+def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):
+    frame = make_frame()
+    # Half of the domains say the opposite of the others.
+    flip = np.where(frame["site"].isin(["A", "B"]), 1, -1)
+    frame["age"] = flip * frame["risk"]
+    frame.to_csv(tmp_path / "noise.csv", index=False)
+    arguments = ["fit", tmp_path / "noise.csv", *COMMON, "--drop", "risk", "--method", "dcm"]
+    done = run(*arguments, "-o", tmp_path / "m.skops")
+    assert done.exit_code == 0
+    assert "no better than a constant" in " ".join(done.stderr.split())
+    assert "no better than a constant" in " ".join(run("info", tmp_path / "m.skops").output.split())
+    done = run(*arguments, "--no-check", "-o", tmp_path / "m2.skops")
+    assert "constant" not in done.output
+
+
+def test_the_check_sees_what_carries_over_and_what_does_not():
+    frame = make_frame(noise=0.1)
+    good = tables.check_table(frame, target="ill", domain="site", features=["age"])
+    pipeline = models.fit_table(good, method="linear", check=False).pipeline
+    check = models.check_on_held_out_domains(pipeline, good)
+    assert check.better
+    assert check.model > 0.85
+    assert check.constant == 0.5
+    flip = np.where(frame["site"].isin(["A", "B"]), 1, -1)
+    frame["age"] = flip * frame["risk"]
+    bad = tables.check_table(frame, target="ill", domain="site", features=["age"])
+    assert not models.check_on_held_out_domains(pipeline, bad).better
+
+
+def test_json_is_all_that_stdout_holds(folder, tmp_path):
+    done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk,dose", "--method", "linear",
+               "-o", tmp_path / "m.skops", "--json")  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["schema"]["numeric"] == ["age"]
+    assert told["domains"] == [["A", 30], ["B", 30], ["C", 30], ["D", 30]]
+    assert told["check"]["metric"] == "balanced_accuracy"
+    told = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)
+    assert told["info"]["method"] == "linear"
+    done = run("predict", tmp_path / "m.skops", folder / "data.csv", "--keep", "dose",
+               "-o", tmp_path / "p.csv", "--json")  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["rows"] == 120
+    assert told["columns"][:3] == ["dose", "site", "prediction"]
+
+
+def test_nothing_is_overwritten_without_force(folder, tmp_path):
+    fit = ["fit", folder / "data.csv", *COMMON, "--method", "linear", "--drop", "risk",
+           "--no-check", "-o", tmp_path / "m.skops"]  # fmt: skip
+    assert run(*fit).exit_code == 0
+    before = (tmp_path / "m.skops").read_bytes()
+    refused("use --force to overwrite", *fit)
+    assert (tmp_path / "m.skops").read_bytes() == before
+    assert run(*fit, "--force").exit_code == 0
+    (tmp_path / "out.csv").write_text("mine")
+    predict = ["predict", tmp_path / "m.skops", folder / "data.csv", "-o", tmp_path / "out.csv"]
+    refused("use --force to overwrite", *predict)
+    assert (tmp_path / "out.csv").read_text() == "mine"
+    assert run(*predict, "--force").exit_code == 0
+
+
+def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
+    out = ["-o", tmp_path / "m.skops"]
+    data = folder / "data.csv"
+    refused("did you mean 'ill'", "fit", data, "--target", "il", "--domain", "site", *out)
+    refused("no such file", "fit", tmp_path / "none.csv", *COMMON, *out)
+    refused("use one of auto, dcmcv", "fit", data, *COMMON, *out, "--method", "magic")
+    refused("use one of lda", "fit", data, *COMMON, *out, "--predictor", "ridge")
+    refused("predicts by itself", "fit", data, *COMMON, *out, "--method", "svm",
+            "--predictor", "lda")  # fmt: skip
+    refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")
+    refused("ends in .skops", "fit", data, *COMMON, "-o", tmp_path / "m.pkl")
+    refused("no folder", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops")
+    (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
+    refused("line 2: 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
+    make_frame().assign(same=1).to_csv(tmp_path / "same.csv", index=False)
+    refused("--drop same", "fit", tmp_path / "same.csv", *COMMON, *out)
+    assert not (tmp_path / "m.skops").exists()
+
+
+def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder, tmp_path):
+    model, out = folder / "m.skops", tmp_path / "out.csv"
+    make_frame().rename(columns={"dose": "Dosis"}).to_csv(tmp_path / "other.csv", index=False)
+    refused("no column 'dose', which the model needs; did you mean 'Dosis'",
+            "predict", model, tmp_path / "other.csv", "-o", out)  # fmt: skip
+    make_frame().assign(dose="much").to_csv(tmp_path / "text.csv", index=False)
+    refused("'dose' must hold numbers, but row 1 has 'much'",
+            "predict", model, tmp_path / "text.csv", "-o", out)  # fmt: skip
+    refused("no model file", "predict", folder / "data.csv", folder / "data.csv", "-o", out)
+    refused("no model file", "info", folder / "data.csv")
+    refused("no such file", "info", tmp_path / "none.skops")
+    refused("is the input", "predict", model, folder / "data.csv", "-o", folder / "data.csv",
+            "--force")  # fmt: skip
+    refused("output that ends in .csv", "predict", model, folder / "data.csv", "-o", "out.xlsx")
+    refused("no column 'nme'", "predict", model, folder / "data.csv", "-o", out, "--keep", "nme")
+    persistence.save(domainwise.DCM(), tmp_path / "bare.skops")
+    refused("load it in Python", "predict", tmp_path / "bare.skops", folder / "data.csv",
+            "-o", out)  # fmt: skip
+    assert "not recorded" in run("info", tmp_path / "bare.skops").output
+    assert not out.exists()
+
+
+def test_a_damaged_description_is_refused_and_control_characters_are_not_printed(tmp_path):
+    persistence.save(domainwise.DCM(), tmp_path / "m.skops", info={"schema": {"numeric": 3}})
+    refused("description is incomplete", "info", tmp_path / "m.skops")
+    persistence.save(domainwise.DCM(), tmp_path / "m.skops", info={"notes": ["\x1b[2Jgone"]})
+    done = run("info", tmp_path / "m.skops")
+    assert done.exit_code == 0
+    assert "\x1b" not in done.output
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = run("info", tmp_path / "none.skops", "--debug")
+    assert done.exit_code == 2
+    assert "Traceback" in done.output
+
+
+def test_the_installed_command_predicts_in_its_own_process(folder, tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "domainwise",
+            "predict",
+            folder / "m.skops",
+            folder / "data.csv",
+            "-o",
+            tmp_path / "out.csv",
+        ],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "120 rows" in done.stdout
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 121

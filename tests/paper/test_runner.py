@@ -1,0 +1,164 @@
+import json
+
+import pytest
+
+from domainwise.jobs.runner import run_jobs
+from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.paper.plan import plan_trials
+
+
+def opened(folder):
+    store = ResultStore(folder)
+    store.open(root_seed=0, profile="full")
+    return store
+
+
+def numbers(store):
+    """What must not depend on workers, order or interruptions."""
+    return {
+        (row["case"], row["setting"], row["repeat"], row["method"]): (
+            row["metrics"],
+            row["selection"],
+        )
+        for row in store.rows("result")
+    }
+
+
+def test_numbers_do_not_depend_on_the_number_of_workers(tiny_case, tmp_path):
+    found = []
+    for n_jobs in (1, 2):
+        store = opened(tmp_path / str(n_jobs))
+        run_jobs(plan_trials([tiny_case], [], root_seed=0), store, n_jobs=n_jobs)
+        found.append(numbers(store))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3 * 6 + 1 + 2
+
+
+def test_an_interrupted_run_resumes_with_the_same_numbers(tiny_case, tmp_path):
+    whole = opened(tmp_path / "whole")
+    run_jobs(plan_trials([tiny_case], [], root_seed=0), whole)
+
+    class Stop(Exception):
+        pass
+
+    part = opened(tmp_path / "part")
+    done = []
+
+    def interrupt(cost, rows):
+        done.append(rows)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(plan_trials([tiny_case], [], root_seed=0), part, progress=interrupt)
+    again = opened(tmp_path / "part")
+    assert len(again.rows("result")) == sum(map(len, done))
+    left = plan_trials([tiny_case], again.rows("result"), root_seed=0)
+    assert len(left) == 2
+    run_jobs(left, again)
+    assert numbers(again) == numbers(whole)
+    assert plan_trials([tiny_case], again.rows("result"), root_seed=0) == []
+
+
+def test_more_repeats_and_more_methods_reuse_what_is_there(tiny_case, tmp_path):
+    from dataclasses import replace
+
+    store = opened(tmp_path)
+    small = replace(tiny_case, methods=("svm",), tuned_methods=(), repeats=1)
+    run_jobs(plan_trials([small], [], root_seed=0), store)
+    larger = replace(small, methods=("svm", "coir"), repeats=2)
+    left = plan_trials([larger], store.rows("result"), root_seed=0)
+    assert [(trial.repeat, trial.methods) for trial in left] == [
+        (0, ("coir",)),
+        (1, ("svm", "coir")),
+    ]
+
+
+def test_failed_rows_are_tried_again(tiny_case, tmp_path):
+    row = {
+        "case": tiny_case.key,
+        "fingerprint": tiny_case.fingerprint(),
+        "setting": "paper",
+        "repeat": 0,
+        "method": "svm",
+        "status": "error",
+    }
+    assert any("svm" in t.methods for t in plan_trials([tiny_case], [row], root_seed=0))
+
+
+def test_results_of_another_protocol_are_refused(tiny_case):
+    row = {
+        "case": tiny_case.key,
+        "fingerprint": "something else",
+        "setting": "paper",
+        "repeat": 0,
+        "method": "svm",
+        "status": "ok",
+    }
+    with pytest.raises(ResultsError, match="come from another protocol"):
+        plan_trials([tiny_case], [row], root_seed=0)
+
+
+def test_asked_for_repeats_override_the_papers(tiny_case):
+    trials = plan_trials([tiny_case], [], root_seed=0, repeats=5, settings=("paper",))
+    assert len(trials) == 5
+    assert sum("algorithm1" in trial.methods for trial in trials) == 1
+
+
+def test_the_header_says_what_made_the_file(tmp_path):
+    store = opened(tmp_path)
+    header = json.loads(store.path.read_text().splitlines()[0])
+    assert header["kind"] == "header"
+    assert header["schema"] == 1
+    assert {"domainwise", "python", "versions", "machine", "root_seed", "profile"} <= set(header)
+    assert "numpy" in header["versions"]
+
+
+def test_a_second_run_in_the_same_folder_is_kept_out(tmp_path):
+    store = opened(tmp_path)
+    with (
+        store.locked(),
+        pytest.raises(ResultsError, match="another run is writing"),
+        opened(tmp_path).locked(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text + '{"kind": "result", "met', "line 2 is cut off"),
+        (lambda text: text + '{"kind": "result"}', "line 2 is cut off"),
+        (lambda text: "[1, 2]\n" + text, "line 1 is cut off or not a result"),
+        (lambda text: text.replace('"schema": 1', '"schema": 99'), "another version"),
+        (lambda text: text.replace('"domainwise": "', '"domainwise": "9'), "another version"),
+        (lambda text: '{"kind": "result"}\n' + text, "does not begin with a header"),
+        (lambda text: "", "does not begin with a header"),
+    ],
+)
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path, damage, message):
+    store = opened(tmp_path)
+    text = damage(store.path.read_text())
+    store.path.write_text(text)
+    with pytest.raises(ResultsError, match=message):
+        opened(tmp_path)
+    assert store.path.read_text() == text
+
+
+def test_another_seed_or_size_is_refused(tmp_path):
+    opened(tmp_path)
+    with pytest.raises(ResultsError, match="begun with root_seed 0, this run has 1"):
+        ResultStore(tmp_path).open(root_seed=1, profile="full")
+    with pytest.raises(ResultsError, match="begun with profile 'full'"):
+        ResultStore(tmp_path).open(root_seed=0, profile="quick")
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ResultsError, match="is not empty and holds no results.jsonl"):
+        opened(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ResultsError, match="is a file, not a folder"):
+        opened(tmp_path / "thesis.tex")
+    with pytest.raises(ResultsError, match="cannot be used"):
+        opened(tmp_path / "thesis.tex" / "below")

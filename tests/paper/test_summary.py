@@ -1,0 +1,168 @@
+import json
+
+import numpy as np
+import pytest
+
+from domainwise.jobs.statistics import p_text
+from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.paper.report.layout import case_caption, case_table
+from domainwise.paper.report.markdown import to_markdown
+from domainwise.paper.report.publish import publish
+from domainwise.paper.report.summary import summarise_run
+from domainwise.paper.report.words import (
+    count,
+    how_close,
+    join,
+    unfinished,
+    what_was_run,
+    who_wins,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(made_up_results):
+    return made_up_results()
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    store = ResultStore(folder)
+    store.read()
+    return summarise_run(store)
+
+
+def test_a_cell_holds_mean_and_deviation_over_repeats(folder, run):
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    values = [
+        row["metrics"]["rmse"]
+        for row in rows
+        if row.get("case") == "parkinsons/motor"
+        and row.get("setting") == "tuned"
+        and row["method"] == "dcm"
+    ]
+    case = next(c for c in run.cases("tuned") if c.case.key == "parkinsons/motor")
+    cell = case.find("dcm").cells["rmse"]
+    assert cell.ours.mean == pytest.approx(np.mean(values))
+    assert cell.ours.deviation == pytest.approx(np.std(values, ddof=1))
+
+
+def test_only_the_papers_own_data_are_compared_with_it(run):
+    for case in run.cases("paper"):
+        cells = [cell for method in case.methods for cell in method.cells.values()]
+        assert any(cell.paper for cell in cells) == (case.case.key != "oil/facies")
+        if case.stand_in:
+            assert all(cell.within is None for cell in cells)
+    tuned = [c for case in run.cases("tuned") for m in case.methods for c in m.cells.values()]
+    assert all(cell.paper is None for cell in tuned)
+
+
+def test_within_means_one_of_the_papers_standard_deviations(run):
+    case = run.cases("paper")[0]
+    for method in case.methods:
+        cell = method.cells["accuracy"]
+        if cell.paper is not None:
+            assert cell.within == (abs(cell.ours.mean - cell.paper[0]) <= cell.paper[1])
+
+
+def test_the_best_is_a_competing_method_in_the_right_direction(run):
+    for case in run.cases():
+        best = case.best()
+        means = {m.key: m.cells[case.primary.key].ours.mean for m in case.methods}
+        rivals = [
+            mean
+            for key, mean in means.items()
+            if not key.endswith(("_small", "_inf", "_count", "_fifth")) and "algorithm" not in key
+        ]
+        wanted = max(rivals) if case.primary.greater_is_better else min(rivals)
+        assert means[best.key] == wanted
+
+
+def test_all_that_share_the_best_mean_are_named(made_up_results):
+    folder = made_up_results(tables=("synthetic",))
+    file = folder / "results.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        if row.get("method") in ("coir", "svm") and "metrics" in row:
+            row["metrics"]["accuracy"] = 99.0 + row["repeat"] / 100
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = ResultStore(folder)
+    store.read()
+    found = summarise_run(store)
+    assert [method.key for method in found.cases()[0].all_best()] == ["svm", "coir"]
+    assert "SVM (5 of 5) and COIR (5 of 5), ties counted for each" in " ".join(who_wins(found))
+
+
+def test_cases_of_one_data_set_count_once_in_the_ranking(run):
+    ranking = run.rankings["paper"]
+    assert ranking.n_datasets == 6
+    assert set(ranking.methods) == {
+        *("majority", "SVM", "KPCA", "COIR", "DICA", "DCM", "InvariantSVC")
+    }
+    assert run.rankings["tuned"].methods == ("SVM", "COIR", "DICA", "DCM", "InvariantSVC")
+
+
+def test_a_failure_that_was_made_good_is_forgotten(made_up_results):
+    folder = made_up_results(n_repeats=2)
+    store = ResultStore(folder)
+    store.read()
+    first = store.rows("result")[0]
+    store.append([{**first, "status": "error", "error": "no"}])
+    assert len(summarise_run(store).failures) == 1
+    store.append([first])
+    assert not summarise_run(store).failures
+
+
+def test_a_table_shows_ours_beside_the_papers(run):
+    case = next(c for c in run.cases("paper") if c.case.key == "landmine/n200")
+    table = case_table(case)
+    assert table.columns[:5] == ["method", "AUC of labels", "paper", "G-mean", "paper"]
+    row = next(row for row in table.rows if row[0].text == "DCM")
+    assert row[2].text == "0.5640 ± 0.0195"
+    assert row[1].text.endswith(("✓", "✗"))
+    assert "9 source and 20 unseen domains" in case_caption(case)
+
+
+def test_markdown_says_command_seed_and_stand_ins(run):
+    text = to_markdown(run)
+    assert "`domainwise reproduce all --seed 0`" in text
+    assert "## What reproduces, what does not, and why" in text
+    assert text.count("**Stand-in data.**") == 2
+    assert "approximate" in text
+    for line in text.splitlines():
+        if line.startswith("| "):
+            assert line.endswith(" |")
+
+
+def test_what_is_missing_is_said(run, made_up_results):
+    """The made-up file has 8 repeats of everything; the protocol asks for more."""
+    (sentence,) = unfinished(run)
+    assert "Synthetic domains, tuned: 8 of 10" in sentence
+    assert "LandMine (all objects), paper: 8 of 10" in sentence
+    store = ResultStore(made_up_results(n_repeats=20, tables=("oil",)))
+    store.read()
+    assert unfinished(summarise_run(store)) == []
+
+
+def test_a_quick_run_claims_nothing(made_up_results):
+    store = ResultStore(made_up_results("quick", n_repeats=2))
+    store.read()
+    quick = summarise_run(store)
+    assert how_close(quick) == []
+    assert any("quick run" in sentence for sentence in what_was_run(quick))
+    assert "What reproduces" not in to_markdown(quick)
+
+
+def test_an_empty_results_file_has_no_report(tmp_path):
+    ResultStore(tmp_path).open(root_seed=0, profile="full")
+    with pytest.raises(ResultsError, match="holds no finished result yet"):
+        publish(tmp_path)
+    with pytest.raises(ResultsError, match="nothing was run there"):
+        publish(tmp_path / "elsewhere")
+
+
+def test_words():
+    assert join(["a", "b", "c"]) == "a, b and c"
+    assert join(["a"]) == "a"
+    assert count(1, "table") == "one table"
+    assert count(20, "repeat") == "20 repeats"
+    assert [p_text(p) for p in (None, 1e-5, 0.04, 0.5)] == ["–", "<0.001", "0.040", "0.50"]

@@ -1,0 +1,194 @@
+import numpy as np
+import pytest
+
+from domainwise import DCM
+from domainwise.paper.data import make_split
+from domainwise.paper.methods import (
+    METHODS,
+    Parameters,
+    build_pipeline,
+    fit_pipeline,
+    paper_parameters,
+)
+from domainwise.paper.scores import METRICS, score_predictions
+from domainwise.paper.trials import Trial
+from domainwise.paper.tuning import domain_folds, grid, select, tuning_rows
+from domainwise.reference import algorithm1, algorithm2_stable
+
+
+def test_a_trial_gives_one_row_per_method_with_all_metrics(tiny_case):
+    rows = Trial(tiny_case, "paper", 0, tiny_case.methods, 0).run()
+    assert [row["method"] for row in rows] == list(tiny_case.methods)
+    assert all(row["status"] == "ok" for row in rows)
+    dcm = next(row for row in rows if row["method"] == "dcm")
+    assert set(dcm["metrics"]) == set(tiny_case.metrics)
+    assert dcm["selection"]["parameters"]["ridge"] == 1e-3
+    assert "paper's parameters" in dcm["selection"]["rule"]
+    assert 0 <= dcm["invariance"]["domain_dependence"] <= 1
+    majority = rows[0]
+    assert majority["metrics"]["label_auc"] == 0.5
+
+
+def test_the_dcm_row_is_what_a_user_would_get(tiny_case):
+    from sklearn.svm import SVC
+
+    (row,) = Trial(tiny_case, "paper", 1, ("dcm",), 0).run()
+    split = make_split(tiny_case, 0, 1)
+    model = DCM(gamma=0.2).fit(split.X, split.y, sample_domain=split.sample_domain)
+    svm = SVC(gamma=0.2).fit(model.embedding_, split.y)
+    score = 100 * np.mean(svm.predict(model.transform(split.X_test)) == split.y_test)
+    assert row["metrics"]["accuracy"] == pytest.approx(score)
+
+
+def test_tuning_never_sees_unseen_domains(tiny_case):
+    """Changing every unseen row leaves the choice as it is."""
+    split = make_split(tiny_case, 0, 0)
+    method = METHODS["dcm"]
+    first = select(tiny_case, method, split, np.random.default_rng(3), 0)
+    split.X_test[:] = np.nan
+    again = select(tiny_case, method, split, np.random.default_rng(3), 0)
+    assert first == again
+    assert "held out" in first.rule
+    assert first.n_candidates == 18
+
+
+def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
+    (row,) = Trial(tiny_case, "tuned", 0, ("svm",), 0).run()
+    assert row["selection"]["candidates"] == 16
+    assert set(row["selection"]["parameters"]) == {"gamma", "C", "class_weight"}
+
+
+def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
+    split = make_split(tiny_case, 0, 0)
+    svm, ours = METHODS["svm"], METHODS["invariant"]
+    chosen = select(tiny_case, svm, split, np.random.default_rng(3), 0)
+    weighted = select(tiny_case, ours, split, np.random.default_rng(3), 0)
+    assert weighted.n_candidates == chosen.n_candidates + 3
+    assert weighted.score >= chosen.score
+    same = ("C", "gamma", "class_weight")
+    assert all(
+        getattr(weighted.parameters, name) == getattr(chosen.parameters, name) for name in same
+    )
+    predictions = []
+    for method in (svm, ours):
+        model = build_pipeline(method, chosen.parameters)
+        fit_pipeline(model, split.X, split.y, split.sample_domain)
+        predictions.append(model.predict(split.X_test))
+    np.testing.assert_array_equal(*predictions)
+
+
+def test_the_invariant_machine_is_weighted_in_the_paper_setting(tiny_case):
+    (row,) = Trial(tiny_case, "paper", 0, ("invariant",), 0).run()
+    assert row["status"] == "ok"
+    assert row["selection"]["parameters"]["domain_weight"] == 1.0
+    assert "invariance" not in row
+    assert METHODS["invariant"].name("regression") == "InvariantSVR"
+
+
+def test_held_out_domains_are_whole_and_cover_everything_once():
+    domain = np.repeat(np.arange(7), 3)
+    folds = list(domain_folds(domain, 3, np.random.default_rng(0)))
+    assert len(folds) == 3
+    np.testing.assert_array_equal(np.sum(folds, axis=0), 1)
+    for held in folds:
+        assert not set(domain[held]) & set(domain[~held])
+
+
+def test_tuning_rows_are_at_most_as_many_as_asked_per_domain(tiny_case):
+    split = make_split(tiny_case, 0, 0)
+    rows = tuning_rows(split, tiny_case, np.random.default_rng(0))
+    _, counts = np.unique(split.sample_domain[rows], return_counts=True)
+    assert counts.max() == tiny_case.tuning_rows
+
+
+def test_a_grid_has_no_repeated_candidate(tiny_case):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    for name in ("svm", "kpca", "coir", "dica", "dcm", "fastdcm"):
+        candidates = grid(tiny_case, METHODS[name], X, 0)
+        assert len(set(candidates)) == len(candidates) > 1
+
+
+def test_a_failing_method_is_a_row_that_says_so(tiny_case):
+    from dataclasses import replace
+
+    broken = replace(tiny_case, epsilon=-1.0)
+    good, bad = Trial(broken, "paper", 0, ("svm", "dcm"), 0).run()
+    assert good["status"] == "ok"
+    assert bad["status"] == "error"
+    assert "epsilon" in bad["error"]
+
+
+def test_reference_models_project_like_the_reference_functions(tiny_case):
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    split = make_split(tiny_case, 0, 0)
+
+    def same(a, b):
+        return (a[:, None] == b).astype(float)
+
+    parameters = paper_parameters(tiny_case, METHODS["algorithm1"], split.y, len(split.X), 0)
+    pipeline = build_pipeline(METHODS["algorithm1"], parameters)
+    fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
+    K, K_z = rbf_kernel(split.X, gamma=0.2), rbf_kernel(split.X, split.X_test, gamma=0.2)
+    labels = (same(split.y, split.y), same(split.sample_domain, split.sample_domain))
+    direct = algorithm1(K, *labels, K_z, epsilon=1e-3, n_components=1)
+    np.testing.assert_allclose(pipeline[:-1].transform(split.X_test), direct.projected_new)
+
+    parameters = paper_parameters(tiny_case, METHODS["algorithm2"], split.y, len(split.X), 5)
+    assert parameters.n_landmarks == round(len(split.X) / 2)
+    model = build_pipeline(METHODS["algorithm2"], parameters)
+    fit_pipeline(model, split.X, split.y, split.sample_domain)
+    rng = np.random.default_rng(5)
+    picked = np.sort(rng.choice(len(split.X), parameters.n_landmarks, replace=False))
+    X_l, y_l, d_l = split.X[picked], split.y[picked], split.sample_domain[picked]
+    direct = algorithm2_stable(
+        rbf_kernel(split.X, X_l, gamma=0.2),
+        rbf_kernel(X_l, gamma=0.2),
+        same(split.y, y_l),
+        same(y_l, y_l),
+        same(split.sample_domain, d_l),
+        same(d_l, d_l),
+        rbf_kernel(X_l, split.X_test, gamma=0.2),
+        epsilon=1e-3,
+        n_components=1,
+    )
+    np.testing.assert_allclose(
+        model[:-1].transform(split.X_test), direct.projected_new, rtol=1e-6, atol=1e-8
+    )
+
+
+def test_landmark_readings_of_m():
+    assert METHODS["fastdcm"].n_landmarks(4600, 2) == 2300
+    assert METHODS["fastdcm_count"].n_landmarks(4600, 2) == 2
+    assert METHODS["fastdcm_fifth"].n_landmarks(4600, 2) == 920
+    assert METHODS["dcm"].n_landmarks(4600, 2) is None
+
+
+def test_parameters_shown_are_those_the_method_uses_and_fit_json():
+    import json
+
+    shown = Parameters(ridge=float("inf")).shown(METHODS["coir"])
+    assert "domain_weight" not in shown
+    assert json.loads(json.dumps(shown, allow_nan=False))["ridge"] == "inf"
+
+
+def test_label_auc_is_the_auc_of_hard_labels():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    y, predicted = rng.integers(0, 2, 50), rng.integers(0, 2, 50)
+    found = score_predictions(["label_auc"], y, predicted)["label_auc"]
+    assert found == pytest.approx(roc_auc_score(y, predicted))
+
+
+def test_an_auc_that_does_not_exist_is_left_out():
+    y = np.ones(4, dtype=int)
+    assert score_predictions(["label_auc", "score_auc"], y, y) == {}
+    with pytest.raises(ValueError, match="metric must be one of accuracy"):
+        score_predictions(["acuracy"], y, y)
+
+
+def test_metrics_print_as_the_paper_does():
+    assert METRICS["accuracy"].format(69.961, 5.809) == "69.96 ± 5.81"
+    assert METRICS["g_mean"].format(0.10614, float("nan")) == "0.1061"
+    assert METRICS["rmse"].better(8.0, 9.0)

@@ -1,0 +1,367 @@
+"""Tables: what is read from files, which columns are used, and what is refused with which words."""
+
+import datetime as dt
+import gzip
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+from domainwise.jobs.atomic import replacing, replacing_folder  # noqa: E402
+from domainwise.tables import schema as tables  # noqa: E402
+from domainwise.tables.schema import TableError, check_table, load_table  # noqa: E402
+from domainwise.tables.writer import writing_table  # noqa: E402
+
+FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    n = 60
+    return pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n).round(3),
+            "dose": rng.integers(0, 5, n),
+            "smoker": rng.random(n) < 0.5,
+            "sex": np.where(rng.random(n) < 0.5, "m", "f"),
+            "site": np.array(["NA", "EU", "AS"])[np.arange(n) % 3],
+            "ill": np.where(np.arange(n) % 2, "yes", "no"),
+        }
+    )
+
+
+def write(frame, path):
+    kind = path.name.split(".", 1)[1]
+    if kind.startswith(("csv", "tsv")):
+        frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_feather(path)
+    return path
+
+
+def checked(frame, **options):
+    return check_table(frame, **{"target": "ill", "domain": "site", **options})
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_words_in_a_column_of_categories_are_values_in_every_format(frame, tmp_path, kind):
+    frame["drink"] = np.array(["None", "light", "NA"])[np.arange(len(frame)) % 3]
+    frame.loc[4, "drink"] = None
+    table = load_table(write(frame, tmp_path / f"t.{kind}"), target="ill", domain="site")
+    assert set(table.X["drink"].dropna()) == {"None", "light", "NA"}
+    assert table.X["drink"].isna().sum() == 1
+
+
+def test_words_for_missing_numbers_are_missing(frame, tmp_path):
+    frame["age"] = frame["age"].astype(object)
+    frame.loc[[1, 2, 3], "age"] = ["NA", "None", "null"]
+    table = load_table(write(frame, tmp_path / "t.csv"), target="ill", domain="site")
+    assert "age" in table.schema.numeric
+    assert table.X["age"].isna().sum() == 3
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_table(frame, tmp_path, kind):
+    frame.loc[3, "age"] = np.nan
+    frame.loc[5, "sex"] = None
+    table = load_table(write(frame, tmp_path / f"t.{kind}"), target="ill", domain="site")
+    assert table.schema.numeric == ("age", "dose", "smoker")
+    assert table.schema.categorical == ("sex",)
+    assert table.schema.task == "classification"
+    np.testing.assert_array_equal(table.X["age"], frame["age"])
+    assert table.X["sex"].isna().tolist() == frame["sex"].isna().tolist()
+    assert table.y.tolist() == frame["ill"].tolist()
+    # A domain called NA is a domain, not a missing value.
+    assert table.domains == ["AS", "EU", "NA"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
+    path = write(frame, tmp_path / f"t.{kind}")
+    pieces = list(tables.iter_table(path, columns=["sex", "age"], rows=25))
+    assert [len(piece) for piece in pieces] == [25, 25, 10]
+    assert list(pieces[0].columns) == ["sex", "age"]
+    together = pandas.concat(pieces, ignore_index=True)
+    np.testing.assert_array_equal(together["age"], frame["age"])
+
+
+def test_the_row_numbers_pandas_writes_are_no_feature_of_a_parquet_file(frame, tmp_path):
+    frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
+    assert tables.table_columns(tmp_path / "t.parquet") == list(frame.columns)
+
+
+def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
+    frame["price"] = [Decimal(i) / 4 for i in range(60)]
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = load_table(tmp_path / "t.parquet", target="ill", domain="site")
+    assert "price" in table.schema.numeric
+    np.testing.assert_array_equal(table.X["price"], np.arange(60) / 4)
+
+
+def test_truth_values_with_gaps_are_numbers_for_a_model_that_knows_them_as_such(frame):
+    schema = checked(frame).schema
+    with_gap = frame.assign(smoker=frame["smoker"].astype(object))
+    with_gap.loc[0, "smoker"] = None
+    prepared = schema.prepare(with_gap)["smoker"]
+    assert np.isnan(prepared[0])
+    np.testing.assert_array_equal(prepared[1:], frame["smoker"][1:].astype(float))
+
+
+def test_a_byte_order_mark_and_semicolons_are_read_as_spreadsheets_mean_them(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1;2\n3;4\n", encoding="utf-8-sig")
+    read = tables.read_table(path)
+    assert read.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_categories_of_digits_stay_text_in_a_piece_with_gaps(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("code,x\n1,1\n,2\n2,3\n")
+    (piece,) = tables.iter_table(path, text=["code"], rows=10)
+    assert piece["code"].dropna().tolist() == ["1", "2"]
+
+
+def test_the_preprocessor_fills_scales_and_encodes(frame):
+    frame.loc[0, "age"] = np.nan
+    table = checked(frame)
+    transformer = tables.make_preprocessor(table.schema).fit(table.X)
+    Z = transformer.transform(table.X)
+    assert Z.shape == (60, 5)
+    np.testing.assert_allclose(Z[:, :3].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(Z[:, :3].std(axis=0), 1)
+    median = np.nanmedian(frame["age"])
+    filled = frame["age"].fillna(median)
+    np.testing.assert_allclose(Z[0, 0], (median - filled.mean()) / filled.std(ddof=0))
+    new = table.X.iloc[:1].assign(sex="unknown")
+    assert transformer.transform(new)[0, 3:].tolist() == [0.0, 0.0]
+
+
+def test_a_schema_survives_being_stored(frame):
+    schema = checked(frame).schema
+    assert tables.Schema.from_dict(schema.as_dict()) == schema
+
+
+@pytest.mark.parametrize(
+    "values, task",
+    [
+        (["a", "b"], "classification"),
+        ([0, 1], "classification"),
+        ([True, False], "classification"),
+        ([0.5, 1.25], "regression"),
+        (list(range(30)), "regression"),
+    ],
+)
+def test_the_task_is_told_from_the_target(frame, values, task):
+    frame["ill"] = (values * 60)[:60] if len(values) > 2 else np.repeat(values, 30)
+    frame["site"] = np.arange(60) % 3
+    assert checked(frame).schema.task == task
+
+
+def test_whole_numbers_with_gaps_are_classes_without_a_point(frame):
+    frame["ill"] = np.where(np.arange(60) % 2, 1.0, 0.0)
+    frame.loc[7, "ill"] = np.nan
+    table = checked(frame)
+    assert table.classes == [0, 1]
+    assert len(table.y) == 59
+    assert table.notes == ("1 of 60 rows have no target and are left out",)
+
+
+def test_chosen_and_dropped_columns_and_domains_are_respected(frame):
+    assert checked(frame, features=["sex", "age"]).schema.features == ["age", "sex"]
+    assert checked(frame, drop=["sex"]).schema.categorical == ()
+    table = checked(frame, drop_domains=["EU"])
+    assert table.domains == ["AS", "NA"]
+    assert len(table.y) == len(table.X) == 40
+    frame["site"] = frame["site"].replace({"EU": "Europe, west"})
+    assert checked(frame, drop_domains=["Europe, west"]).domains == ["AS", "NA"]
+    frame.loc[:19, "site"] = "Oceania"
+    assert checked(frame, drop_domains=["AS, Oceania"]).domains == ["Europe, west", "NA"]
+
+
+def test_a_feature_that_only_names_the_domain_is_noted(frame):
+    frame["city"] = frame["site"].map({"NA": "Boston", "EU": "Lund", "AS": "Pune"})
+    (note,) = checked(frame).notes
+    assert note.startswith("feature 'city' only names the domain")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"target": "Ill"}, "no column 'Ill'; did you mean 'ill'"),
+        ({"domain": "sit"}, "did you mean 'site'"),
+        ({"features": ["agee"]}, "did you mean 'age'"),
+        ({"drop": ["zzz"]}, "no column 'zzz'; it has 'age', 'dose'"),
+        ({"features": ["ill"]}, "cannot be a feature"),
+        ({"domain": "ill"}, "the same column"),
+        ({"drop": ["age", "dose", "smoker", "sex"]}, "no feature column left"),
+        ({"drop_domains": ["XX"]}, "no domain 'XX'"),
+        ({"drop_domains": ["EU", "AS"]}, "one domain only, NA"),
+        ({"task": "clustering"}, "auto, classification, regression"),
+        ({"task": "regression"}, "holds text"),
+        ({"target": "age", "task": "classification", "drop": ["ill"]}, "--task regression"),
+        ({"domain": "age"}, "different in every row"),
+    ],
+)
+def test_wrong_column_names_and_roles_are_refused(frame, options, message):
+    with pytest.raises(TableError, match=message):
+        checked(frame, **options)
+
+
+@pytest.mark.parametrize(
+    "column, values, message",
+    [
+        ("when", pandas.date_range("2024-01-01", periods=60), "dates or times.*--drop when"),
+        ("when", [dt.date(2024, 1, 1 + i % 28) for i in range(60)], "dates or times"),
+        ("when", [f"2024-01-{1 + i % 28:02d} 10:00" for i in range(60)], "dates or times"),
+        ("when", [f"{1 + i % 28}.3.2024" for i in range(60)], "dates or times"),
+        ("gap", [np.nan] * 60, "column 'gap' has no values; leave it out .*--drop gap"),
+        ("one", [1.5] * 60, "feature 'one' has the same value in every row.*--drop one"),
+        ("id", [f"patient {i}" for i in range(60)], "names rows"),
+        ("num", [*map(str, range(58)), "?", "?"], "holds numbers, but also '\\?'"),
+        ("num", [str(i) for i in range(60)], "holds numbers as text"),
+        ("euro", [f"{i},5" for i in range(60)], "decimal commas"),
+        ("nest", [[1, 2]] * 60, "holds list values"),
+        ("inf", [np.inf, *range(59)], "'inf' is infinite in row 1"),
+        ("ill", ["yes"] * 60, "one class only, yes"),
+        ("ill", [2.5] * 60, "one value only"),
+        ("ill", [None] * 60, "the target column 'ill' has no values"),
+        ("site", ["A"] * 60, "one domain only, A"),
+        ("site", ["A"] * 20 + ["B"] * 20 + ["C"] + ["A"] * 19, "'C'.*--drop-domains C"),
+    ],
+)
+def test_columns_that_cannot_be_learnt_from_are_refused(frame, column, values, message):
+    frame[column] = values
+    with pytest.raises(TableError, match=message):
+        checked(frame)
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"\n\n", "is empty"),
+        ("t.csv", b"a,b\n", "column names but no rows"),
+        ("t.csv", b"a,a\n1,2\n", "more than one column named 'a'"),
+        ("t.csv", b"a,b\n1,2\n3\n", "line 3: 1 fields, but the first line names 2"),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3: 3 fields"),
+        ("t.csv", "a,b\nJosé,2\n".encode("latin1"), "not UTF-8.*iconv"),
+        ("t.csv", b"a,,\n1,2,3\n", "has no name"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 500, mtime=0)[:-30], "damaged|cannot be read"),
+        ("t.csv.gz", b"a,b\n1,2\n", "cannot be read"),
+        ("t.parquet", b"not parquet", "no Parquet file"),
+        ("t.feather", b"not feather", "no Feather file"),
+        ("t.xlsx", b"PK", "use one of .csv"),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TableError, match=message):
+        tables.read_table(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(TableError, match="no such file"):
+        tables.read_table(tmp_path / "t.csv")
+    with pytest.raises(TableError, match="is a folder"):
+        tables.read_table(tmp_path)
+
+
+def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(frame, tmp_path):
+    for number, start in ((2, 40), (0, 0), (1, 20)):
+        frame[start : start + 20].to_parquet(tmp_path / f"{number}.parquet")
+    (tmp_path / "_metadata.parquet").write_bytes(b"of another program")
+    (tmp_path / "README.md").write_text("about the files")
+    whole = tables.read_table(tmp_path)
+    pandas.testing.assert_frame_equal(whole, frame.iloc[:60], check_dtype=False)
+    frame[:5].drop(columns="age").to_parquet(tmp_path / "9.parquet")
+    with pytest.raises(TableError, match=r"9\.parquet has no column 'age'"):
+        tables.read_table(tmp_path)
+
+
+def test_names_of_folders_are_columns(frame, tmp_path):
+    for name, part in frame.groupby("site"):
+        (tmp_path / f"site={name}").mkdir()
+        part.drop(columns="site").to_parquet(tmp_path / f"site={name}" / "part.parquet")
+    assert sorted(tables.table_columns(tmp_path)) == sorted(frame.columns)
+    found = tables.read_table(tmp_path, ["site", "age"], labels=["site"])
+    expected = frame.sort_values("site", kind="stable")[["site", "age"]].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+def test_a_new_table_is_compared_with_the_schema(frame):
+    schema = checked(frame).schema
+    with pytest.raises(TableError, match="no column 'age'; did you mean 'Age'"):
+        schema.prepare(frame.rename(columns={"age": "Age"}))
+    with pytest.raises(TableError, match="'dose' must hold numbers, but row 101 has 'much'"):
+        schema.prepare(frame.assign(dose=["much", *["1"] * 59]), first_row=100)
+    prepared = schema.prepare(frame.assign(dose=frame["dose"].astype(str), more=1))
+    assert list(prepared.columns) == schema.features
+    np.testing.assert_array_equal(prepared["dose"], frame["dose"])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_table_written_in_pieces_is_read_back(frame, tmp_path, kind):
+    path = tmp_path / f"out.{kind}"
+    with writing_table(path) as writer:
+        writer.write(frame[:20])
+        writer.write(frame[20:])
+    assert writer.n_rows == 60
+    again = tables.read_table(path, labels=["site"])
+    pandas.testing.assert_frame_equal(again, frame, check_dtype=False)
+
+
+def test_an_output_that_fails_leaves_nothing_and_spares_what_was_there(frame, tmp_path):
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+    with pytest.raises(KeyError), writing_table(path) as writer:
+        [writer.write(frame[columns]) for columns in (["age"], ["no such column"])]
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_folder_is_there_complete_or_as_it_was(tmp_path):
+    path = tmp_path / "out"
+    for content in ("old", "new"):
+        with replacing_folder(path) as temporary:
+            (temporary / content).touch()
+        assert [p.name for p in path.iterdir()] == [content]
+    with pytest.raises(FileExistsError), replacing_folder(path) as temporary:
+        [(temporary / "half").touch(exist_ok=False) for _ in range(2)]
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["out", "out/new"]
+
+
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path):
+    path = tmp_path / "out"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(FileNotFoundError), replacing_folder(path) as temporary:
+        temporary.rmdir()
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["out", "out/old"]
+
+
+def test_files_of_another_kind_are_recognised(frame, tmp_path):
+    frame.to_csv(tmp_path / "wide.csv", index=False, encoding="utf-16")
+    with pytest.raises(TableError, match="iconv -f utf-16"):
+        load_table(tmp_path / "wide.csv", target="ill", domain="site")
+    frame.to_parquet(tmp_path / "t.csv")
+    with pytest.raises(TableError, match="is a Parquet file"):
+        load_table(tmp_path / "t.csv", target="ill", domain="site")
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [("none/x.skops", FileNotFoundError), ("", IsADirectoryError)]
+)
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path, place, kind):
+    words = r"no folder .*none to write x\.skops|is a folder"
+    with pytest.raises(kind, match=words), replacing(tmp_path / place):
+        pass

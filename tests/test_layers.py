@@ -1,0 +1,97 @@
+"""Folders import only what stands above them in this list, lazily or not."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "domainwise"
+
+#: From the ground up. Folders on one line know nothing of each other.
+LAYERS = [
+    ["kernels"],
+    ["labels"],
+    ["methods"],
+    ["checks"],
+    ["gram"],
+    ["backends"],
+    ["estimators"],
+    ["invariant"],
+    ["selection"],
+    ["jobs"],
+    ["metrics", "datasets", "tables"],
+    ["distributed"],
+    ["models"],
+    ["report"],
+    ["evaluation"],
+    ["reference"],
+    ["paper"],
+    ["cli"],
+]
+HEIGHT = {folder: height for height, layer in enumerate(LAYERS) for folder in layer}
+#: The paper's experiments are an application: only the command line knows them.
+ONLY_FOR = {"paper": {"paper", "cli"}, "reference": {"reference", "paper"}}
+#: Files at the root. They offer names and start the command line, and nothing below imports them.
+ROOT_FILES = {"__init__.py", "__main__.py", "metrics.py"}
+
+
+def part_of(path):
+    """Folder, or module at the root, that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    """Line and part of every import of domainwise in a file, in functions and for types, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "domainwise":
+            modules = [f"domainwise.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: imports are absolute here"
+            modules = [node.module or ""]
+        else:
+            continue
+        for module in modules:
+            names = module.split(".")
+            if names[0] == "domainwise":
+                yield node.lineno, names[1] if len(names) > 1 else ""
+
+
+def violations(path):
+    here = part_of(path)
+    for line, there in imported(path):
+        where = f"{path.relative_to(PACKAGE)}:{line} imports {there or 'the root'}"
+        if there == "__version__" or there == here:
+            continue
+        if there not in HEIGHT:
+            yield f"{where}, whose names stand in the folders"
+        elif here not in ONLY_FOR.get(there, {here}):
+            yield f"{where}, which is for {', '.join(sorted(ONLY_FOR[there]))} alone"
+        elif HEIGHT[there] >= HEIGHT[here]:
+            yield f"{where}, which does not stand above it"
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))
+FILES = [path for path in FILES if path != PACKAGE / "__init__.py"]
+
+
+@pytest.mark.parametrize("folder", HEIGHT)
+def test_a_folder_imports_only_what_stands_above_it(folder):
+    found = [text for path in FILES if part_of(path) == folder for text in violations(path)]
+    assert not found, "\n".join(found)
+
+
+def test_every_folder_has_its_place_in_the_list_and_files_have_a_folder():
+    assert {part_of(path) for path in FILES} == set(HEIGHT)
+    assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
+
+
+def test_an_import_that_is_turned_round_is_found(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    wrong = tmp_path / "gram" / "wrong.py"
+    wrong.parent.mkdir()
+    wrong.write_text("def late():\n    from domainwise.estimators import DCM\n    return DCM\n")
+    assert list(violations(wrong)) == [
+        "gram/wrong.py:2 imports estimators, which does not stand above it"
+    ]
