@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "domainwise"
 
 #: From the ground up. Folders on one line know nothing of each other.
 LAYERS = [
+    ["arrays"],
     ["kernels"],
     ["labels"],
     ["methods"],

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels, check_precomputed, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
@@ -20,8 +20,6 @@ from domainwise.gram.nystrom import NystromSums, sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import RowLabels, label_rows
-
-Array = NDArray[Any]
 
 
 class NumpyBackend:

@@ -13,10 +13,10 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
+from domainwise.arrays import Array
 from domainwise.backends.base import NumpyBackend, is_tensor
 from domainwise.backends.dask_input import (
     KnownRows,
@@ -38,8 +38,6 @@ from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_
 from domainwise.gram.nystrom import NystromSums
 from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel, products_suffice
 from domainwise.labels.factors import RowLabels
-
-Array = NDArray[Any]
 
 
 class DaskBackend(NumpyBackend):

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.dask.graphs import Task, Unread, received
-
-Array = NDArray[Any]
 
 REMEDY = "rechunk or repartition one of them so that their partitions hold the same rows"
 

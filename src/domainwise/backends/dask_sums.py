@@ -14,15 +14,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from domainwise.arrays import Array
 from domainwise.backends.dask_input import Layout, Partitions, named, partitions_of
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram.dask.graphs import calls, constant, received, run, task, tree
 from domainwise.gram.nystrom import NystromSums
-
-Array = NDArray[Any]
 
 #: Partitions and rows that the first look takes in.
 LOOK_PARTITIONS, LOOK_ROWS = 32, 32_768

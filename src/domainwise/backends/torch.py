@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from domainwise.arrays import Array
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
@@ -23,7 +23,6 @@ from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import Feature, RowLabels, category_space, label_rows
 
-Array = NDArray[Any]
 Tensor = Any
 
 FLOATS = (torch.float32, torch.float64)

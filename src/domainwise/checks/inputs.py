@@ -8,17 +8,15 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import KERNEL_NAMES
 from domainwise.kernels.landmarks import LANDMARK_RULES
-
-Array = NDArray[Any]
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import NDArray
-
+from domainwise.arrays import Array
 from domainwise.backends.base import backend_of
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.estimators.projection import Projection, fixed_seed
@@ -13,8 +12,6 @@ from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import Feature, RowLabels, continuous_feature, residual_trace
 from domainwise.methods.components import Components, standardise
-
-Array = NDArray[Any]
 
 #: Up to here the Gram matrix is kept: it takes less than 80 MB and the fit a fraction of a second.
 DENSE_ROWS = 3000

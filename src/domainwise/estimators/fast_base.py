@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.backends.base import backend_of, is_dask
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.estimators.projection import Projection, fixed_seed
@@ -17,8 +17,6 @@ from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, landmark_count
 from domainwise.labels.factors import residual_trace
 from domainwise.methods.components import standardise
-
-Array = NDArray[Any]
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.arrays import Array
 from domainwise.backends.base import backend_of
 from domainwise.backends.devices import move, portable, restored
 from domainwise.checks.inputs import Labels
@@ -17,8 +17,6 @@ from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
-
-Array = NDArray[Any]
 
 
 class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from domainwise.arrays import Array
 from domainwise.evaluation.problem import Problem, Split, inner_splits, within_splits
 from domainwise.models.registry import Choice, Method, Sources
 
-Array = NDArray[Any]
 Row = dict[str, Any]
 
 #: Said by scikit-learn about ordinary things: a class missing from a small domain, and the like.

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils.multiclass import type_of_target
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, check_target, take_rows
 from domainwise.evaluation.features import prepare_features
 from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.measure import Measure, choose_measure
 
-Array = NDArray[Any]
 Split = tuple[Array, Array]
 
 #: One domain is left out at a time up to this many domains, beyond that as many groups of them.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from domainwise.arrays import Array
 from domainwise.estimators import COIR, DCM, DICA, KPCA, FastDCM
 from domainwise.evaluation.problem import Problem, Split
 from domainwise.metrics import mmd
@@ -20,7 +20,6 @@ from domainwise.metrics import mmd
 if TYPE_CHECKING:
     from domainwise.evaluation.result import Evaluation
 
-Array = NDArray[Any]
 Row = dict[str, Any]
 
 #: Points in a picture, and domains in a matrix.

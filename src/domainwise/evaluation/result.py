@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 
 from domainwise import __version__
 from domainwise.evaluation.problem import Problem
@@ -23,7 +22,6 @@ from domainwise.selection.measure import Measure
 if TYPE_CHECKING:
     from domainwise.evaluation.projection import DomainProjection
 
-Array = NDArray[Any]
 Row = dict[str, Any]
 
 

@@ -6,14 +6,12 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.krylov import krylov_pairs
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
-
-Array = NDArray[Any]
 
 
 class ArrayGram(Gram):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.solve import (
     RefinedCholesky,
@@ -18,8 +18,6 @@ from domainwise.gram.solve import (
 )
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, project_pencil
-
-Array = NDArray[Any]
 
 #: Up to here a full eigendecomposition is quicker than products.
 LAPACK_ROWS = 800

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.solve import conjugate_gradients, warn_not_converged
 from domainwise.methods.contract import Solution
-
-Array = NDArray[Any]
 
 #: Relative residual that products in float32 can tell from rounding.
 FLOAT32_TOLERANCE = 1e-5

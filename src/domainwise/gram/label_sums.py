@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from domainwise.arrays import Array
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.labels.factors import LabelSpace, category_space, pivoted_cholesky
-
-Array = NDArray[Any]
 
 #: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
 GRID_STEP, MAX_GRID = 0.5, 5000

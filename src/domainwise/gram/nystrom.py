@@ -13,17 +13,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.sparse import csr_array
 
+from domainwise.arrays import Array
 from domainwise.gram.tiles import in_threads
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, project_pencil
-
-Array = NDArray[Any]
 
 #: Rows summed at a time: their features take a few megabytes.
 BATCH_ROWS = 4096

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 
-Array = NDArray[Any]
+from domainwise.arrays import Array
 
 #: Factors in float32 are tried for shifts above this share of the trace of K,
 REFINABLE = 1e-6

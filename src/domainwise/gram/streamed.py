@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.dense import DenseGram, available_memory
 from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
 from domainwise.gram.solve import NystromPreconditioner
@@ -14,8 +14,6 @@ from domainwise.gram.tiles import kernel_matrix, symmetric_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Solution
-
-Array = NDArray[Any]
 
 
 class StreamedGram(IterativeGram):

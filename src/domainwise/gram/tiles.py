@@ -14,13 +14,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel, Prepared
-
-Array = NDArray[Any]
 
 #: A tile larger than this gains nothing: it no longer fits the cache.
 MAX_TILE_BYTES = 4 * 2**20

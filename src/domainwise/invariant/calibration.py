@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain
-
-Array = NDArray[Any]
 
 #: Groups of domains that are held out in turn, at most.
 MAX_FOLDS = 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import svd
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.labels.factors import (
     Feature,
@@ -17,8 +17,6 @@ from domainwise.labels.factors import (
     label_rows,
     residual_trace,
 )
-
-Array = NDArray[Any]
 
 
 def domain_rows(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from domainwise.checks.inputs import LANDMARK_CONSTRAINTS
 from domainwise.estimators.arguments import with_shared_docs
@@ -14,8 +13,6 @@ from domainwise.gram.label_sums import finalize
 from domainwise.invariant.correction import scaling
 from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS
 from domainwise.labels.factors import label_factor
-
-Array = NDArray[Any]
 
 
 @with_shared_docs

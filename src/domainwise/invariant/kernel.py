@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from domainwise.arrays import Array
 from domainwise.backends.base import refuse_elsewhere
 from domainwise.checks.inputs import (
     DOMAIN_CONSTRAINTS,
@@ -28,8 +28,6 @@ from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
 from domainwise.invariant.correction import correction, domain_factor, domain_rows
 from domainwise.kernels.functions import Kernel, Prepared, make_kernel
 from domainwise.labels.factors import RowLabels
-
-Array = NDArray[Any]
 
 #: Up to here ``fit`` keeps the Gram matrix while it runs; beyond, it streams.
 DENSE_ROWS = 3000

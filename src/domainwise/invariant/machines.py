@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import (
     CLASS_WEIGHT,
     NON_NEGATIVE,
@@ -25,8 +25,6 @@ from domainwise.gram.tiles import tile_side
 from domainwise.invariant.calibration import Calibration, calibrate
 from domainwise.invariant.features import InvariantFeatures
 from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS, InvariantKernel, check_rows
-
-Array = NDArray[Any]
 
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from domainwise.arrays import Array
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
-
-Array = NDArray[Any]
 
 #: Rows whose features are held at a time.
 BATCH_ROWS = 4096

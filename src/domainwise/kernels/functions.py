@@ -14,10 +14,9 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist, pdist
 
-Array = NDArray[Any]
+from domainwise.arrays import Array
 
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: Rows used by the median rule: all of them up to here, evenly spaced ones beyond.

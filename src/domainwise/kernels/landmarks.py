@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
-
-Array = NDArray[Any]
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
 #: ``n_landmarks="auto"`` is ``AUTO_FACTOR * sqrt(N)``, but no fewer and no more than these.

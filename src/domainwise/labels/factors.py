@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import svd
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel, resolve_gamma
-
-Array = NDArray[Any]
 
 #: A label kernel is followed until its residual trace is below this share of N * epsilon,
 CHOLESKY_TOLERANCE = 1e-7

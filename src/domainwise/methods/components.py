@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Thin
-
-Array = NDArray[Any]
 
 CONSTANT = (
     "the projection is constant: the rows of X do not differ as far as this kernel tells "

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from domainwise.arrays import Array
+
 Thin = Any
 #: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
 #: the test vectors with which ``test' A`` and ``test' B`` are symmetric. KKX is None at depth 1.

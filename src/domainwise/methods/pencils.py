@@ -9,17 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eig, svd
 
+from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.components import CONSTANT, Components, norms, relative_floor
 from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
-
-Array = NDArray[Any]
 
 #: Components of a continuous target are kept down to this share of the first (DESIGN 2.4).
 CONTINUOUS_CUT = 1e-2

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -25,6 +24,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
+from domainwise.arrays import Array
 from domainwise.estimators import DICA, KPCA, FastDICA, FastKPCA
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.kernels.functions import resolve_gamma
@@ -36,8 +36,6 @@ from domainwise.selection import (
     InvariantSearchCV,
 )
 from domainwise.selection.measure import Measure
-
-Array = NDArray[Any]
 
 #: Source rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 from sklearn import config_context
 from sklearn.base import clone
@@ -22,6 +21,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from domainwise.arrays import Array
 from domainwise.models.persistence import ModelFileError, load, read_info, save
 from domainwise.models.recipes import make_recipe
 from domainwise.selection import LeaveDomainsOut, domain_cross_validate
@@ -32,8 +32,6 @@ from domainwise.tables.schema import (
     import_pandas,
     make_preprocessor,
 )
-
-Array = NDArray[Any]
 
 #: Groups of domains that are left out in turn, and rows of each domain, when a model is checked.
 CHECK_FOLDS, CHECK_ROWS = 5, 200

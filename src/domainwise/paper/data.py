@@ -9,13 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from domainwise import datasets
+from domainwise.arrays import Array
 from domainwise.paper.cases import Case
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

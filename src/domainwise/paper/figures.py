@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics.pairwise import rbf_kernel
 from threadpoolctl import threadpool_limits
 
+from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
 from domainwise.estimators import COIR, DCM, DICA
 from domainwise.paper.data import seed_of
 from domainwise.reference import algorithm1
 
-Array = NDArray[Any]
 Row = dict[str, Any]
 
 GAMMA = 1.0

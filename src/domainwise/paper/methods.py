@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -21,12 +20,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 
+from domainwise.arrays import Array
 from domainwise.estimators import COIR, DCM, DICA, KPCA, FastCOIR, FastDCM, FastDICA
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.paper.cases import Case
 from domainwise.paper.reference_models import ReferenceDCM, ReferenceFastDCM
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

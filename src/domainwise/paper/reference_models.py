@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 
+from domainwise.arrays import Array
 from domainwise.reference import algorithm1, algorithm2_stable, project
-
-Array = NDArray[Any]
 
 
 class ReferenceDCM(TransformerMixin, BaseEstimator):

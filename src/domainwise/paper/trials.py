@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +25,6 @@ from domainwise.paper.methods import (
 from domainwise.paper.scores import score_predictions
 from domainwise.paper.tuning import select
 
-Array = NDArray[Any]
 Row = dict[str, Any]
 
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.

@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.paper.cases import Case
 from domainwise.paper.data import Split, rows_of_domain
 from domainwise.paper.methods import Method, Parameters, build_pipeline, fit_pipeline
 from domainwise.paper.scores import METRICS, score_predictions
-
-Array = NDArray[Any]
 
 #: Values searched, as multiples of the median rule for gamma.
 GAMMAS = (0.3, 1.0, 3.0)

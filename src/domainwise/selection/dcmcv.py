@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from domainwise.arrays import Array
 from domainwise.backends.base import refuse_elsewhere
 from domainwise.checks.inputs import (
     COUNT,
@@ -39,8 +39,6 @@ from domainwise.selection.search import (
     make_splits,
     run_search,
 )
-
-Array = NDArray[Any]
 
 #: Arguments of a search that the estimator it chooses for does not have.
 SEARCH_ARGUMENTS = {

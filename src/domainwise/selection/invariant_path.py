@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from domainwise.arrays import Array
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix
 from domainwise.invariant.correction import correction, domain_factor, domain_rows
@@ -25,8 +25,6 @@ from domainwise.invariant.kernel import (
 from domainwise.invariant.machines import InvariantMachine
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
 from domainwise.selection.search import scored
-
-Array = NDArray[Any]
 
 #: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
 SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")

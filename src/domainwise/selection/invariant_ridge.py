@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import (
     CLASS_WEIGHT,
     SEARCH_CONSTRAINTS,
@@ -26,8 +26,6 @@ from domainwise.selection.ridge_search import (
     NumberRule,
     Rows,
 )
-
-Array = NDArray[Any]
 
 
 @with_shared_docs

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
@@ -17,6 +16,7 @@ from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.selection.invariant_path import (
     SVM_ARGUMENTS,
@@ -26,8 +26,6 @@ from domainwise.selection.invariant_path import (
 )
 from domainwise.selection.search import comparable, ranks
 from domainwise.selection.splitters import LeaveDomainsOut
-
-Array = NDArray[Any]
 
 
 class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):

@@ -8,11 +8,10 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
-Array = NDArray[Any]
+from domainwise.arrays import Array
 
 #: Classes are balanced while the rarest has this part of an equal share of the rows.
 BALANCED_SHARE = 0.5

@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.gram.tiles import cross_product
@@ -22,8 +22,6 @@ from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.contract import Gram, Thin
 from domainwise.methods.pencils import CONTINUOUS_CUT, dcm_scores
-
-Array = NDArray[Any]
 
 #: A score needs fewer digits than a model: solves on the path stop at this residual.
 PATH_TOLERANCE = 1e-4

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import (
     COUNT,
     DOMAIN_CONSTRAINTS,
@@ -33,8 +33,6 @@ from domainwise.invariant.ridge import Expansion, RidgeMoments, summed
 from domainwise.kernels.functions import Kernel, make_kernel, resolve_gamma
 from domainwise.kernels.landmarks import choose_landmarks, landmark_count
 from domainwise.selection.search import Split, cv_results, make_splits, scored
-
-Array = NDArray[Any]
 
 AUTO_GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
 AUTO_WEIGHTS = (0.0, 0.1, 1.0, 10.0)

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
 from sklearn.utils.validation import _num_samples
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, take_rows
 from domainwise.selection.splitters import LeaveDomainsOut
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -16,12 +15,11 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.path import Grid, projected_path
 from domainwise.selection.splitters import LeaveDomainsOut
-
-Array = NDArray[Any]
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
 AUTO_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain
-
-Array = NDArray[Any]
 
 
 class LeaveDomainsOut(BaseCrossValidator):

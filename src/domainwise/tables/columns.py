@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
 from domainwise.tables.files import TableError, import_pandas
-
-Array = NDArray[Any]
 
 #: Text in these forms is a date: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24.
 DATE = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?\s*")

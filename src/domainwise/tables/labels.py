@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.tables.columns import (
     as_labels,
     as_numbers,
@@ -18,8 +18,6 @@ from domainwise.tables.columns import (
     split_names,
 )
 from domainwise.tables.files import TableError
-
-Array = NDArray[Any]
 
 #: A target of whole numbers with more values than this is continuous, unless a task is given.
 MAX_CLASSES = 20

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from domainwise.arrays import Array
 from domainwise.tables.columns import (
     as_labels,
     as_numbers,
@@ -64,7 +64,6 @@ __all__ = [
     "table_columns",
 ]
 
-Array = NDArray[Any]
 
 TASKS = ("auto", "classification", "regression")
 

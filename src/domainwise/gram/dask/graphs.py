@@ -17,12 +17,11 @@ from uuid import uuid4
 import cloudpickle
 import dask
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.dense import available_memory
 from domainwise.gram.tiles import blas_limit
 
-Array = NDArray[Any]
 Task = Any
 
 #: Partial results that one task merges.

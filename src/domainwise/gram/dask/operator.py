@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.dask.graphs import (
     Task,
     call,
@@ -29,8 +29,6 @@ from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
 from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
-
-Array = NDArray[Any]
 
 #: Rows of a block at most: with more, tasks get long and recovery from a lost worker dear.
 MAX_BLOCK_ROWS = 16_384

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.torch.fused import MAX_COLUMNS, FusedKernel, Tile, on_device, split_count
 from domainwise.kernels.functions import Kernel
 
-Array = NDArray[Any]
 Tensor = Any
 
 #: Rows of a stretch whose kernel values are summed in float32.

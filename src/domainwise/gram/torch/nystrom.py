@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.torch.evaluate import block, prepare
 from domainwise.gram.torch.products import full_precision, panels
 
-Array = NDArray[Any]
 Tensor = Any
 
 #: Bytes of the features of one batch.

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from domainwise.arrays import Array
 from domainwise.gram.dense import LAPACK_ROWS
 from domainwise.gram.iterative import FLOAT32_TOLERANCE
 from domainwise.gram.krylov import krylov_pairs
@@ -22,7 +22,6 @@ from domainwise.kernels.precision import current_precision
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, project_pencil
 
-Array = NDArray[Any]
 Tensor = Any
 
 
