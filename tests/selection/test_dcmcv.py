@@ -117,7 +117,7 @@ def test_many_domains_are_left_out_in_ten_groups():
     X, domain = rng.standard_normal((120, 3)), np.repeat(np.arange(24), 5)
     y = (X[:, 0] > 0).astype(int)
     search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
-    assert search.fit(X, y, sample_domain=domain).n_splits_ == 8
+    assert search.fit(X, y, sample_domain=domain).n_splits_ == 10
 
 
 def test_without_domains_rows_are_split_with_a_warning(data):

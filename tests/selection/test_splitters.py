@@ -109,3 +109,19 @@ def test_several_domains_in_a_test_set_are_scored_apart():
     )
     assert result.per_domain() == {0: 0.5, 1: 0.0, 2: 0.5, 3: 0.5}
     assert result.worst_domain == 1
+
+
+@pytest.mark.parametrize("n_domains, most, splits", [(3, 10, 3), (13, 10, 10), (40, 10, 10)])
+def test_at_most_max_splits_leave_every_domain_out_once(n_domains, most, splits):
+    domains = np.repeat(np.arange(n_domains), 2)
+    cv = LeaveDomainsOut(max_splits=most, random_state=0)
+    tests = [domains[test] for _, test in cv.split(np.zeros((len(domains), 1)), groups=domains)]
+    assert len(tests) == splits == cv.get_n_splits(groups=domains)
+    assert sorted(np.concatenate(tests)) == sorted(domains)
+    sizes = [len(np.unique(test)) for test in tests]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_one_split_of_all_domains_is_refused():
+    with pytest.raises(ValueError, match="max_splits=1 must be at least 2"):
+        LeaveDomainsOut(max_splits=1).get_n_splits(groups=[0, 1, 2])

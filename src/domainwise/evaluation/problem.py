@@ -188,8 +188,7 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
 def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     """Splits whose test domains do not occur in training."""
     if cv is None:
-        n = len(problem.domains)
-        cv = LeaveDomainsOut(-(-n // MAX_FOLDS), random_state=problem.seed)
+        cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     splits = []
     for train, test in splitter.split(np.zeros((len(problem.y), 1)), problem.y, problem.codes):
@@ -219,7 +218,7 @@ def inner_splits(problem: Problem, sources: Array, cv: Any) -> tuple[list[Split]
     y, codes = problem.y[sources], problem.codes[sources]
     names = np.unique(codes)
     if cv is None and len(names) > 1:
-        cv = LeaveDomainsOut(-(-len(names) // MAX_INNER_FOLDS))
+        cv = LeaveDomainsOut(max_splits=MAX_INNER_FOLDS)
     if cv is not None:
         splitter = check_cv(cv, y, classifier=problem.classification)
         found = _usable(splitter.split(np.zeros((len(y), 1)), y, codes), problem, y)

@@ -207,7 +207,7 @@ def _predicting(
         "C": [0.1, 1.0, 10.0, 100.0],
     }
     options: dict[str, Any] = dict(
-        cv=LeaveDomainsOut(-(-n_domains // SEARCH_FOLDS)),
+        cv=LeaveDomainsOut(max_splits=SEARCH_FOLDS),
         scoring="balanced_accuracy" if classes else "neg_root_mean_squared_error",
         n_average=VOTERS,
         n_jobs=n_jobs,

@@ -246,9 +246,8 @@ def check_on_held_out_domains(
     if "project__n_landmarks" in pipeline.get_params():
         pipeline = clone(pipeline).set_params(project__n_landmarks="auto")  # fewer rows than in fit
     metric = SCORING[table.schema.task]
-    n_test = -(-len(table.domains) // CHECK_FOLDS)
     constant = DummyRegressor() if table.schema.task == "regression" else DummyClassifier()
-    options: dict[str, Any] = dict(cv=LeaveDomainsOut(n_test), scoring=metric)
+    options: dict[str, Any] = dict(cv=LeaveDomainsOut(max_splits=CHECK_FOLDS), scoring=metric)
     model_scores = domain_cross_validate(pipeline, X, y, domain, **options, n_jobs=n_jobs)
     constant_scores = domain_cross_validate(constant, X, y, domain, **options)
     gain = model_scores.scores - constant_scores.scores

@@ -41,7 +41,7 @@ class Split:
 def make_splits(cv: Any, X: Array, y: Array, target: Labels, domain: Labels) -> list[Split]:
     """Split by domains, or by rows where there are no domains to leave out."""
     if cv is None and domain.n_categories > 1:
-        cv = LeaveDomainsOut(-(-domain.n_categories // MAX_FOLDS))
+        cv = LeaveDomainsOut(max_splits=MAX_FOLDS)
     elif cv is None:
         warnings.warn(
             "without several domains there is no domain to leave out: folds of rows are used, "

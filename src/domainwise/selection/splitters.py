@@ -23,9 +23,11 @@ class LeaveDomainsOut(BaseCrossValidator):
     n_repeats : int, default=None
         None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
         many test sets at random, without repetition inside a set.
+    max_splits : int, default=None
+        Splits at most: where there would be more, more domains are left out together.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws. With ``n_repeats=None`` and more than one test domain, an int shuffles
-        the domains before they are dealt out; None keeps their sorted order.
+        Seed of the draws. With ``n_repeats=None`` and test sets of several domains, an int
+        shuffles the domains before they are dealt out; None keeps their sorted order.
 
     Notes
     -----
@@ -48,10 +50,15 @@ class LeaveDomainsOut(BaseCrossValidator):
     __metadata_request__split = {"groups": "sample_domain"}
 
     def __init__(
-        self, n_test_domains: int = 1, n_repeats: int | None = None, random_state: Any = None
+        self,
+        n_test_domains: int = 1,
+        n_repeats: int | None = None,
+        random_state: Any = None,
+        max_splits: int | None = None,
     ) -> None:
         self.n_test_domains = n_test_domains
         self.n_repeats = n_repeats
+        self.max_splits = max_splits
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -88,9 +95,12 @@ class LeaveDomainsOut(BaseCrossValidator):
         return domains.codes, domains.n_categories
 
     def _test_sets(self, n_domains: int) -> list[Array]:
-        n_test, repeats = self.n_test_domains, self.n_repeats
-        if n_test < 1 or (repeats is not None and repeats < 1):
-            raise ValueError(f"n_test_domains={n_test} and n_repeats={repeats} must be at least 1")
+        n_test, repeats, most = self.n_test_domains, self.n_repeats, self.max_splits
+        for name, value in (("n_test_domains", n_test), ("n_repeats", repeats)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
+        if most is not None and most < (1 if repeats else 2):
+            raise ValueError(f"max_splits={most} must be at least 2: something has to be trained on")
         if n_domains <= n_test:
             raise ValueError(
                 f"n_test_domains={n_test} leaves nothing to train on: there "
@@ -98,7 +108,10 @@ class LeaveDomainsOut(BaseCrossValidator):
             )
         rng = check_random_state(self.random_state)
         if repeats is not None:
-            return [rng.choice(n_domains, n_test, replace=False) for _ in range(repeats)]
-        shuffle = n_test > 1 and self.random_state is not None
+            draws = repeats if most is None else min(repeats, most)
+            return [rng.choice(n_domains, n_test, replace=False) for _ in range(draws)]
+        splits = -(-n_domains // n_test)
+        splits = splits if most is None else min(splits, most)
+        shuffle = splits < n_domains and self.random_state is not None
         order = rng.permutation(n_domains) if shuffle else np.arange(n_domains)
-        return np.array_split(order, -(-n_domains // n_test))
+        return np.array_split(order, splits)
