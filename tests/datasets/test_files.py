@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from domainwise import datasets
-from domainwise.datasets import _lookup, _registry
+from domainwise.datasets import lookup, registry
 
-NAMES = [entry.name for entry in _registry.DATA_FILES]
+NAMES = [entry.name for entry in registry.DATA_FILES]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def no_data(tmp_path, monkeypatch):
 @pytest.fixture
 def data(data_dir, monkeypatch):
     """The real files, through the environment variable."""
-    absent = [e.file for e in _registry.DATA_FILES if not (data_dir / e.file).is_file()]
+    absent = [e.file for e in registry.DATA_FILES if not (data_dir / e.file).is_file()]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
     monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
@@ -43,8 +43,8 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = dataclasses.replace(_registry.LANDMINE, sha256=digest)
-    monkeypatch.setattr(_registry, "LANDMINE", entry)
+    entry = dataclasses.replace(registry.LANDMINE, sha256=digest)
+    monkeypatch.setattr(registry, "LANDMINE", entry)
     return table
 
 
@@ -58,7 +58,7 @@ def load(name, **options):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
-    entry = next(e for e in _registry.DATA_FILES if e.name == name)
+    entry = next(e for e in registry.DATA_FILES if e.name == name)
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
@@ -96,7 +96,7 @@ def test_the_cache_is_in_the_home_folder_without_xdg(monkeypatch, tmp_path):
             monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         else:
             monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert _lookup.cache_dir() == tmp_path / ".cache" / "domainwise"
+        assert lookup.cache_dir() == tmp_path / ".cache" / "domainwise"
 
 
 def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
@@ -105,7 +105,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert _registry.LANDMINE.sha256 in str(caught.value)
+    assert registry.LANDMINE.sha256 in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 
@@ -171,6 +171,8 @@ def test_arrays_and_frames_agree(name, data):
     np.testing.assert_array_equal(frames.data.to_numpy(), bunch.data)
     np.testing.assert_array_equal(frames.target.to_numpy(), bunch.target)
     np.testing.assert_array_equal(frames.sample_domain.to_numpy(), bunch.sample_domain)
+    assert len(frames.frame) == len(bunch.data)
+    assert "frame" not in bunch
     for heading in ("Source:", "Licence:", "Difference from the paper:"):
         assert heading in bunch.DESCR
 
@@ -244,6 +246,44 @@ def test_hipc_domains_can_be_samples_centres_or_patients(data):
 def test_cytof_counts_can_be_transformed(data):
     raw, transformed = datasets.load_cytof(), datasets.load_cytof(cofactor=5)
     np.testing.assert_allclose(np.sinh(transformed.data) * 5, raw.data, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most", "average"),
+    [
+        ("adult", 149, 450, 0.214),
+        ("shoppers", 184, 600, 0.154),
+        ("bike", 600, 600, 4.553),
+        ("communities", 20, 278, 5.866),
+        ("kc_house", 50, 80, 13.048),
+    ],
+)
+def test_everyday_tables_have_the_described_counts_and_targets(name, least, most, average, data):
+    bunch = load(name)
+    sizes = np.unique(bunch.sample_domain, return_counts=True)[1]
+    assert (sizes.min(), sizes.max()) == (least, most)
+    assert bunch.target.mean() == pytest.approx(average, abs=1e-3)
+    assert np.isfinite(bunch.data).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("adult", {"workclass": 7, "marital-status": 7, "relationship": 6, "race": 5, "sex": 2}),
+        ("shoppers", {"VisitorType": 3}),
+    ],
+)
+def test_text_columns_become_one_indicator_for_each_value(name, columns, data):
+    bunch, frames = load(name), load(name, as_frame=True)
+    names = np.array(bunch.feature_names)
+    for column, n_values in columns.items():
+        indicators = bunch.data[:, np.char.startswith(names, f"{column}_")]
+        assert indicators.shape[1] == n_values
+        np.testing.assert_array_equal(indicators.sum(axis=1), 1)
+    first = frames.frame["sex" if name == "adult" else "VisitorType"]
+    for value in first.unique():
+        np.testing.assert_array_equal(frames.data[f"{first.name}_{value}"], first == value)
+    assert len(names) == len(frames.frame.columns) - 2 - len(columns) + sum(columns.values())
 
 
 @pytest.mark.parametrize(

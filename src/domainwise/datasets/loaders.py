@@ -1,15 +1,15 @@
-"""Loaders of the real data sets, all returning the same kind of ``Bunch``."""
+"""Loaders of what instruments measured, all returning the same kind of ``Bunch``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from domainwise.datasets import registry
+from domainwise.datasets.bunch import bunch, check_choice, check_subset, treat_missing
 from domainwise.datasets.lookup import read_table
 
 _MISSING = ("keep", "drop_rows", "drop_columns")
@@ -26,7 +26,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     target : {"motor_UPDRS", "total_UPDRS", "both"}, default="motor_UPDRS"
         The score to predict; "both" gives a target of two columns, motor first.
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -42,12 +42,12 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     (5875, 2)
     """
     scores = ["motor_UPDRS", "total_UPDRS"]
-    _check_choice(target, "target", [*scores, "both"])
+    check_choice(target, "target", [*scores, "both"])
     table = read_table(registry.PARKINSONS)
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
     chosen = scores if target == "both" else target
-    return _bunch(table, features, chosen, registry.PARKINSONS, as_frame=as_frame)
+    return bunch(table, features, chosen, registry.PARKINSONS, as_frame=as_frame)
 
 
 def load_landmine(*, as_frame: bool = False) -> Bunch:
@@ -56,7 +56,7 @@ def load_landmine(*, as_frame: bool = False) -> Bunch:
     Parameters
     ----------
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def load_landmine(*, as_frame: bool = False) -> Bunch:
     """
     table = read_table(registry.LANDMINE)
     features = [f"f{j}" for j in range(1, 10)]
-    return _bunch(table, features, "label", registry.LANDMINE, as_frame=as_frame)
+    return bunch(table, features, "label", registry.LANDMINE, as_frame=as_frame)
 
 
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
@@ -85,7 +85,7 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     ungated : bool, default=True
         Keep the cells outside every gate (``t_cell`` is 0 for them).
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -99,12 +99,12 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     >>> load_gvhd(ungated=False).data.shape  # doctest: +SKIP
     (198596, 6)
     """
-    _check_choice(target, "target", ["t_cell", "label"])
+    check_choice(target, "target", ["t_cell", "label"])
     table = read_table(registry.GVHD)
     if not ungated:
         table = table[table["label"] != 0]
     features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
-    return _bunch(table, features, target, registry.GVHD, as_frame=as_frame)
+    return bunch(table, features, target, registry.GVHD, as_frame=as_frame)
 
 
 def load_oilwells(
@@ -127,7 +127,7 @@ def load_oilwells(
         What to do with empty entries: leave out those rows (10 windows by default), leave out the
         columns that have any, or keep NaN.
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -141,14 +141,14 @@ def load_oilwells(
     >>> load_oilwells().feature_names[:2]  # doctest: +SKIP
     ['P-TPT_mean', 'P-TPT_std']
     """
-    classes = _check_subset(event_classes, "event_classes", _EVENT_CLASSES)
-    chosen = _check_subset(sensors, "sensors", _SENSORS)
-    _check_choice(missing, "missing", _MISSING)
+    classes = check_subset(event_classes, "event_classes", _EVENT_CLASSES)
+    chosen = check_subset(sensors, "sensors", _SENSORS)
+    check_choice(missing, "missing", _MISSING)
     table = read_table(registry.OILWELLS)
     table = table[table["event_class"].isin(classes)]
     features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in _STATISTICS]
-    table, features = _treat_missing(table, features, missing)
-    return _bunch(table, features, "label", registry.OILWELLS, as_frame=as_frame)
+    table, features = treat_missing(table, features, missing)
+    return bunch(table, features, "label", registry.OILWELLS, as_frame=as_frame)
 
 
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
@@ -164,7 +164,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
         "drop_columns" leaves PE out (6 features, 9 wells), "drop_rows" leaves those wells out
         (3,164 rows, 7 wells).
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -178,13 +178,13 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     >>> load_facies(missing="drop_columns").data.shape  # doctest: +SKIP
     (4069, 6)
     """
-    _check_choice(missing, "missing", _MISSING)
+    check_choice(missing, "missing", _MISSING)
     table = read_table(registry.FACIES)
     if not recruit:
         table = table[table["domain"] != "Recruit F9"]
     features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
-    table, features = _treat_missing(table, features, missing)
-    return _bunch(table, features, "Facies", registry.FACIES, as_frame=as_frame)
+    table, features = treat_missing(table, features, missing)
+    return bunch(table, features, "Facies", registry.FACIES, as_frame=as_frame)
 
 
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
@@ -197,7 +197,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     domain : {"sample", "center", "patient"}, default="sample"
         What counts as a domain: each sample, each centre (5) or each patient (3).
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -211,12 +211,12 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     >>> len(set(load_hipc(domain="center").sample_domain))  # doctest: +SKIP
     5
     """
-    _check_choice(target, "target", ["label", "population"])
-    _check_choice(domain, "domain", ["sample", "center", "patient"])
+    check_choice(target, "target", ["label", "population"])
+    check_choice(domain, "domain", ["sample", "center", "patient"])
     table = read_table(registry.HIPC)
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
     column = "domain" if domain == "sample" else domain
-    return _bunch(table, features, target, registry.HIPC, domain=column, as_frame=as_frame)
+    return bunch(table, features, target, registry.HIPC, domain=column, as_frame=as_frame)
 
 
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
@@ -227,7 +227,7 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     cofactor : float or None, default=None
         Transform the raw counts x to ``arcsinh(x / cofactor)``; 5 is usual in mass cytometry.
     as_frame : bool, default=False
-        Return pandas objects in place of arrays.
+        Return pandas objects in place of arrays, and the file's rows as ``frame``.
 
     Returns
     -------
@@ -247,68 +247,4 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     features = [f"m{j}" for j in range(1, 9)]
     if cofactor is not None:
         table[features] = np.arcsinh(table[features] / cofactor)
-    return _bunch(table, features, "label", registry.CYTOF, as_frame=as_frame)
-
-
-def _bunch(
-    table: Any,
-    features: list[str],
-    target: str | list[str],
-    entry: registry.DataFile,
-    *,
-    domain: str = "domain",
-    as_frame: bool,
-) -> Bunch:
-    table = table.reset_index(drop=True)
-    data = table[features].astype(np.float64)
-    labels = _plain(table[target])
-    domains = _plain(table[domain]).rename("sample_domain")
-    return Bunch(
-        data=data if as_frame else data.to_numpy(),
-        target=labels if as_frame else _array(labels),
-        sample_domain=domains if as_frame else _array(domains),
-        feature_names=list(features),
-        DESCR=entry.descr,
-    )
-
-
-def _plain(column: Any) -> Any:
-    """Categories as their strings and small integers as int64: nothing surprising downstream."""
-    if column.ndim == 2 or column.dtype.kind == "f":
-        return column
-    return column.astype(np.int64 if column.dtype.kind in "iu" else str)
-
-
-def _array(column: Any) -> Any:
-    values = column.to_numpy()
-    # Text as a fixed-width array: sortable, and the same with every pandas version.
-    return values if values.dtype.kind in "fiu" else values.astype(str)
-
-
-def _treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
-    empty = table[features].isna()
-    if missing == "drop_rows":
-        table = table[~empty.any(axis=1)]
-    elif missing == "drop_columns":
-        features = [name for name in features if not empty[name].any()]
-    if len(table) == 0 or not features:
-        raise ValueError(
-            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features; choose"
-            " other columns or missing='keep'"
-        )
-    return table, features
-
-
-def _check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
-    if value not in accepted:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
-
-
-def _check_subset(values: Sequence[Any], name: str, accepted: Sequence[Any]) -> list[Any]:
-    chosen = [values] if isinstance(values, (str, int)) else list(values)
-    unknown = [value for value in chosen if value not in accepted]
-    if unknown or not chosen:
-        raise ValueError(
-            f"{name} must hold at least one of {', '.join(map(repr, accepted))}; got {values!r}"
-        )
-    return chosen
+    return bunch(table, features, "label", registry.CYTOF, as_frame=as_frame)

@@ -54,7 +54,7 @@ def list_datasets() -> list[DatasetInfo]:
     --------
     >>> from domainwise.datasets import list_datasets
     >>> [info.name for info in list_datasets() if info.classes is None]
-    ['parkinsons']
+    ['parkinsons', 'bike', 'communities', 'kc_house']
     """
     return [
         DatasetInfo(

@@ -100,7 +100,9 @@ class LeaveDomainsOut(BaseCrossValidator):
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         if most is not None and most < (1 if repeats else 2):
-            raise ValueError(f"max_splits={most} must be at least 2: something has to be trained on")
+            raise ValueError(
+                f"max_splits={most} must be at least 2: something has to be trained on"
+            )
         if n_domains <= n_test:
             raise ValueError(
                 f"n_test_domains={n_test} leaves nothing to train on: there "
