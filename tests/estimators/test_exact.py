@@ -343,7 +343,7 @@ def test_kpca_is_scikit_learns_with_unit_variance_on_new_rows_too(p, kernel):
 
 
 def test_kpca_eigenvalues_are_those_of_unsupervised_dcm_without_domains():
-    # DESIGN 2.5: K_y = I, P_d = 0 gives gamma = 1 + lambda / (1 + N eps).
+    # theory 5: K_y = I, P_d = 0 gives gamma = 1 + lambda / (1 + N eps).
     p = PROBLEMS["binary"]
     kpca = p.fit(KPCA(n_components=4))
     dcm = DCM(n_components=4, gamma=GAMMA, ridge=np.inf).fit(p.X)
@@ -376,7 +376,7 @@ def domain_scatter(d):
 @pytest.mark.parametrize("lam", [1e-3, 1.0])
 @each_problem
 def test_dica_equals_a_dense_non_symmetric_solution(p, lam, monkeypatch):
-    # Small eigenvalues to 1e-8 ask for more of a continuous target's kernel than DESIGN 2.6 does.
+    # Small eigenvalues to 1e-8 ask for more of a continuous target's kernel than theory 6.2 does.
     monkeypatch.setattr("domainwise.labels.factors.CHOLESKY_TOLERANCE", 1e-13)
     model = p.fit(DICA(lam=lam))
     right = p.K @ domain_scatter(p.d) @ p.K + p.K + lam * np.eye(p.n)

@@ -122,7 +122,7 @@ def test_algorithm1_with_one_domain_or_weight_zero_is_coir():
 
 
 def test_algorithm1_with_identity_targets_is_kernel_pca():
-    # P_y = H / (1 + N eps) and no domains: gamma = 1 + lambda / (1 + N eps) (DESIGN 2.5).
+    # P_y = H / (1 + N eps) and no domains: gamma = 1 + lambda / (1 + N eps) (theory 5).
     p = Problem()
     result = algorithm1(p.K_x, np.eye(p.n), p.K_d, epsilon=EPSILON, n_components=3, domain_weight=0)
     values, vectors = np.linalg.eigh(centred(p.K_x))

@@ -145,7 +145,7 @@ def check_classes(y: Any, n_samples: int) -> Labels:
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:
-    """Check sample_domain: labels of one sortable type, or continuous descriptors (DESIGN 2.6).
+    """Check sample_domain: labels of one sortable type, or continuous descriptors (theory 6.3).
 
     Descriptors are a 2-D numeric array, or 1-D floats that are not all whole numbers. None puts
     all rows in one domain.

@@ -1,4 +1,4 @@
-"""The synthetic domains of the paper's first experiment (DESIGN 5)."""
+"""The synthetic domains of the paper's first experiment (theory 10.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gram operators: ways to multiply and solve with a centred Gram matrix (DESIGN 3)."""
+"""Gram operators: ways to multiply and solve with a centred Gram matrix (theory 8.1)."""
 
 from domainwise.gram.dense import DenseGram
 from domainwise.gram.streamed import StreamedGram

@@ -1,4 +1,4 @@
-"""Label spaces from sums over rows that were seen once (DESIGN 2.9)."""
+"""Label spaces from sums over rows that were seen once (theory 9.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thin Nystrom features, and the sums over rows from which everything else follows (DESIGN 2.9).
+"""Thin Nystrom features, and the sums over rows from which everything else follows (theory 9).
 
 ``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
 are seen once and forgotten: :class:`NystromSums` keeps their number, the mean and centred second

@@ -1,4 +1,4 @@
-"""Shifted systems ``(K + shift I) X = V`` for all right-hand sides at once (DESIGN 2.8)."""
+"""Shifted systems ``(K + shift I) X = V`` for all right-hand sides at once (theory 8.2)."""
 
 from __future__ import annotations
 

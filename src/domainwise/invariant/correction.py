@@ -1,4 +1,4 @@
-"""The low-rank correction that makes a kernel invariant, as pure functions (DESIGN 2.12)."""
+"""The low-rank correction that makes a kernel invariant, as pure functions (theory 12.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ridge regression that pays more for what tells domains apart, as pure functions (DESIGN 2.12).
+"""Ridge regression that pays more for what tells domains apart, as pure functions (theory 12.3).
 
 With features Phi of landmarks and a domain factor F, ``sum_i s_i |y_i - f(x_i)|^2 + alpha |f|_w^2``
 with ``|f|_w^2 = |f|^2 + w f'FF'f`` is least squares with the penalty ``alpha (I + w DD')``,

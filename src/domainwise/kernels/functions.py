@@ -1,4 +1,4 @@
-"""Kernel functions, evaluated so that centring loses no digits (DESIGN 2.2, 2.11).
+"""Kernel functions, evaluated so that centring loses no digits (theory 2).
 
 Every Gram matrix in this package is centred, which removes any constant from the kernel.
 :class:`Kernel` therefore evaluates ``k(x, x') - constant``: the RBF kernel as
@@ -245,7 +245,7 @@ def _check_powers(kernel: Kernel, X: Array) -> None:
 
 
 def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:
-    """Turn ``"median"``, ``"scale"`` or a number into the kernel's scale (DESIGN 2.11).
+    """Turn ``"median"``, ``"scale"`` or a number into the kernel's scale (theory 11.2).
 
     ``"median"`` takes the off-diagonal non-zero distances of all rows up to ``MEDIAN_ROWS``,
     beyond that of as many evenly spaced rows, so it is not random:

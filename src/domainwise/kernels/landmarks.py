@@ -1,4 +1,4 @@
-"""Which rows become landmarks, and how many (DESIGN 2.9)."""
+"""Which rows become landmarks, and how many (theory 9.3)."""
 
 from __future__ import annotations
 

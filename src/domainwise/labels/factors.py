@@ -1,4 +1,4 @@
-"""Label factors: everything about targets and domains as thin matrices (DESIGN 2.6).
+"""Label factors: everything about targets and domains as thin matrices (theory 6).
 
 ``P = K (K + N eps I)^-1`` of a centred label kernel has a thin factor, ``P = F F'``. The factors
 of targets and of domains live in one small **label space**: an isometric copy of the span of all

@@ -1,4 +1,4 @@
-"""What a method finds, and how it is brought to scale and sign (DESIGN 2.11)."""
+"""What a method finds, and how it is brought to scale and sign (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Components:
 def standardise(
     gram: Gram, found: Components, labels: LabelSpace, *, warn: bool = True
 ) -> Components:
-    """Give components unit variance and their sign, and drop those without variance (2.11).
+    """Give components unit variance and their sign, and drop those without variance.
 
     ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
     """

@@ -1,4 +1,4 @@
-"""The contract between methods and Gram operators (DESIGN 3).
+"""The contract between methods and Gram operators (theory 8.1).
 
 A *thin* is a matrix with one row per sample and few columns, in whatever form its operator keeps
 samples: an array of N rows, a tensor on a device, or coordinates where the rows are not kept at

@@ -1,4 +1,4 @@
-"""The methods, each a function over a Gram operator (DESIGN 2.2 to 2.5).
+"""The methods, each a function over a Gram operator (theory 2 to 5).
 
 A method returns :class:`~domainwise.methods.components.Components`: dual coefficients, the
 projected training rows, and the eigenvalues of its problem. Scale and sign are settled afterwards.
@@ -18,7 +18,7 @@ from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.components import CONSTANT, Components, norms, relative_floor
 from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
 
-#: Components of a continuous target are kept down to this share of the first (DESIGN 2.4).
+#: Components of a continuous target are kept down to this share of the first (theory 4).
 CONTINUOUS_CUT = 1e-2
 #: Components of an unsupervised method when their number is not given.
 UNSUPERVISED_COMPONENTS = 10
@@ -77,7 +77,7 @@ class Scores:
 
 
 def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) -> Scores:
-    """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (DESIGN 2.2).
+    """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (theory 2).
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def dica_domain_factor(labels: LabelSpace) -> Array:
 
 
 def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
-    """Real positive eigenpairs of a non-symmetric matrix in descending order (DESIGN 2.5)."""
+    """Real positive eigenpairs of a non-symmetric matrix in descending order (theory 5.2)."""
     values, C = eig(M)
     size = float(np.abs(values).max(initial=0.0))
     big = np.abs(values) > tolerance * size
@@ -319,7 +319,7 @@ def _with_extras(
     extra: int,
     eigenvalue: float = 1.0,
 ) -> Components:
-    """Add the leading principal directions that neither label nor domain explains (2.4)."""
+    """Add the leading principal directions that neither label nor domain explains (theory 4)."""
     if not extra:
         return found
     warnings.warn(
@@ -355,7 +355,7 @@ def _with_extras(
 def _component_count(
     values: Array, n_informative: int, n_components: int | None, continuous: bool
 ) -> tuple[int, int]:
-    """How many components to take from the problem and how many extras to add (2.4)."""
+    """How many components to take from the problem and how many extras to add (theory 4)."""
     if not n_informative:
         warnings.warn(
             "the target cannot be told from the domain: no direction separates targets without "

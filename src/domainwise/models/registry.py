@@ -194,7 +194,7 @@ def _kpca(sources: Sources) -> Choice:
 
 
 def _dica(sources: Sources) -> Choice:
-    # DICA's systems defeat iterations (DESIGN 2.5); these sizes are solved directly.
+    # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
     project = DICA(solver="dense") if sources.exact else FastDICA(random_state=sources.seed)
     lams = [len(sources.X) * shrinkage for shrinkage in SHRINKAGES]
     return _projected(sources, project, {"gamma": sources.gammas, "lam": lams})

@@ -10,7 +10,7 @@ from typing import Any
 
 from domainwise.paper.printed import PAPER, PaperCase
 
-#: The two ways of choosing parameters (DESIGN 5).
+#: The two ways of choosing parameters (theory 10.2).
 SETTINGS = ("paper", "tuned")
 
 

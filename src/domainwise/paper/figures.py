@@ -1,7 +1,7 @@
 """The paper's figure, and the spectrum behind it, as rows of the results file.
 
 Projections of the synthetic data on two components of COIR, DICA and DCM: n ~ Poisson(500) rows per
-domain in 5 dimensions, γ = 1 (DESIGN 5). A binary target determines one direction (DESIGN 2.4), so
+domain in 5 dimensions, γ = 1 (theory 10.2). A binary target determines one direction (theory 4), so
 the second component is the leading principal direction that neither target nor domain explains.
 """
 

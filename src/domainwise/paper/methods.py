@@ -108,7 +108,7 @@ class Method:
 def _build(estimator: type, *names: str) -> Callable[[Parameters, str], BaseEstimator]:
     def build(parameters: Parameters, task: str) -> BaseEstimator:
         chosen = {name: getattr(parameters, name) for name in names}
-        # DICA's systems defeat iterations (DESIGN 2.5); these sizes are solved directly.
+        # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
         if estimator is DICA:
             chosen["solver"] = "dense"
         return estimator(**chosen)
@@ -258,7 +258,7 @@ def fit_pipeline(pipeline: Pipeline, X: Array, y: Array, sample_domain: Array) -
 def paper_parameters(
     case: Case, method: Method, y: Array, n_rows: int, random_state: int
 ) -> Parameters:
-    """The paper's parameters of a case, completed as in DESIGN 5; ``y`` are source targets."""
+    """The paper's parameters of a case, completed as in theory 10.2; ``y`` are source targets."""
     gamma = float(np.median(y)) if isinstance(case.gamma, str) else case.gamma
     parameters = Parameters(
         gamma=gamma,
@@ -273,7 +273,7 @@ def paper_parameters(
     )
     parameters = replace(parameters, **method.overrides)
     if method.kind == "reference" and parameters.n_components is None:
-        # Only as many directions are determined as classes less one (DESIGN 2.4).
+        # Only as many directions are determined as classes less one (theory 4).
         parameters = replace(parameters, n_components=len(np.unique(y)) - 1)
     return parameters
 

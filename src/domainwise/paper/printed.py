@@ -47,7 +47,7 @@ def _accuracy(svm: Cell, coir: Cell, dica: Cell, dcm: Cell) -> PaperCase:
 
 
 def _detection(label: str, rows: Mapping[str, tuple[Cell, Cell, float | None]]) -> PaperCase:
-    """Rows of (AUC, G-mean, seconds); the paper's AUC is that of hard labels (DESIGN 5)."""
+    """Rows of (AUC, G-mean, seconds); the paper's AUC is that of hard labels (theory 10.2)."""
     return PaperCase(
         label,
         {

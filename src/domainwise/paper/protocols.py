@@ -1,6 +1,6 @@
 """The paper's experiments as declarations: what one runner needs to know, and nothing else.
 
-The constants are those of DESIGN 5; what the paper prints is in
+What the paper leaves open is settled as in theory 10.2; what it prints is in
 :mod:`domainwise.paper.printed`. A table is a set of cases; a case is one data set, one way of
 splitting its domains, and the methods to compare there.
 """

@@ -8,7 +8,7 @@ points and new ones has the **training points as rows**, ``K_z[i, j] = k(x_i, z_
 points are returned one per row. Kernels are given uncentred; every function centres them with the
 training means, since the paper assumes feature maps of zero mean.
 
-Where the paper's text cannot be run as printed (DESIGN 2.10):
+Where the paper's text cannot be run as printed (theory 10.1):
 
 * Algorithm 1's pencil is singular once K_x is centred, and LAPACK's QZ then returns spurious
   leading values; it is restricted to the range of K_x.

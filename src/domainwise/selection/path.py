@@ -1,4 +1,4 @@
-"""A whole grid of DCM models on one split, for little more than one fit (DESIGN 2.3).
+"""A whole grid of DCM models on one split, for little more than one fit (theory 3).
 
 ``a`` and the eigenvalues do not depend on the ridge, and the label space not on epsilon or the
 weight: for one kernel, one product K Q serves all of them, each ridge needs one solve with a few

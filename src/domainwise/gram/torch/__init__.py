@@ -1,4 +1,4 @@
-"""Gram operators of torch tensors: fused products on CUDA, blocked ones anywhere (DESIGN 3).
+"""Gram operators of torch tensors: fused products on CUDA, blocked ones anywhere (theory 8.1).
 
 Importing this package imports torch; the rest of domainwise does so only when it is given a tensor.
 """

@@ -1,4 +1,4 @@
-"""A Nystrom preconditioner whose features are evaluated anew for each use (DESIGN 2.8).
+"""A Nystrom preconditioner whose features are evaluated anew for each use (theory 8.2).
 
 Keeping the features of a million rows would take as much memory as everything else together;
 evaluating them costs M/N of one product with K.
