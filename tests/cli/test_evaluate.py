@@ -9,8 +9,9 @@ pytest.importorskip("typer")
 pytest.importorskip("pandas")
 
 import pandas
-from domainwise.cli.app import app
 from typer.testing import CliRunner
+
+from domainwise.cli import app
 
 runner = CliRunner()
 

@@ -13,9 +13,8 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 testing = pytest.importorskip("typer.testing")
 
-from domainwise.cli.app import app  # noqa: E402
-
 import domainwise  # noqa: E402
+from domainwise.cli import app  # noqa: E402
 from domainwise.models import persistence  # noqa: E402
 from domainwise.models import table_model as models  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402

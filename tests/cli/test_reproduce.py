@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("typer")
 
-from domainwise.cli.app import app
 from typer.testing import CliRunner
 
 from domainwise import __version__
+from domainwise.cli import app
 from domainwise.paper.cases import Case, Table
 from domainwise.paper.protocols import TABLES
 

@@ -15,8 +15,7 @@ testing = pytest.importorskip("typer.testing")
 
 distributed = pytest.importorskip("distributed")
 
-from domainwise.cli.app import app  # noqa: E402
-
+from domainwise.cli import app  # noqa: E402
 from domainwise.tables.files import read_table  # noqa: E402
 
 pytestmark = pytest.mark.dask
