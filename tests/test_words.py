@@ -1,9 +1,12 @@
 """Words that point somewhere: cited sections and named files exist."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+
+import domainwise
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -63,3 +66,39 @@ def test_nothing_cites_a_document_that_is_not_in_the_repository():
         if re.search(r"\bDESIGN\b", line)
     ]
     assert not citing, "\n".join(citing)
+
+
+# The map in CONTRIBUTING.md -----------------------------------------------------------------------
+
+MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_map_names_only_files_that_exist():
+    named = set(re.findall(r"`([\w./-]+/[\w./-]+|[\w-]+\.(?:py|md|txt))`", MAP))
+    outside = {"../shared/data"}
+    assert len(named) > 50
+    bases = (ROOT, ROOT / "src" / "domainwise")
+    absent = [name for name in named - outside if not any((base / name).exists() for base in bases)]
+    assert not absent
+
+
+def test_the_map_has_the_folders_in_the_order_that_imports_are_held_to():
+    tree = ast.parse((ROOT / "tests" / "test_layers.py").read_text(encoding="utf-8"))
+    (layers,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "LAYERS"
+    ]
+    table = MAP[MAP.index("| folder |") :].split("\n\n")[0].splitlines()[2:]
+    assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table] == layers
+
+
+def test_the_map_names_only_targets_that_make_knows():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+)", MAP)) <= targets
+
+
+def test_the_citation_is_of_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {domainwise.__version__}\n" in citation
