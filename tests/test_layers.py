@@ -19,6 +19,7 @@ LAYERS = [
     ["estimators"],
     ["invariant"],
     ["selection"],
+    ["ensemble"],
     ["jobs"],
     ["metrics", "datasets", "tables"],
     ["distributed"],

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 #: Public names whose modules are imported when they are first asked for.
 _LAZY = {
     "DCMCV": "domainwise.selection",
+    "DomainContext": "domainwise.ensemble",
     "Evaluation": "domainwise.evaluation",
     "FastDCMCV": "domainwise.selection",
     "InvariantRidgeCV": "domainwise.selection",
@@ -27,6 +28,7 @@ __all__ = [
     "DCMCV",
     "DICA",
     "KPCA",
+    "DomainContext",
     "Evaluation",
     "FastCOIR",
     "FastDCM",

@@ -145,13 +145,7 @@ class DaskBackend(NumpyBackend):
 
     def map_rows(self, model: Any, X: Any) -> Any:
         """Project partition by partition, when somebody asks for the result."""
-        output = getattr(model, "_sklearn_output_config", {}).get("transform")
-        output = output or get_config()["transform_output"]
-        if output != "default":
-            raise ValueError(
-                f'set_output(transform="{output}") would gather {describe(X)} in memory: use '
-                '"default", which returns a Dask collection for a Dask collection'
-            )
+        refuse_gathering(model, X)
         layout, _ = layout_of(X)
         if hasattr(model, "X_fit_") and hasattr(model.X_fit_, "__dask_graph__"):
             return _projected_by_blocks(model, X, layout)
@@ -185,6 +179,17 @@ class DaskBackend(NumpyBackend):
     def memory_advice(self, X: Any) -> AbstractContextManager[None]:
         """Left to Dask, which says which worker ran out of memory."""
         return nullcontext()
+
+
+def refuse_gathering(model: Any, X: Any) -> None:
+    """Refuse an output that is no Dask collection."""
+    output = getattr(model, "_sklearn_output_config", {}).get("transform")
+    output = output or get_config()["transform_output"]
+    if output != "default":
+        raise ValueError(
+            f'set_output(transform="{output}") would gather {describe(X)} in memory: use '
+            '"default", which returns a Dask collection for a Dask collection'
+        )
 
 
 class _NamedArray:

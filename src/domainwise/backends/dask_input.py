@@ -73,8 +73,8 @@ class Layout:
             labels.append(values)
         return X, labels[0], labels[1]
 
-    def values(self, rows: Any) -> Array:
-        """Return the features of a partition as a checked array."""
+    def values(self, rows: Any, *, missing: bool = False) -> Array:
+        """Return the features of a partition as a checked array; values may be ``missing``."""
         if self.features is not None:
             X = rows[list(self.features)].to_numpy(dtype=self.dtype, na_value=np.nan)
         else:
@@ -82,8 +82,8 @@ class Layout:
         X = received(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"expected rows of {self.n_features} features, got shape {X.shape}")
-        if not np.isfinite(X).all():
-            raise ValueError("Input X contains NaN or infinity.")
+        if not np.isfinite(X).all() and not (missing and not np.isinf(X).any()):
+            raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity.")
         return X
 
 

@@ -19,6 +19,9 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: Objects of this package.
 OURS = frozenset(
     {
+        "domainwise.ensemble.context.DomainContext",
+        "domainwise.ensemble.moments.Levels",
+        "domainwise.ensemble.moments.Moments",
         "domainwise.estimators.exact.COIR",
         "domainwise.estimators.exact.DCM",
         "domainwise.estimators.exact.DICA",

@@ -1,0 +1,299 @@
+"""DomainContext: each row beside what it is relative to its own domain."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.arrays import Array
+from domainwise.backends.base import backend_of, is_dask, is_tensor
+from domainwise.checks.inputs import LARGEST_NUMBER, NON_NEGATIVE, POSITIVE
+from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
+
+#: Spread of a domain below which its logarithm says nothing more.
+LEAST_VARIANCE = 1e-12
+
+
+class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""Add to each row its values relative to its own domain.
+
+    A reading that is high for this sensor may be low for that one. In units of the sources' mean
+    and deviation, which ``fit`` learns, and with :math:`n_d` rows of domain :math:`d` at hand that
+    have mean :math:`\mu_d` and variance :math:`\sigma_d^2`, the relative value of a feature is
+
+    .. math:: r = \mathrm{clip}\Big(\frac{x - a \mu_d}{\sqrt{a \sigma_d^2 + 1 - a}}\Big), \qquad
+       a = \frac{n_d}{n_d + \kappa}:
+
+    few rows say little about their domain, and are compared with the sources instead. ``transform``
+    uses the rows that it is given, of domains known or new, and no labels. Without
+    ``sample_domain`` all :math:`a` are 0: rows are taken one by one, and nothing depends on the
+    others beside them.
+
+    Parameters
+    ----------
+    relative : bool, default=True
+        Add the relative values.
+    summary : bool, default=False
+        Add what the domain is like: :math:`a \mu_d` and :math:`\log(a \sigma_d^2 + 1 - a) / 2` of
+        each feature. An RBF kernel on these and the plain features is a product of a kernel of
+        rows and one of domains, as in marginal transfer learning.
+    shrinkage : float, default=20.0
+        The :math:`\kappa` above, in rows.
+    clip : float, default=6.0
+        Relative values beyond this are cut to it.
+
+    Attributes
+    ----------
+    mean_, scale_ : ndarray of shape (n_features_in_,)
+        Mean and deviation of the sources' observed values; 0 and 1 where there is none.
+    relative_features_ : ndarray of int
+        Features that are put in relation: those with more than two values. Categories that were
+        turned into columns of two values, and constants, are not.
+    n_samples_seen_ : int
+        Rows seen by ``fit`` and ``partial_fit``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray
+        Their names, if X has string column names.
+
+    Notes
+    -----
+    The output holds the plain features in the sources' units, the relative values, and the
+    summary. A feature and its relative value are both divided by :math:`\sqrt 2`, so that without
+    domains rows are as far apart as they were.
+
+    Missing values (NaN) are left out of a domain's mean, variance and number of rows, feature by
+    feature. A relative value is 0 where the value is missing.
+
+    Tensors give tensors. Dask collections give Dask collections: the domains' statistics are
+    computed in a pass over all partitions, and rows are transformed when somebody asks for them.
+
+    Where rows are thinned, transform first: a domain's mean from all of its rows is better.
+
+    References
+    ----------
+    G. Blanchard, A. A. Deshmukh, U. Dogan, G. Lee, C. Scott (2021), Domain generalization by
+    marginal transfer learning, JMLR 22.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise import DomainContext
+    >>> X = np.array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]])
+    >>> sensor = ["a", "a", "a", "b", "b", "b"]
+    >>> context = DomainContext(shrinkage=0.0)
+    >>> Z = context.fit_transform(X, sample_domain=sensor)
+    >>> np.round(Z * np.sqrt(2), 2)[:, 1]
+    array([-1.22,  0.  ,  1.22, -1.22,  0.  ,  1.22])
+    """
+
+    # sample_domain reaches these through pipelines and searches without set_transform_request.
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__transform: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "relative": ["boolean"],
+        "summary": ["boolean"],
+        "shrinkage": [NON_NEGATIVE],
+        "clip": [POSITIVE],
+    }
+    _moments: Moments
+    _levels: Levels
+
+    def __init__(
+        self,
+        *,
+        relative: bool = True,
+        summary: bool = False,
+        shrinkage: float = 20.0,
+        clip: float = 6.0,
+    ) -> None:
+        self.relative = relative
+        self.summary = summary
+        self.shrinkage = shrinkage
+        self.clip = clip
+
+    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+        """Learn mean and deviation of the sources.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; NaN where a value is missing.
+        y : ignored
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row. It is checked; all rows count the same.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        self.n_samples_seen_ = 0
+        return self._learn(X, sample_domain, reset=True)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+        """Learn from more rows.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        first = not hasattr(self, "_moments")
+        if first:
+            self.n_samples_seen_ = 0
+        return self._learn(X, sample_domain, reset=first)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Any:
+        """Fit, and return the source rows in their context.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        Z : array of shape (n_samples, n_features_out)
+        """
+        return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
+
+    def transform(self, X: Any, sample_domain: Any = None) -> Any:
+        """Put rows in the context of the rows beside them that are of the same domain.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        sample_domain : array-like of shape (n_rows,), default=None
+            The domain of each row, seen in fit or not. None takes rows one by one.
+
+        Returns
+        -------
+        Z : array of shape (n_rows, n_features_out)
+            Of the kind and precision of X.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            from domainwise.ensemble.context_dask import transform_partitions
+
+            return transform_partitions(self, X, sample_domain)
+        X = self._rows(X, reset=False)
+        codes, n_domains = self._domains(sample_domain, X)
+        Z = self._standardised(X)
+        moments = Moments.of_rows(Z, codes, n_domains)
+        return self._in_context(X, Z, codes, moments, given=sample_domain is not None)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the columns of the output.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features, if X had none in fit.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        names = super().get_feature_names_out(input_features)
+        chosen = names[self.relative_features_]
+        endings = ["_relative"] * self.relative + ["_mean", "_deviation"] * self.summary
+        return np.array([*names, *(f"{n}{end}" for end in endings for n in chosen)], dtype=object)
+
+    def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
+        if is_dask(X):
+            from domainwise.ensemble.context_dask import source_moments
+
+            n, moments, levels = source_moments(self, X, sample_domain, reset=reset)
+        else:
+            X = self._rows(X, reset=reset)
+            self._domains(sample_domain, X)
+            n, moments, levels = len(X), *rows_moments(X)
+        if not reset:
+            moments, levels = self._moments.merged(moments), self._levels.merged(levels)
+        self._moments, self._levels = moments, levels
+        self.n_samples_seen_ += n
+        self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
+        deviation = np.sqrt(moments.variance[0])
+        # A deviation that is rounding of the mean is that of a constant.
+        constant = deviation <= 10 * np.finfo(np.float64).eps * np.abs(self.mean_)
+        self.scale_ = np.where(constant, 1.0, deviation)
+        self.relative_features_ = np.flatnonzero(levels.many & ~constant)
+        return self
+
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        """Check X, in which values may be missing."""
+        backend = backend_of(X)
+        if is_tensor(X):
+            import torch
+
+            filled = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            backend.check_rows(self, filled, reset=reset)
+            largest, X = filled.abs().max(), X.detach()
+        else:
+            X = backend.check_rows(self, X, reset=reset, ensure_all_finite="allow-nan")
+            largest = np.abs(X).max(initial=0.0, where=~np.isnan(X))
+        if float(largest) > LARGEST_NUMBER:
+            raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+        return X
+
+    def _domains(self, sample_domain: Any, X: Any) -> tuple[Any, int]:
+        """Codes of the domains, and how many there are."""
+        shape = np.shape(sample_domain)
+        if len(shape) > 1 and shape[1:] != (1,):
+            raise ValueError(
+                f"sample_domain must hold one label for each row, got an array of shape {shape}"
+            )
+        labels = backend_of(X).check_sample_domain(sample_domain, X, "delta")
+        return labels.codes, labels.n_categories
+
+    def _standardised(self, X: Any) -> Any:
+        """Rows in the units of the sources, in float64."""
+        if is_tensor(X):
+            mean, scale = (X.new_tensor(v).double() for v in (self.mean_, self.scale_))
+            return (X.double() - mean) / scale
+        return (X.astype(np.float64) - self.mean_) / self.scale_
+
+    def _in_context(self, X: Any, Z: Any, codes: Any, moments: Moments, *, given: bool) -> Any:
+        """Columns of the output, in the precision of X."""
+        xp = namespace(Z)
+        chosen = self.relative_features_
+        mean, variance = self._shrunk(moments, given=given)
+        rest = xp.ones(Z.shape[1], dtype=Z.dtype, **on_device(Z))
+        parts = [Z]
+        if self.relative:
+            rest[chosen] = 2**-0.5
+            spread = xp.sqrt(variance)[codes][:, chosen]
+            distance = (Z - mean[codes])[:, chosen]
+            # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
+            ratio = distance / xp.where(spread > 0, spread, 1.0)
+            ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
+            parts = [Z * rest, 2**-0.5 * ratio]
+        if self.summary:
+            logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
+            parts += [mean[codes][:, chosen], logarithm[codes][:, chosen]]
+        joined = xp.concatenate(parts, axis=1)
+        return joined.to(X.dtype) if is_tensor(X) else joined.astype(X.dtype, copy=False)
+
+    def _shrunk(self, moments: Moments, *, given: bool) -> tuple[Any, Any]:
+        """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""
+        xp = namespace(moments.count)
+        total = moments.count + self.shrinkage
+        trust = moments.count / xp.where(total > 0, total, 1.0) * float(given)
+        return trust * moments.mean, trust * moments.variance + 1.0 - trust
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,146 @@
+"""DomainContext on Dask: statistics in one pass over partitions, rows when they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from domainwise.arrays import Array
+from domainwise.backends.base import backend_of
+from domainwise.backends.dask import refuse_gathering
+from domainwise.backends.dask_input import (
+    Layout,
+    check_aligned,
+    is_frame,
+    label_columns,
+    layout_of,
+    partitions_of,
+    tasks_of,
+)
+from domainwise.checks.inputs import check_sample_domain
+from domainwise.ensemble.moments import Levels, Moments, rows_moments
+from domainwise.gram.dask.graphs import call, constant, run, task, tree
+
+Found = tuple[int, Moments, Levels]
+ByDomain = tuple[Array, Moments]
+
+
+def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> Found:
+    """Number of rows and moments of all partitions."""
+    parts = partitions_of(X, None, sample_domain)
+    validate_data(context, parts.empty, reset=reset, skip_check_array=True)
+    found: Found = run(
+        [tree([call(_moments, rows, parts.layout) for rows in parts.rows], _joined)]
+    )[0]
+    if not found[0]:
+        raise ValueError(
+            f"Found Dask collection with 0 sample(s) while a minimum of 1 is required by "
+            f"{type(context).__name__}."
+        )
+    return found
+
+
+def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
+    """Statistics of the domains now, where there are any; the rows as a Dask collection."""
+    refuse_gathering(context, X)
+    column = label_columns(X, None, sample_domain)[1]
+    domain = sample_domain if column is None else X[column]
+    X = backend_of(X).check_rows(context, X, reset=False)
+    layout, _ = layout_of(X)
+    rows = tasks_of(X)
+    sent, statistics = constant(context, "context"), None
+    labels: list[Any] = [None] * len(rows)
+    if domain is not None:
+        check_aligned(X, domain, "sample_domain")
+        labels = tasks_of(domain)
+        each = [call(_by_domain, *part, sent, layout) for part in zip(rows, labels, strict=True)]
+        statistics = constant(run([tree(each, _joined_domains)])[0], "statistics")
+    parts = [
+        call(_in_context, part, label, sent, layout, statistics)
+        for part, label in zip(rows, labels, strict=True)
+    ]
+    names = context.get_feature_names_out()
+    if is_frame(X):
+        import dask.dataframe as dd
+
+        empty = np.empty((0, len(names)), dtype=layout.dtype)
+        meta = type(X._meta)(empty, index=X._meta.index, columns=names)
+        return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
+    blocks = [
+        da.from_delayed(part, (n, len(names)), dtype=layout.dtype)
+        for part, n in zip(parts, X.chunks[0], strict=True)
+    ]
+    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+
+
+@task
+def _moments(rows: Any, layout: Layout) -> Found:
+    X = layout.values(rows, missing=True)
+    if not len(X):
+        nothing = np.zeros((1, layout.n_features))
+        unknown = np.full(layout.n_features, np.nan)
+        levels = Levels(unknown, unknown, np.zeros(layout.n_features, dtype=bool))
+        return 0, Moments(nothing, nothing, nothing), levels
+    return len(X), *rows_moments(X)
+
+
+@task
+def _joined(parts: list[Found]) -> Found:
+    n, moments, levels = parts[0]
+    for more, other, others in parts[1:]:
+        n, moments, levels = n + more, moments.merged(other), levels.merged(others)
+    return n, moments, levels
+
+
+@task
+def _by_domain(rows: Any, domain: Any, context: Any, layout: Layout) -> ByDomain:
+    Z = context._standardised(layout.values(rows, missing=True))
+    names, codes = _categories(domain, len(Z))
+    return names, Moments.of_rows(Z, codes, len(names))
+
+
+@task
+def _joined_domains(parts: list[ByDomain]) -> ByDomain:
+    filled = [names for names, _ in parts if len(names)]
+    names = np.unique(np.concatenate(filled)) if filled else parts[0][0]
+    total: Moments | None = None
+    for mine, moments in parts:
+        if not len(mine):
+            continue
+        places = np.searchsorted(names, mine)
+        spread = []
+        for values in (moments.count, moments.mean, moments.squares):
+            spread.append(np.zeros((len(names), values.shape[1])))
+            spread[-1][places] = values
+        total = Moments(*spread) if total is None else total.merged(Moments(*spread))
+    return names, parts[0][1] if total is None else total
+
+
+@task
+def _in_context(
+    rows: Any, domain: Any, context: Any, layout: Layout, statistics: ByDomain | None
+) -> Any:
+    X = layout.values(rows, missing=True)
+    Z = context._standardised(X)
+    if statistics is None:
+        codes = np.zeros(len(X), dtype=np.intp)
+        moments = Moments(*(np.zeros((1, layout.n_features)) for _ in range(3)))
+    else:
+        names, moments = statistics
+        mine, codes = _categories(domain, len(X))
+        codes = np.searchsorted(names, mine)[codes] if len(mine) else codes
+    values = context._in_context(X, Z, codes, moments, given=statistics is not None)
+    if layout.features is None:
+        return values
+    return type(rows)(values, index=rows.index, columns=context.get_feature_names_out())
+
+
+def _categories(domain: Any, n_rows: int) -> tuple[Array, Array]:
+    """Names of the domains of a partition, and the codes of its rows."""
+    labels = check_sample_domain(domain, n_rows, "delta")
+    assert labels.names is not None
+    assert labels.codes is not None
+    return labels.names, labels.codes

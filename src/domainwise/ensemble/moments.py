@@ -1,0 +1,131 @@
+"""Counts, means and spreads of features, for all rows or by domain, merged without loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from domainwise.arrays import Array
+from domainwise.backends.base import is_tensor
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the observed values of each feature, in each of some groups of rows.
+
+    Attributes
+    ----------
+    count, mean, squares : ndarray or tensor of shape (n_groups, n_features)
+        How many values, their mean, and their summed squared distances to it.
+    """
+
+    count: Any
+    mean: Any
+    squares: Any
+
+    @classmethod
+    def of_rows(cls, X: Any, codes: Any, n_groups: int) -> Moments:
+        """Of float64 rows, NaN where a value is missing, and the group of each."""
+        xp = namespace(X)
+        missing = xp.isnan(X)
+        filled = xp.where(missing, 0.0, X)
+        count = group_sums(xp.where(missing, 0.0, xp.ones_like(X)), codes, n_groups)
+        safe = xp.where(count > 0, count, 1.0)
+        mean = group_sums(filled, codes, n_groups) / safe
+        distance = xp.where(missing, 0.0, filled - mean[codes])
+        # The mean of large numbers is rounded; what is left of it is taken off again.
+        rest = group_sums(distance, codes, n_groups)
+        squares = group_sums(distance**2, codes, n_groups) - rest**2 / safe
+        return cls(count, mean + rest / safe, xp.where(squares > 0, squares, 0.0))
+
+    def merged(self, other: Moments) -> Moments:
+        """Of the rows of both (Chan's update)."""
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1.0)
+        step = other.mean - self.mean
+        squares = self.squares + other.squares + step**2 * self.count * share
+        return Moments(count, self.mean + step * share, squares)
+
+    @property
+    def variance(self) -> Any:
+        """Mean squared distance to the mean; 0 where nothing is observed."""
+        return self.squares / namespace(self.count).where(self.count > 0, self.count, 1.0)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Whether each feature has more than two values: those with fewer are categories.
+
+    Attributes
+    ----------
+    lowest, highest : ndarray of shape (n_features,)
+        NaN where nothing is observed.
+    many : ndarray of bool of shape (n_features,)
+        Whether there is a value between these.
+    """
+
+    lowest: Array
+    highest: Array
+    many: Array
+
+    @classmethod
+    def of_rows(cls, X: Any) -> Levels:
+        """Of rows with missing values."""
+        xp = namespace(X)
+        missing = xp.isnan(X)
+        lowest = xp.where(missing, np.inf, X).min(0)
+        highest = xp.where(missing, -np.inf, X).max(0)
+        if is_tensor(X):
+            lowest, highest = lowest.values, highest.values
+        many = ((lowest < X) & (highest > X)).any(0)
+        low, high = on_host(lowest), on_host(highest)
+        nothing = low > high
+        return cls(np.where(nothing, np.nan, low), np.where(nothing, np.nan, high), on_host(many))
+
+    def merged(self, other: Levels) -> Levels:
+        """Of the rows of both."""
+        lowest = np.fmin(self.lowest, other.lowest)
+        highest = np.fmax(self.highest, other.highest)
+        ends = (self.lowest, self.highest, other.lowest, other.highest)
+        between = [(lowest < end) & (end < highest) for end in ends]
+        return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *between]))
+
+
+def namespace(X: Any) -> Any:
+    """The module whose functions X is made for: NumPy, or torch."""
+    if is_tensor(X):
+        import torch
+
+        return torch
+    return np
+
+
+def on_host(values: Any) -> Array:
+    """Values as a NumPy array."""
+    return np.asarray(values.cpu().numpy() if is_tensor(values) else values)
+
+
+def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
+    """Sum of the rows of each group."""
+    if is_tensor(values):
+        return values.new_zeros((n_groups, values.shape[1])).index_add_(0, codes, values)
+    n = len(values)
+    indicators = csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(n_groups, n))
+    return np.asarray(indicators @ values)
+
+
+def rows_moments(X: Any) -> tuple[Moments, Levels]:
+    """Moments of all rows together, on the host, and which features have more than two values."""
+    rows = X.double() if is_tensor(X) else X.astype(np.float64)
+    codes = namespace(X).zeros(len(X), dtype=namespace(X).int64, **on_device(X))
+    found = Moments.of_rows(rows, codes, 1)
+    moments = Moments(*(on_host(v) for v in (found.count, found.mean, found.squares)))
+    return moments, Levels.of_rows(X)
+
+
+def on_device(X: Any) -> dict[str, Any]:
+    """Argument that makes a new array where X is."""
+    return {"device": X.device} if is_tensor(X) else {}
