@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,15 @@ class ArrayGram(Gram):
         """What to subtract from ``k(x)'dual`` so that training rows have mean zero."""
         return np.asarray(self.row_means @ dual)
 
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces."""
         # Vectors are known to the root of what their eigenvalues are: ask for more than tol, but at
         # depth 2, where small eigenvalues of K keep the residual up, for tol.
@@ -110,6 +119,7 @@ class ArrayGram(Gram):
             depth=depth,
             tol=max(self.tol * (1e-2 if depth == 1 else 1.0), floor),
             max_iter=self.max_iter,
+            precondition=precondition,
         )
 
     def anchors(self, dual: Array, values: Array) -> Array:

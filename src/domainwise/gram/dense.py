@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from domainwise.arrays import Array
 from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.solve import (
     RefinedCholesky,
-    cholesky_solve,
+    cholesky_inverse,
     spectral_solve,
     warn_low_rank,
 )
@@ -56,8 +56,10 @@ class DenseGram(ArrayGram):
     def solve(self, V: Array, shift: float) -> Solution:
         """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
-        X = cholesky_solve(self.K, V, shift) if shift > 0 else None
-        if X is None:
+        inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
+        if inverse is not None:
+            X = inverse(V)
+        else:
             X, rank = spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
             if shift == 0:
@@ -87,10 +89,22 @@ class DenseGram(ArrayGram):
         info = {"linear_solver": "cholesky, refined", "residual": residual}
         return Solution(X, info, KX - KX.mean(axis=0))
 
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def preconditioner(self, shift: float) -> Callable[[Array], Array]:
+        """Return the inverse itself, factored once."""
+        return cholesky_inverse(self.K, shift) or super().preconditioner(shift)
+
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
         if not self.lapack:
-            return super().ritz(images, k, depth=depth, start=start)
+            return super().ritz(images, k, depth=depth, start=start, precondition=precondition)
         n = self.n_samples
         X = np.eye(n) - 1.0 / n
         KKX = self.K @ self.K if depth == 2 else None

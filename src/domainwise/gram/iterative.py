@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,13 @@ class IterativeGram(ArrayGram):
         """Solve without iterating, where that is affordable."""
         return None
 
+    def preconditioner(self, shift: float) -> Callable[[Array], Array]:
+        """Return the inverse that a few landmarks know."""
+        if self._preconditioner is None:
+            self._preconditioner = self._build_preconditioner()
+        inverse: Callable[[Array], Array] = self._preconditioner.at(shift)
+        return inverse
+
     def solve(self, V: Array, shift: float) -> Solution:
         """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
         return self.solve_shifts(V, [shift])[0]
@@ -57,9 +64,7 @@ class IterativeGram(ArrayGram):
             raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
         if not shifts:
             return []
-        if self._preconditioner is None:
-            self._preconditioner = self._build_preconditioner()
-        inverses = [self._preconditioner.at(shift) for shift in shifts]
+        inverses = [self.preconditioner(shift) for shift in shifts]
 
         def precondition(R: Array) -> Array:
             parts = np.hsplit(R, len(shifts))

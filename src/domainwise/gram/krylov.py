@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,13 @@ def krylov_pairs(
     tol: float = 1e-8,
     max_iter: int = 200,
     max_columns: int = 400,
+    precondition: Callable[[Thin], Thin] | None = None,
 ) -> RitzPairs:
     """Find the k leading eigenpairs of a problem made of products with K.
 
-    A subspace grows by the residuals of its leading Ritz pairs (at depth 2: by their images);
-    when it has more than ``max_columns`` columns it is replaced by its leading Ritz vectors.
+    A subspace grows by the residuals of its leading Ritz pairs (at depth 2 without a
+    preconditioner: by their images); when it has more than ``max_columns`` columns it is replaced
+    by its leading Ritz vectors.
 
     Parameters
     ----------
@@ -42,6 +45,8 @@ def krylov_pairs(
     max_iter : int
         Blocks at most.
     max_columns : int
+    precondition : callable, optional
+        Rough inverse of the problem's right side.
     """
     block = start.shape[1]
     empty = gram.combine(start, np.zeros((block, 0)))
@@ -79,7 +84,8 @@ def krylov_pairs(
             KKX = gram.combine(KKX, kept) if depth == 2 else None
             X, KX, KKX = _renormalised(gram, X, KX, KKX)
         # Through K twice a residual is too smooth to bring anything new; its preimage is not.
-        new = _orthonormal(gram, residual if depth == 1 else preimage, X)
+        step = residual if depth == 1 else preimage
+        new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
 
 
 def _norms(gram: Gram, V: Thin) -> Any:

@@ -368,7 +368,15 @@ class NystromGram(Gram):
         inside = self._inside(cho_solve(factor, weights))
         return Solution((V - inside) / shift, {"linear_solver": "cholesky"})
 
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return leading eigenpairs over the whole space of features and starting directions."""
         d, U = self._spectrum()
         if not len(d):  # all rows are the same

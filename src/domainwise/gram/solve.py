@@ -134,8 +134,8 @@ class NystromPreconditioner:
         return apply
 
 
-def cholesky_solve(K: Array, V: Array, shift: float) -> Array | None:
-    """Solve ``(K + shift I) X = V`` for a centred K and centred V, or return None if it breaks.
+def cholesky_inverse(K: Array, shift: float) -> Callable[[Array], Array] | None:
+    """Return ``(K + shift I)^-1`` on centred V for a centred K, or None if Cholesky breaks.
 
     The constant vector, which K maps to zero, is lifted out of the way first: V has no part in it.
     """
@@ -147,8 +147,12 @@ def cholesky_solve(K: Array, V: Array, shift: float) -> Array | None:
         factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         return None
-    X = cho_solve(factor, V, check_finite=False)
-    return np.asarray(X - X.mean(axis=0))
+
+    def solve(V: Array) -> Array:
+        X = cho_solve(factor, V, check_finite=False)
+        return np.asarray(X - X.mean(axis=0))
+
+    return solve
 
 
 class RefinedCholesky:
@@ -170,7 +174,7 @@ class RefinedCholesky:
     def solve(self, V: Array, shift: float) -> tuple[Array, Array, float] | None:
         """Return X, K X and the relative residual, or None where refinement does not get there.
 
-        As in :func:`cholesky_solve`, the constant vector is lifted out of the way.
+        As in :func:`cholesky_inverse`, the constant vector is lifted out of the way.
         """
         n = len(self.K)
         if not shift > REFINABLE * np.trace(self.K):

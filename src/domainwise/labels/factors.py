@@ -28,6 +28,18 @@ MAX_FACTOR_BYTES = 4 * 2**30
 
 
 @dataclass(frozen=True)
+class Cells:
+    """The (class, domain) groups that occur: their sizes, and the class and domain of each.
+
+    ``classes`` is None without a target, ``domains`` for a single domain.
+    """
+
+    counts: Array
+    classes: Array | None
+    domains: Array | None
+
+
+@dataclass(frozen=True)
 class LabelSpace:
     """Centred label features of N samples in orthonormal coordinates.
 
@@ -42,6 +54,8 @@ class LabelSpace:
         For domain labels, the centred indicators divided by the domain sizes.
     sign : ndarray of shape (s,) or None
         What a component's sign is chosen by: the last class, or the (first) continuous target.
+    cells : Cells or None
+        For categories only, the (class, domain) groups whose scaled indicators the coordinates are.
     """
 
     n_samples: int
@@ -49,6 +63,7 @@ class LabelSpace:
     domain: Array | None = None
     domain_means: Array | None = None
     sign: Array | None = None
+    cells: Cells | None = None
 
     @property
     def size(self) -> int:
@@ -190,6 +205,7 @@ def category_space(
         domain=domain,
         domain_means=domain_means,
         sign=None if target is None else target[:, -1],
+        cells=Cells(counts, classes, domains),
     )
 
 

@@ -10,8 +10,12 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace
-from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.contract import Gram, RitzPairs, Thin
 
+#: Components of a continuous target are kept down to this share of the first (theory 4).
+CONTINUOUS_CUT = 1e-2
+#: Components of an unsupervised method when their number is not given.
+UNSUPERVISED_COMPONENTS = 10
 CONSTANT = (
     "the projection is constant: the rows of X do not differ as far as this kernel tells "
     "(check gamma and the scale of the features)"
@@ -96,3 +100,89 @@ def relative_floor(gram: Gram, values: Thin) -> float:
     """Standard deviation that is rounding next to the largest component's."""
     size = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
     return float(1e-2 * gram.tolerance * size)
+
+
+def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
+    """Turn eigenpairs whose vectors are the coefficients into components."""
+    warn_unconverged(pairs)
+    informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
+    floor = relative_floor(gram, pairs.KX)
+    return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
+
+
+def with_extras(
+    gram: Gram,
+    found: Components,
+    Q: Thin,
+    KQ: Thin,
+    G: Array,
+    extra: int,
+    eigenvalue: float = 1.0,
+) -> Components:
+    """Add the leading principal directions that neither label nor domain explains (theory 4)."""
+    if not extra:
+        return found
+    warnings.warn(
+        f"only {found.values.shape[1]} components tell the target apart; the other {extra} are "
+        "principal directions that neither target nor domain explains",
+        UserWarning,
+        stacklevel=2,
+    )
+    d, U = np.linalg.eigh((G + G.T) / 2)
+    keep = d > gram.tolerance * max(float(d[-1]), 0.0)
+    G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
+    pairs = gram.leading(extra, (Q, KQ, G_pinv))
+    warn_unconverged(pairs)
+    # b = (I - Q G^+ Q'K) e has K b = (K - K Q G^+ Q'K) e, the deflated kernel at e.
+    weights = G_pinv @ gram.inner(Q, pairs.KX)
+    dual = pairs.X - gram.combine(Q, weights)
+    values = pairs.KX - gram.combine(KQ, weights)
+    # Principal directions are as long as their coefficients are short; the others' size says
+    # nothing about them. What K does to label directions does, if nothing else is left.
+    scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
+    floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
+    m, extra = len(found.eigenvalues), len(pairs.values)
+    return Components(
+        gram.hstack([found.dual, dual]),
+        gram.hstack([found.values, values]),
+        np.concatenate([found.eigenvalues, np.full(extra, eigenvalue)]),
+        found.n_informative,
+        found.info,
+        np.concatenate([np.full(m, found.floor), np.full(extra, floor)]),
+    )
+
+
+def component_count(
+    values: Array, n_informative: int, n_components: int | None, continuous: bool
+) -> tuple[int, int]:
+    """How many components to take from the problem and how many extras to add (theory 4)."""
+    if not n_informative:
+        warnings.warn(
+            "the target cannot be told from the domain: no direction separates targets without "
+            "separating domains at least as well",
+            UserWarning,
+            stacklevel=3,
+        )
+    if n_components is None:
+        cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
+        return max(1, int((values > cut).sum())), 0
+    m = min(n_components, max(n_informative, 1))
+    return m, n_components - m
+
+
+def unsupervised_count(n_samples: int, n_components: int | None) -> int:
+    """How many components a method takes that could have as many as there are rows."""
+    return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
+
+
+def warn_unconverged(pairs: RitzPairs) -> None:
+    """Say how far an iteration for eigenvectors came, if it did not get there."""
+    if not pairs.info.get("converged", True):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
+            f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

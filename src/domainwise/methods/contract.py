@@ -49,6 +49,9 @@ class Gram(ABC):
     n_samples: int
     #: Relative size below which an eigenvalue of a small problem is rounding.
     tolerance: float = 1e-10
+    #: Relative residual at which iterations stop, and how many there are at most.
+    tol: float = 1e-10
+    max_iter: int = 200
     #: What ``solver_info_`` tells about the operator itself.
     info: Mapping[str, Any] = MappingProxyType({})
 
@@ -80,8 +83,23 @@ class Gram(ABC):
         """Solve with each of several shifts."""
         return [self.solve(V, shift) for shift in shifts]
 
+    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
+        """Return a symmetric approximation of ``(K + shift I)^-1``, up to a factor, as a function.
+
+        It is used many times; here it is the solution itself.
+        """
+        return lambda V: self.solve(V, shift).thin
+
     @abstractmethod
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return the k leading eigenpairs of a problem made of products with K.
 
         Parameters
@@ -93,6 +111,8 @@ class Gram(ABC):
             2 if ``images`` needs K K X as well.
         start : thin, optional
             Directions that the search space is to contain.
+        precondition : callable, optional
+            Rough inverse of the right side, through which an iteration sends its residuals.
         """
 
     @abstractmethod

@@ -15,13 +15,18 @@ from scipy.linalg import eig, svd
 
 from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
-from domainwise.methods.components import CONSTANT, Components, norms, relative_floor
+from domainwise.methods.components import (
+    CONSTANT,
+    Components,
+    component_count,
+    from_pairs,
+    norms,
+    relative_floor,
+    unsupervised_count,
+    warn_unconverged,
+    with_extras,
+)
 from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
-
-#: Components of a continuous target are kept down to this share of the first (theory 4).
-CONTINUOUS_CUT = 1e-2
-#: Components of an unsupervised method when their number is not given.
-UNSUPERVISED_COMPONENTS = 10
 
 
 def dcm(
@@ -58,13 +63,13 @@ def dcm(
     if not G.any():
         raise ValueError(CONSTANT)
     scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
-    m, extra = _component_count(scores.mu, scores.n_informative, n_components, continuous)
+    m, extra = component_count(scores.mu, scores.n_informative, n_components, continuous)
     a = scores.a[:, :m]
     found = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
     found.eigenvalues = 1.0 + scores.mu[:m]
     found.n_informative = scores.n_informative
     found.info["label_rank"] = basis.shape[1]
-    return _with_extras(gram, found, Q, KQ, G, extra)
+    return with_extras(gram, found, Q, KQ, G, extra)
 
 
 @dataclass
@@ -139,13 +144,13 @@ def _unsupervised_dcm(
         domain = weight * gram.combine(F, gram.inner(F, KV))
         return KV, c * KV - domain, V + domain
 
-    k = _unsupervised_count(n, n_components)
+    k = unsupervised_count(n, n_components)
     pairs = gram.ritz(images, k, start=F if F_d.shape[1] else None)
     # Where target and domain cancel, mu is their rounding.
     noise = gram.tolerance * c * norms(gram, pairs.KX)
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _smoothed(gram, images, pairs, usable)
-    _warn_unconverged(pairs)
+    warn_unconverged(pairs)
     found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
     found.eigenvalues = 1.0 + pairs.values
     found.n_informative = int((usable & (pairs.values > 0)).sum())
@@ -218,7 +223,7 @@ def dica(
     X = Y_F - gram.combine(W, S)  # R^-1 F
     KX = KY_F - gram.combine(KW, S)
     values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
-    m, extra = _component_count(values, len(values), n_components, continuous)
+    m, extra = component_count(values, len(values), n_components, continuous)
     found = Components(
         gram.combine(X, C[:, :m]),
         gram.combine(KX, C[:, :m]),
@@ -231,14 +236,14 @@ def dica(
     basis = joint_basis(F_label, _orthogonal_columns(Z_label))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
-    return _with_extras(gram, found, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
+    return with_extras(gram, found, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
 
 
 def _unsupervised_dica(
     gram: Gram, Z_label: Array, n_components: int | None, lam: float
 ) -> Components:
     """Solve ``K^2 b = gamma (K L K + K + lam I) b``."""
-    k = _unsupervised_count(gram.n_samples, n_components)
+    k = unsupervised_count(gram.n_samples, n_components)
     Z = gram.lift(Z_label) if Z_label.shape[1] else None
     KZ = None if Z is None else gram.product(Z)
 
@@ -248,19 +253,12 @@ def _unsupervised_dica(
             right = right + gram.combine(KZ, gram.inner(Z, KX))
         return X, KKX, right
 
-    return _from_pairs(gram, gram.ritz(images, k, depth=2, start=Z))
+    return from_pairs(gram, gram.ritz(images, k, depth=2, start=Z))
 
 
 def kpca(gram: Gram, *, n_components: int | None = None) -> Components:
     """Kernel principal components, with the eigenvalues of the centred kernel matrix."""
-    return _from_pairs(gram, gram.leading(_unsupervised_count(gram.n_samples, n_components)))
-
-
-def _from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
-    _warn_unconverged(pairs)
-    informative = int((pairs.values > gram.tolerance * pairs.values.max(initial=0.0)).sum())
-    floor = relative_floor(gram, pairs.KX)
-    return Components(pairs.X, pairs.KX, pairs.values, informative, pairs.info, floor)
+    return from_pairs(gram, gram.leading(unsupervised_count(gram.n_samples, n_components)))
 
 
 def dica_domain_factor(labels: LabelSpace) -> Array:
@@ -310,82 +308,6 @@ def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thi
     return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
 
 
-def _with_extras(
-    gram: Gram,
-    found: Components,
-    Q: Thin,
-    KQ: Thin,
-    G: Array,
-    extra: int,
-    eigenvalue: float = 1.0,
-) -> Components:
-    """Add the leading principal directions that neither label nor domain explains (theory 4)."""
-    if not extra:
-        return found
-    warnings.warn(
-        f"only {found.values.shape[1]} components tell the target apart; the other {extra} are "
-        "principal directions that neither target nor domain explains",
-        UserWarning,
-        stacklevel=2,
-    )
-    d, U = np.linalg.eigh((G + G.T) / 2)
-    keep = d > gram.tolerance * max(float(d[-1]), 0.0)
-    G_pinv = (U[:, keep] / d[keep]) @ U[:, keep].T
-    pairs = gram.leading(extra, (Q, KQ, G_pinv))
-    _warn_unconverged(pairs)
-    # b = (I - Q G^+ Q'K) e has K b = (K - K Q G^+ Q'K) e, the deflated kernel at e.
-    weights = G_pinv @ gram.inner(Q, pairs.KX)
-    dual = pairs.X - gram.combine(Q, weights)
-    values = pairs.KX - gram.combine(KQ, weights)
-    # Principal directions are as long as their coefficients are short; the others' size says
-    # nothing about them. What K does to label directions does, if nothing else is left.
-    scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
-    floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
-    m, extra = len(found.eigenvalues), len(pairs.values)
-    return Components(
-        gram.hstack([found.dual, dual]),
-        gram.hstack([found.values, values]),
-        np.concatenate([found.eigenvalues, np.full(extra, eigenvalue)]),
-        found.n_informative,
-        found.info,
-        np.concatenate([np.full(m, found.floor), np.full(extra, floor)]),
-    )
-
-
-def _component_count(
-    values: Array, n_informative: int, n_components: int | None, continuous: bool
-) -> tuple[int, int]:
-    """How many components to take from the problem and how many extras to add (theory 4)."""
-    if not n_informative:
-        warnings.warn(
-            "the target cannot be told from the domain: no direction separates targets without "
-            "separating domains at least as well",
-            UserWarning,
-            stacklevel=3,
-        )
-    if n_components is None:
-        cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
-        return max(1, int((values > cut).sum())), 0
-    m = min(n_components, max(n_informative, 1))
-    return m, n_components - m
-
-
-def _unsupervised_count(n_samples: int, n_components: int | None) -> int:
-    return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
-
-
 def _orthogonal_columns(F: Array) -> Array:
     """Columns spanning those of F, orthogonal and none of them null."""
     return label_factor(F, 1, 0.0)
-
-
-def _warn_unconverged(pairs: RitzPairs) -> None:
-    if not pairs.info.get("converged", True):
-        from sklearn.exceptions import ConvergenceWarning
-
-        warnings.warn(
-            f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
-            f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

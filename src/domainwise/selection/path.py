@@ -20,8 +20,9 @@ from domainwise.estimators.fast_base import FastProjection
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
+from domainwise.methods.components import CONTINUOUS_CUT
 from domainwise.methods.contract import Gram, Thin
-from domainwise.methods.pencils import CONTINUOUS_CUT, dcm_scores
+from domainwise.methods.pencils import dcm_scores
 
 #: A score needs fewer digits than a model: solves on the path stop at this residual.
 PATH_TOLERANCE = 1e-4

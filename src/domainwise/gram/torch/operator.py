@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,15 @@ class TorchGram(Gram):
         """What to subtract from ``k(x)'dual`` so that training rows have mean zero."""
         return self.row_means @ dual
 
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces."""
         floor = 1e-6 if self.single else 1e-12
         generator = torch.Generator(self.device).manual_seed(self.seed)
@@ -126,6 +135,7 @@ class TorchGram(Gram):
             depth=depth,
             tol=max(self.tol * (1e-2 if depth == 1 else 1.0), floor),
             max_iter=self.max_iter,
+            precondition=precondition,
         )
 
     def anchors(self, dual: Tensor, values: Tensor) -> Array:
@@ -182,10 +192,18 @@ class TorchDenseGram(TorchGram):
         info["residual"] = float(residual.max()) if len(residual) else 0.0
         return Solution(X, info)
 
-    def ritz(self, images: Images, k: int, *, depth: int = 1, start: Thin = None) -> RitzPairs:
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
         if not self.lapack:
-            return super().ritz(images, k, depth=depth, start=start)
+            return super().ritz(images, k, depth=depth, start=start, precondition=precondition)
         n = self.n_samples
         X = torch.eye(n, dtype=torch.float64, device=self.device) - 1.0 / n
         KKX = self.K @ self.K if depth == 2 else None
@@ -246,6 +264,12 @@ class TorchStreamedGram(TorchGram):
         """Return ``K V`` without K."""
         return self._quick.product(V)
 
+    def preconditioner(self, shift: float) -> Callable[[Tensor], Tensor]:
+        """Return the inverse that a few landmarks know."""
+        if self._preconditioner is None:
+            self._preconditioner = LandmarkPreconditioner(self.X, self.kernel, self.seed)
+        return self._preconditioner.at(shift)
+
     def solve(self, V: Tensor, shift: float) -> Solution:
         """Solve by preconditioned conjugate gradients; by Cholesky if they stall and it fits.
 
@@ -254,20 +278,20 @@ class TorchStreamedGram(TorchGram):
         """
         if shift <= 0:
             raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
-        if self._preconditioner is None:
-            self._preconditioner = LandmarkPreconditioner(self.X, self.kernel, self.seed)
+        precondition = self.preconditioner(shift)
         if self.info.get("precision") == "tf32" and self._accurate is self._quick:
             self._accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
         result = conjugate_gradients(
             self.product,
             V,
             shift,
-            self._preconditioner.at(shift),
+            precondition,
             tol=self.tol,
             max_iter=self.max_iter,
             monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
             accurate_product=lambda P: self._centred_product(P, self._accurate.product),
         )
+        assert self._preconditioner is not None
         info = {
             "linear_solver": "pcg",
             "n_iterations": result.n_iterations,
