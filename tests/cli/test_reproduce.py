@@ -200,7 +200,7 @@ def test_datasets_lists_every_set_and_whether_it_is_here(tmp_path, monkeypatch):
     assert done.exit_code == 0
     assert "landmine" in done.output
     found = json.loads(invoke("datasets", "--json").stdout)
-    assert len(found) == 7
+    assert len(found) == 12
     assert not any(entry["present"] for entry in found)
 
 
