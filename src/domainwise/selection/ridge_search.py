@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -99,9 +99,7 @@ class InvariantRidge(BaseEstimator):
         scorer = self._rule().default_score if scorer is None else scorer
         spectrum = Spectrum(self._kinds(rows.domain, conditionals), _positive(self, "alphas"))
         kernels = self._kernels(rows.X)
-        count = AUTO_LANDMARKS
-        if not isinstance(self.n_landmarks, str):
-            count = landmark_count(self.n_landmarks, len(rows.X))
+        count = self._landmark_count(rows)
         splits = make_splits(self.cv, rows.X, y, rows.target, rows.domain)
         chosen = [self._landmarks(rows.X[split.train], count) for split in splits]
         tasks = list(product(kernels, zip(splits, chosen, strict=True)))
@@ -122,9 +120,19 @@ class InvariantRidge(BaseEstimator):
         self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
         self.best_params_ = points[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self.members_ = self._members(points, len(spectrum.alphas))
-        self.expansions_ = self._average(rows, self._landmarks(rows.X, count))
+        self._fit_points(rows, self._members(points, len(spectrum.alphas)))
+
+    def _fit_points(self, rows: Rows, points: list[dict[str, Any]]) -> Self:
+        """Average some points of the grid, fitted to all rows."""
+        self.members_ = points
+        self.expansions_ = self._average(rows, self._landmarks(rows.X, self._landmark_count(rows)))
         self.domains_ = rows.domain.names
+        return self
+
+    def _landmark_count(self, rows: Rows) -> int:
+        if isinstance(self.n_landmarks, str):
+            return AUTO_LANDMARKS
+        return landmark_count(self.n_landmarks, len(rows.X))
 
     def _members(self, points: list[dict[str, Any]], n_alphas: int) -> list[dict[str, Any]]:
         """The best alpha of each kernel and penalty, and of these the best ``n_average``."""
@@ -228,7 +236,7 @@ def _moments(
     return features, RidgeMoments.of_rows(features, X, rows.Y, rows.weights, factors)
 
 
-def _score_split(
+def split_values(
     estimator: Any,
     kernel: tuple[str, float],
     spectrum: Spectrum,
@@ -236,9 +244,11 @@ def _score_split(
     y: Array,
     split: Split,
     landmarks: Array,
-    scorer: Any,
-) -> Array:
-    """Scores of all penalties of one kernel on one split, in the order of kinds and alphas."""
+) -> list[Array]:
+    """Values on the test rows of one split, of all penalties of one kernel.
+
+    One block for each of the kinds and alphas, with a column per value of the target.
+    """
     weights = estimator._row_weights(y[split.train])
     train = Rows(rows.X[split.train], rows.Y[split.train], weights, split.target, split.domain)
     kinds = spectrum.kinds
@@ -253,8 +263,21 @@ def _score_split(
             for solution in moments.solutions(conditional, weight, spectrum.alphas)
         ]
         function = moments.function(features, np.hstack(solutions))
-        # A column block for each point of the grid, with one column per value of the target.
-        blocks = np.hsplit(function(rows.X[split.test]), len(solutions))
+        return np.hsplit(function(rows.X[split.test]), len(solutions))
+
+
+def _score_split(
+    estimator: Any,
+    kernel: tuple[str, float],
+    spectrum: Spectrum,
+    rows: Rows,
+    y: Array,
+    split: Split,
+    landmarks: Array,
+    scorer: Any,
+) -> Array:
+    """Scores of all penalties of one kernel on one split, in the order of kinds and alphas."""
+    blocks = split_values(estimator, kernel, spectrum, rows, y, split, landmarks)
     rule = estimator._rule()
     # A few hundred scores of few rows each: checking their arguments would take most of the time.
     with (
