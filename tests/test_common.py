@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from domainwise import COIR, DCM, DICA, KPCA
+from domainwise import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
 
 ESTIMATORS = [
     DCM(),
@@ -21,6 +21,14 @@ ESTIMATORS = [
     KPCA(n_components=2),
     KPCA(kernel="cosine"),
     KPCA(kernel="precomputed"),
+    SCA(n_components=2),
+    SCA(n_components=1, between=1.0, within_weight=0.0),
+    SCA(n_components=2, kernel="precomputed"),
+    MDA(),
+    MDA(within_weight=300.0),
+    MDA(kernel="precomputed"),
+    MIDA(n_components=2),
+    MIDA(n_components=2, kernel="linear", domain_weight=0.01),
 ]
 
 #: Checks that an estimator cannot pass, by its representation, each with its reason.

@@ -3,7 +3,22 @@
 from importlib import import_module
 from typing import Any
 
-from domainwise.estimators import COIR, DCM, DICA, KPCA, FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.estimators import (
+    COIR,
+    DCM,
+    DICA,
+    KPCA,
+    MDA,
+    MIDA,
+    SCA,
+    FastCOIR,
+    FastDCM,
+    FastDICA,
+    FastKPCA,
+    FastMDA,
+    FastMIDA,
+    FastSCA,
+)
 from domainwise.invariant import InvariantFeatures, InvariantKernel, InvariantSVC, InvariantSVR
 from domainwise.kernels.precision import precision
 
@@ -28,6 +43,9 @@ __all__ = [
     "DCMCV",
     "DICA",
     "KPCA",
+    "MDA",
+    "MIDA",
+    "SCA",
     "DomainContext",
     "Evaluation",
     "FastCOIR",
@@ -35,6 +53,9 @@ __all__ = [
     "FastDCMCV",
     "FastDICA",
     "FastKPCA",
+    "FastMDA",
+    "FastMIDA",
+    "FastSCA",
     "InvariantFeatures",
     "InvariantKernel",
     "InvariantRidgeCV",

@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from domainwise import COIR, DCM, DICA, KPCA
+from domainwise import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
 from domainwise.gram.dask.operator import DaskGram, in_blocks, tournament
 from domainwise.gram.streamed import StreamedGram
 from domainwise.kernels.functions import make_kernel
@@ -38,7 +38,7 @@ def test_a_cluster_finds_what_numpy_finds(kind, rows, client):
     np.testing.assert_allclose(projected, here.transform(new.X), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", [DCM, COIR, DICA, KPCA])
+@pytest.mark.parametrize("method", [DCM, COIR, DICA, KPCA, SCA, MDA, MIDA])
 def test_few_rows_are_solved_as_numpy_does(method, rows, client):
     p = rows("three")
     X, y, domain = p.arrays()
@@ -49,7 +49,7 @@ def test_few_rows_are_solved_as_numpy_does(method, rows, client):
 
 
 @pytest.mark.usefixtures("_streamed")
-@pytest.mark.parametrize("method", [COIR, DICA, KPCA])
+@pytest.mark.parametrize("method", [COIR, DICA, KPCA, SCA, MDA, MIDA])
 def test_the_other_methods_run_on_block_pairs(method, rows):
     p = rows("three")
     X, y, domain = p.arrays()

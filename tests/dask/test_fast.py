@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA, FastMDA, FastMIDA, FastSCA
 
 pytestmark = pytest.mark.dask
 
@@ -33,6 +33,16 @@ def test_a_cluster_finds_what_numpy_finds(method, kind, rows, client):
     assert_equal_models(there, here, p.X)
     np.testing.assert_array_equal(there.landmarks_, here.landmarks_)
     assert there.solver_info_["n_partitions"] == 4
+
+
+@pytest.mark.parametrize("method", [FastSCA, FastMDA, FastMIDA])
+def test_methods_of_classes_and_domains_are_the_same_too(method, rows, client):
+    p = rows("three")
+    X, y, domain = p.arrays()
+    here = method(n_landmarks=60).fit(p.X, p.y, sample_domain=p.domain)
+    with client.as_current():
+        there = method(n_landmarks=60).fit(X, y, sample_domain=domain)
+    assert_equal_models(there, here, p.X, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", [FastDCM, FastDICA])

@@ -15,10 +15,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA, FastMDA, FastMIDA, FastSCA
 from domainwise.datasets import make_synthetic
 
-METHODS = [FastDCM, FastCOIR, FastDICA, FastKPCA]
+METHODS = [FastDCM, FastCOIR, FastDICA, FastKPCA, FastSCA, FastMDA, FastMIDA]
 
 
 @parametrize_with_checks([method() for method in METHODS] + [FastDCM(landmarks="kmeans++")])

@@ -47,6 +47,8 @@ PROJECTIONS = [
     dw.COIR(ridge=np.inf),
     dw.DICA(),
     dw.KPCA(n_components=2, kernel="cosine"),
+    dw.MIDA(n_components=2),
+    dw.FastMIDA(n_components=2, n_landmarks=20),
     dw.FastDCM(n_landmarks=20),
     dw.FastCOIR(n_landmarks=20),
     dw.FastDICA(n_landmarks=20),
@@ -54,6 +56,12 @@ PROJECTIONS = [
     DCMCV(cv=LeaveDomainsOut(2), estimator=LogisticRegression(), **SEARCH),
     FastDCMCV(n_landmarks=20, **SEARCH),
     dw.InvariantFeatures(n_landmarks=20),
+]
+OF_CLASSES = [
+    dw.SCA(n_components=2),
+    dw.MDA(),
+    dw.FastSCA(n_components=2, n_landmarks=20),
+    dw.FastMDA(n_landmarks=20),
 ]
 CLASSIFIERS = [
     SVC(class_weight="balanced"),
@@ -105,8 +113,14 @@ def path(tmp_path):
     return tmp_path / "model.skops"
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda model: repr(model)[:40])
-@pytest.mark.parametrize("y", [DATA.target, CONTINUOUS], ids=["classes", "continuous"])
+@pytest.mark.parametrize(
+    ("projection", "y"),
+    [
+        *((projection, y) for projection in PROJECTIONS for y in (DATA.target, CONTINUOUS)),
+        *((projection, DATA.target) for projection in OF_CLASSES),
+    ],
+    ids=lambda value: repr(value)[:40] if hasattr(value, "fit") else value.dtype.kind,
+)
 def test_a_projection_and_its_predictor_come_back_to_the_bit(projection, y, path):
     if y is CONTINUOUS:
         projection = clone(projection)

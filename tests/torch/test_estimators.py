@@ -16,10 +16,16 @@ from domainwise import (
     DCM,
     DICA,
     KPCA,
+    MDA,
+    MIDA,
+    SCA,
     FastCOIR,
     FastDCM,
     FastDICA,
     FastKPCA,
+    FastMDA,
+    FastMIDA,
+    FastSCA,
 )
 from domainwise.estimators import exact_base
 
@@ -39,6 +45,11 @@ EXACT = [
     COIR(),
     DICA(lam=0.1),
     KPCA(n_components=3),
+    SCA(n_components=3),
+    SCA(n_components=1, between=1.0),
+    MDA(),
+    MDA(within_weight=300.0),
+    MIDA(n_components=3, domain_weight=0.01),
 ]
 FAST = [
     FastDCM(n_landmarks=40),
@@ -48,6 +59,9 @@ FAST = [
     FastCOIR(n_landmarks=40),
     FastDICA(n_landmarks=40),
     FastKPCA(n_landmarks=40, n_components=3),
+    FastSCA(n_landmarks=40, n_components=3),
+    FastMDA(n_landmarks=40),
+    FastMIDA(n_landmarks=40, n_components=3, domain_weight=0.01),
 ]
 
 

@@ -29,6 +29,7 @@ LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 NON_NEGATIVE_OR_INF = Interval(Real, 0, np.inf, closed="both")
+UNIT_INTERVAL = Interval(Real, 0, 1, closed="both")
 COUNT = Interval(Integral, 1, None, closed="left")
 
 #: Constraints on the arguments that estimators share (scikit-learn's notation).

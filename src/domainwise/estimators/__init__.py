@@ -1,6 +1,23 @@
 """The projections as scikit-learn transformers: exact ones, and fast ones on landmarks."""
 
 from domainwise.estimators.exact import COIR, DCM, DICA, KPCA
+from domainwise.estimators.family import MDA, MIDA, SCA
 from domainwise.estimators.fast import FastCOIR, FastDCM, FastDICA, FastKPCA
+from domainwise.estimators.fast_family import FastMDA, FastMIDA, FastSCA
 
-__all__ = ["COIR", "DCM", "DICA", "KPCA", "FastCOIR", "FastDCM", "FastDICA", "FastKPCA"]
+__all__ = [
+    "COIR",
+    "DCM",
+    "DICA",
+    "KPCA",
+    "MDA",
+    "MIDA",
+    "SCA",
+    "FastCOIR",
+    "FastDCM",
+    "FastDICA",
+    "FastKPCA",
+    "FastMDA",
+    "FastMIDA",
+    "FastSCA",
+]

@@ -18,6 +18,14 @@ n_components : int, default=None
     directions (at most one fewer than classes), for a continuous target those with an eigenvalue
     above a hundredth of the first, without a target ten. More than the informative ones are
     filled up with principal directions that neither target nor domain explains, with a warning.""",
+    "ten_components": """\
+n_components : int, default=None
+    Number of components. None is ten, or one fewer than rows.""",
+    "class_components": """\
+n_components : int, default=None
+    Number of components. None is one fewer than classes, which is all that set them apart; more
+    are filled up with principal directions that neither target nor domain explains, with a
+    warning.""",
     "kernel": """\
 kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable, default="rbf"
     A callable takes two arrays of rows and returns the matrix of kernel values. ``"precomputed"``
@@ -58,6 +66,20 @@ domain_weight : float, default=1.0
 conditional : bool, default=False
     Compare domains inside each class, so that a domain with another mix of classes is not
     punished for it. Needs classes as y.""",
+    "scatter": """\
+between : float, default=0.5
+    From 0 to 1: how much of the left side the scatter of class means is, in MDA that of pairs of
+    classes.
+domain_weight : float, default=1.0
+    Price of setting domains apart.
+within_weight : float, default=1.0
+    Price of the scatter inside classes.
+ridge : float, default=1e-3
+    Times the number of rows, what is added to the right side.""",
+    "independence": """\
+domain_weight : float, default=1.0
+    Price of depending on the domain. The domain kernel has eigenvalues as large as domains have
+    rows, so that weights around ``1 / n_samples`` are worth a search.""",
     "invariance": """\
 domain_epsilon : float, default=1e-3
     Regularisation of the domain kernel, in ``K (K + N domain_epsilon I)^-1``.

@@ -38,6 +38,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _uses_target = True
     _uses_domain = True
     _needs_target = False
+    _needs_classes = False
 
     def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
         """Refuse domains that the family cannot compare inside classes; the exact one can."""
@@ -142,6 +143,11 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if y is not None and self._uses_target:
             kernel = getattr(self, "target_kernel", "auto")
             target = backend.check_target(y, X, kernel, least_classes=least_classes)
+            if self._needs_classes and target.codes is None:
+                raise ValueError(
+                    f"{type(self).__name__} compares the means of classes, so that y has to hold "
+                    "class labels; got continuous values"
+                )
         kernel = getattr(self, "domain_kernel", "auto")
         domain = backend.check_sample_domain(sample_domain, X, kernel)
         if getattr(self, "conditional", False) and (target is None or target.codes is None):

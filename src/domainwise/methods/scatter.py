@@ -1,0 +1,173 @@
+"""SCA and MDA: scatters of class and domain means, and the scatter inside classes, weighed.
+
+Both have the right side ``R = A + K M K`` with ``A = c K^2 + K + delta I`` and M in label space;
+``c = within_weight / N`` and ``delta = N ridge``. Everything that grows with N is ``A^-1 K Q`` for
+a basis Q of label space; the rest is small (section "SCA, MDA and MIDA" of docs/theory.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import svd
+
+from domainwise.arrays import Array
+from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
+from domainwise.labels.scatters import Scatters, mda_scatters, sca_scatters
+from domainwise.methods.components import (
+    CONSTANT,
+    Components,
+    component_count,
+    from_pairs,
+    unsupervised_count,
+    with_extras,
+)
+from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.quadratic import Quadratic
+
+
+@dataclass
+class _Problem:
+    """The label side of a pencil in a basis Q of label space, and the quadratic A.
+
+    ``left`` is J with the left side ``K Q J J' Q' K``, ``right`` is M of the right side.
+    """
+
+    Q: Thin
+    KQ: Thin
+    left: Array
+    right: Array
+    A: Quadratic
+
+    @classmethod
+    def of(
+        cls,
+        gram: Gram,
+        scatters: Scatters,
+        domain_weight: float,
+        within_weight: float,
+        ridge: float,
+    ) -> _Problem:
+        parts = [scatters.between]
+        if domain_weight:
+            parts.append(scatters.domain)
+        if within_weight:
+            parts.append(np.hstack([scatters.within_added, scatters.within_removed]))
+        basis = joint_basis(*(label_factor(part, 1, 0.0) for part in parts))
+        left, domain, added, removed = (
+            basis.T @ part
+            for part in (
+                scatters.between,
+                scatters.domain,
+                scatters.within_added,
+                scatters.within_removed,
+            )
+        )
+        within = added @ added.T - removed @ removed.T
+        right = domain_weight * domain @ domain.T + within_weight * within
+        n = gram.n_samples
+        Q = gram.lift(basis)
+        KQ = gram.product(Q)
+        if not gram.inner(KQ, KQ).any():
+            raise ValueError(CONSTANT)
+        return cls(Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge))
+
+
+def mda(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    between: float = 0.5,
+    domain_weight: float = 1.0,
+    within_weight: float = 1.0,
+    ridge: float = 1e-3,
+) -> Components:
+    """Multidomain discriminant analysis of Hu et al. (2019)."""
+    scatters = mda_scatters(labels, between)
+    problem = _Problem.of(gram, scatters, domain_weight, within_weight, ridge)
+    return _from_labels(gram, problem, n_components)
+
+
+def sca(
+    gram: Gram,
+    labels: LabelSpace,
+    *,
+    n_components: int | None = None,
+    between: float = 0.5,
+    domain_weight: float = 1.0,
+    within_weight: float = 1.0,
+    ridge: float = 1e-3,
+) -> Components:
+    """Scatter component analysis of Ghifary et al. (2017).
+
+    With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
+    """
+    k = unsupervised_count(gram.n_samples, n_components)
+    problem = _Problem.of(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
+    if between == 1:
+        return _from_labels(gram, problem, k)
+    Q, KQ, A = problem.Q, problem.KQ, problem.A
+    left, right = between * problem.left @ problem.left.T, problem.right
+    share = (1.0 - between) / gram.n_samples
+
+    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+        inside = gram.inner(Q, KX)
+        return (
+            X,
+            gram.combine(KQ, left @ inside) + share * KKX,
+            gram.combine(KQ, right @ inside) + A.image(X, KX, KKX),
+        )
+
+    pairs = gram.ritz(images, k, depth=2, start=Q, precondition=A.precondition)
+    found = from_pairs(gram, pairs)
+    found.info["label_rank"] = len(right)
+    return found
+
+
+def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> Components:
+    """Solve a problem whose left side lives in label space: ``b = A^-1 K Q a``."""
+    inverse = problem.A.inverse_of_image(problem.Q, problem.KQ)
+    S = gram.inner(problem.KQ, inverse.Y)
+    values, a = label_pairs(S, problem.left, problem.right, gram.tolerance)
+    m, extra = component_count(values, len(values), n_components, False)
+    info: dict[str, Any] = {**inverse.info, "label_rank": len(S)}
+    found = Components(
+        gram.combine(inverse.Y, a[:, :m]),
+        gram.combine(inverse.KY, a[:, :m]),
+        values[:m],
+        len(values),
+        info,
+    )
+    if not extra:
+        return found
+    G = gram.inner(problem.Q, problem.KQ)
+    return with_extras(gram, found, problem.Q, problem.KQ, G, extra, eigenvalue=0.0)
+
+
+def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
+    """Positive eigenvalues of ``J' S (I + M S)^-1 J``, descending, and ``(I + M S)^-1 J z``.
+
+    With ``S = L L'`` they are the squared singular values of ``(I + L'M L)^-1/2 L'J``, which is
+    symmetric although M is indefinite: the right side of the pencil is positive definite.
+
+    Parameters
+    ----------
+    S : ndarray of shape (r, r)
+        ``Q'K A^-1 K Q``.
+    J : ndarray of shape (r, q)
+    M : ndarray of shape (r, r)
+    tolerance : float
+        Relative size of an eigenvalue that is rounding.
+    """
+    d, U = np.linalg.eigh((S + S.T) / 2)
+    L = U * np.sqrt(np.maximum(d, 0.0))
+    core = np.eye(len(S)) + L.T @ M @ L
+    w, V = np.linalg.eigh((core + core.T) / 2)
+    root = V / np.sqrt(np.maximum(w, len(w) * np.finfo(float).eps * np.abs(w).max()))
+    left, size, right = svd(root.T @ (L.T @ J), full_matrices=False)
+    keep = size**2 > tolerance * size[0] ** 2
+    z = right[keep].T
+    return size[keep] ** 2, J @ z - M @ (L @ (root @ (left[:, keep] * size[keep])))
