@@ -25,6 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
+from domainwise.backends import backend_of
 from domainwise.gram.torch.fused import FusedKernel
 from domainwise.gram.torch.groups import GroupedProduct
 from domainwise.gram.torch.products import _BlockedProduct
@@ -343,9 +344,10 @@ def fast() -> None:
     took = seconds(lambda: model.fit(X, y, sample_domain=domain), 1)
     peak = (torch.cuda.max_memory_allocated() - base) / 2**30
     row("FastDCM(n_landmarks=2000)", f"{took:.2f} s", "10 s", f"{peak:.2f} GiB")
-    target, labels = model._check_labels(y, domain, X)
-    begin = once(lambda: model._begin(X, target, labels))
-    sums = once(lambda: model._sum_rows(X, target, labels))
+    backend = backend_of(X)
+    target, labels = model._check_labels(backend, y, domain, X)
+    begin = once(lambda: model._begin(backend, X, target, labels))
+    sums = once(lambda: model._sum_rows(backend, X, target, labels))
     finish = once(model._finish)
     say()
     say(

@@ -82,7 +82,7 @@ def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(TorchBackend, "project", full)
+    monkeypatch.setattr(TorchBackend, "cross_product", full)
     with pytest.raises(MemoryError, match="working_memory"):
         fitted.transform(torch.as_tensor(data[0]))
 

@@ -1,1 +1,31 @@
 """Everything follows X: arrays, tensors and Dask collections behind one contract."""
+
+from typing import Any
+
+from domainwise.arrays import is_dask, is_tensor
+from domainwise.backends.base import Backend
+from domainwise.backends.numpy import NumpyBackend
+
+__all__ = ["Backend", "backend_of", "refuse_elsewhere"]
+
+
+def backend_of(X: Any) -> Backend:
+    """Return the backend of X."""
+    if is_tensor(X):
+        from domainwise.backends.torch import TorchBackend
+
+        return TorchBackend()
+    if is_dask(X):
+        from domainwise.backends.dask import DaskBackend
+
+        return DaskBackend()
+    return NumpyBackend()
+
+
+def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
+    """Refuse tensors and Dask collections, rather than copy them behind the back."""
+    if is_tensor(X) or is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
+            f"{type(X).__module__}.{type(X).__name__}; {advice}"
+        )

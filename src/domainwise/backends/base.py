@@ -1,161 +1,128 @@
-"""Everything follows X: what is done differently for arrays, tensors and Dask, in one place.
+"""The contract of a backend: all that is done differently for arrays, tensors and Dask.
 
-:func:`backend_of` looks at X once; estimators then call the same functions whatever X is.
+An estimator looks its backend up once in each call of ``fit``, ``partial_fit`` or ``transform`` and
+hands it on. *Rows* are X after :meth:`Backend.check_rows`; a *thin* is what the backend's Gram
+operators multiply (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
 
-import sys
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-from sklearn.utils.validation import validate_data
-
 from domainwise.arrays import Array
-from domainwise.checks.inputs import Labels, check_precomputed, check_sample_domain, check_target
-from domainwise.gram import DenseGram, Gram, StreamedGram
-from domainwise.gram.dense import check_dense_memory
-from domainwise.gram.nystrom import NystromSums, sum_rows
-from domainwise.gram.tiles import cross_product, kernel_matrix
-from domainwise.kernels.functions import Kernel, make_kernel
-from domainwise.labels.factors import RowLabels, label_rows
+from domainwise.checks.inputs import Labels
+from domainwise.gram import Gram
+from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import Feature, RowLabels
+from domainwise.methods.contract import Thin
 
 
-class NumpyBackend:
-    """NumPy arrays, and whatever scikit-learn turns into them."""
+class Backend(ABC):
+    """What estimators need to know of one kind of X."""
 
-    make_kernel = staticmethod(make_kernel)
-    check_precomputed = staticmethod(check_precomputed)
-    check_dense_memory = staticmethod(check_dense_memory)
-    sum_rows = staticmethod(sum_rows)
+    # What came from the user
 
-    def label_columns(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain, where these may be named columns of X."""
+    def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Return X, y and sample_domain, where the latter may have been named columns of X."""
         return X, y, sample_domain
 
-    def all_sums(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Begin a Nystrom estimator and sum over all rows."""
-        return estimator._sum_at_once(X, y, sample_domain)
-
-    def check_rows(self, estimator: Any, X: Any, **options: Any) -> Array:
+    @abstractmethod
+    def check_rows(
+        self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
         """Check X and note, or compare, its number and names of features."""
-        return np.asarray(validate_data(estimator, X, dtype=(np.float64, np.float32), **options))
 
-    def check_target(self, y: Any, X: Array, kernel: Any, **options: Any) -> Labels:
-        """Check y against the rows of X."""
-        _refuse_distant(y, "y")
-        return check_target(y, len(X), kernel, **options)
+    @abstractmethod
+    def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
+        """Check y against the rows."""
 
-    def check_sample_domain(self, sample_domain: Any, X: Array, kernel: Any) -> Labels:
-        """Check sample_domain against the rows of X."""
-        _refuse_distant(sample_domain, "sample_domain")
-        return check_sample_domain(sample_domain, len(X), kernel)
+    @abstractmethod
+    def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
+        """Check sample_domain against the rows."""
 
-    def check_model(self, coefficients: Any, X: Array) -> None:
-        """Refuse to project arrays with a model that holds tensors."""
-        if is_tensor(coefficients):
-            raise TypeError(
-                f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
-                'tensor on that device, or call to("numpy") on the model first'
-            )
+    @abstractmethod
+    def check_precomputed(self, K: Any) -> None:
+        """Check a training kernel matrix: square and symmetric."""
 
-    def label_rows(self, X: Array, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows."""
-        return label_rows(len(X), *features, **options)
+    @abstractmethod
+    def check_dense_memory(self, n_samples: int, what: str) -> None:
+        """Refuse a dense computation that does not fit memory."""
 
-    def dense_gram(self, K: Array, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
-        """Operator of a stored kernel matrix, which is overwritten if it is in float64."""
-        return DenseGram(K.astype(np.float64, copy=False), labels, dtype, **options)
+    @abstractmethod
+    def check_same_place(self, coefficients: Any, rows: Any) -> None:
+        """Refuse to project rows with a fitted model that is elsewhere."""
 
-    def kernel_matrix(self, kernel: Kernel, X: Array) -> Array:
+    # The exact family
+
+    @abstractmethod
+    def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
+        """Resolve kernel arguments on the rows; see :func:`~.kernels.functions.make_kernel`."""
+
+    @abstractmethod
+    def label_rows(
+        self,
+        rows: Any,
+        target: Feature | None,
+        domain: Feature | None,
+        *,
+        conditional: bool = False,
+        values: Array | None = None,
+    ) -> RowLabels:
+        """Build the label space of the rows; see :func:`~.labels.factors.label_rows`."""
+
+    @abstractmethod
+    def kernel_matrix(self, kernel: Kernel, rows: Any) -> Any:
         """Evaluate the whole kernel matrix in float64."""
-        return kernel_matrix(kernel, kernel.prepare(X))
 
-    def streamed_gram(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
+    @abstractmethod
+    def dense_gram(self, K: Any, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
+        """Operator of a stored kernel matrix, which may be overwritten."""
+
+    @abstractmethod
+    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
         """Operator of a kernel matrix that is not stored."""
-        return StreamedGram(X, kernel, labels, **options)
 
-    def project(self, kernel: Kernel, X: Array, support: Array, dual: Array) -> Array:
-        """Return ``k(X, support) dual``, up to the kernel's constant."""
-        if is_dask(support):
-            from domainwise.backends.dask import project_in_memory
+    # The family on landmarks
 
-            return project_in_memory(kernel, X, support, dual)
-        return cross_product(kernel, X, kernel.prepare(support), dual)
+    @abstractmethod
+    def indexable(self, rows: Any) -> Any:
+        """Return rows that NumPy indexes take NumPy arrays from."""
 
-    def map_rows(self, model: Any, X: Array) -> Array:
-        """Project rows with a fitted model."""
-        return model._project(X)
+    @abstractmethod
+    def sum_rows(
+        self, nystrom: NystromMap, rows: Any, *groups: Any, moments: bool = True
+    ) -> NystromSums:
+        """Sum over the features of rows; see :func:`~.gram.nystrom.sum_rows`."""
 
-    def on_host(self, X: Any) -> Any:
-        """Return rows that can be indexed as an array."""
-        return np.asarray(X)
+    def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+        """Fix what an estimator needs before it sees rows, and sum over all of X."""
+        return estimator._sum_at_once(self, X, y, sample_domain)
 
-    def copied(self, X: Array) -> Array:
-        """Return a copy that later changes of the caller's X do not reach."""
-        return np.array(X)
+    # Fitted models
 
-    def cast(self, values: Any, X: Array) -> Array:
-        """Return values in the precision of X."""
-        return np.asarray(values, dtype=X.dtype)
+    @abstractmethod
+    def kept_rows(self, rows: Any) -> Any:
+        """Return rows that later changes of the caller's X do not reach."""
 
-    def coefficients(self, dual: Any, X: Array) -> Any:
-        """Return coefficients in the precision they are kept in."""
-        return dual
+    @abstractmethod
+    def like_rows(self, thin: Thin, rows: Any) -> Any:
+        """Return values of the rows in the precision, and in the pieces, of the rows."""
 
-    def small(self, values: Array, X: Array) -> Any:
-        """Return a small fitted array where the others are."""
-        return values
-
-    def place(self, model: Any, X: Array) -> None:
+    @abstractmethod
+    def settle(self, model: Any, X: Any) -> None:
         """Bring the fitted arrays of a model to where X is."""
 
-    def memory_advice(self, X: Any) -> AbstractContextManager[None]:
+    @abstractmethod
+    def cross_product(self, kernel: Kernel, rows: Any, support: Any, dual: Any) -> Any:
+        """Return ``k(rows, support) dual``, up to the kernel's constant."""
+
+    def transform(self, model: Any, rows: Any) -> Any:
+        """Project rows with a fitted model."""
+        return model._project(self, rows)
+
+    def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
         """Say what to change when memory runs out."""
         return nullcontext()
-
-
-def backend_of(X: Any) -> Any:
-    """Return the backend of X. Nothing is imported to find it: the owner of X has done so."""
-    if is_tensor(X):
-        from domainwise.backends.torch import TorchBackend
-
-        return TorchBackend()
-    if is_dask(X):
-        from domainwise.backends.dask import DaskBackend
-
-        return DaskBackend()
-    return NumpyBackend()
-
-
-def is_tensor(X: Any) -> bool:
-    """Whether X is a torch tensor."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
-
-
-def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
-    """Refuse tensors and Dask collections, rather than copy them behind the back."""
-    if is_tensor(X) or is_dask(X):
-        raise TypeError(
-            f"{type(estimator).__name__} takes NumPy arrays and data frames, got "
-            f"{type(X).__module__}.{type(X).__name__}; {advice}"
-        )
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection."""
-    dask = sys.modules.get("dask")
-    return dask is not None and dask.is_dask_collection(X)
-
-
-def _refuse_distant(labels: Any, name: str) -> None:
-    """Labels on a GPU belong to rows on that GPU, and labels on Dask to rows on Dask."""
-    if is_dask(labels):
-        raise TypeError(
-            f"{name} is a Dask collection but X is not: pass X as a Dask collection, too, or "
-            f"{name}.compute()"
-        )
-    if is_tensor(labels) and labels.device.type != "cpu":
-        raise ValueError(f"{name} is on {labels.device}, but X is not a tensor there")

@@ -1,4 +1,4 @@
-"""The Dask side of :mod:`domainwise.backends.base`: checks, labels and operators of collections.
+"""Dask arrays and data frames: their checks, labels and operators.
 
 The rows of X and everything of their length times the number of features stays with Dask. What
 has one number per row and component (labels, coefficients of exact models) is in the client's
@@ -7,7 +7,6 @@ memory.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +15,9 @@ import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array
-from domainwise.backends.base import NumpyBackend, is_tensor
+from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.backends.dask_input import (
-    KnownRows,
+    KnownPartitions,
     Layout,
     check_aligned,
     describe,
@@ -28,9 +26,11 @@ from domainwise.backends.dask_input import (
     label_columns,
     layout_of,
     n_partitions,
+    partitions_of,
     tasks_of,
 )
 from domainwise.backends.dask_sums import sum_partitions
+from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
@@ -41,13 +41,19 @@ from domainwise.labels.factors import RowLabels
 
 
 class DaskBackend(NumpyBackend):
-    """Dask arrays and data frames; small matrices and thins are NumPy's."""
+    """Rows are collections; small matrices and thins are NumPy's.
 
-    def label_columns(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Take labels that are named columns of X out of X, all as collections of known length."""
-        lengths: Any = True
-        if isinstance(X, KnownRows):
-            X, lengths = X.frame, list(X.lengths)
+    Parameters
+    ----------
+    known : KnownPartitions, optional
+        What is known of the partitions of X beyond what X says.
+    """
+
+    def __init__(self, known: KnownPartitions | None = None) -> None:
+        self.known = known
+
+    def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+        """Take labels that are named columns of X out of X."""
         names = label_columns(X, y, sample_domain)
         layout, _ = layout_of(X, *names)
         labels = []
@@ -60,12 +66,12 @@ class DaskBackend(NumpyBackend):
                 check_aligned(X, given, name)
             labels.append(given)
         if layout.features is not None:
-            X = _NamedArray(X[list(layout.features)], layout, lengths)
+            X = X[list(layout.features)]
         return X, labels[0], labels[1]
 
-    def all_sums(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Begin a Nystrom estimator with a first look and sum over all partitions."""
-        return sum_partitions(estimator, X, y, sample_domain)
+    def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+        """Take a first look, and sum over all partitions."""
+        return sum_partitions(estimator, partitions_of(X, y, sample_domain, self.known))
 
     def check_rows(  # type: ignore[override]
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
@@ -81,10 +87,11 @@ class DaskBackend(NumpyBackend):
         return X
 
     def _rows_to_fit(self, estimator: Any, X: Any, least: int) -> Any:
-        if isinstance(X, _NamedArray):
-            empty, X = X.frame._meta, X.array()
+        layout, empty = layout_of(X)
+        if is_frame(X):
+            lengths = True if self.known is None else list(self.known.lengths)
+            X = X.astype(layout.dtype).to_dask_array(lengths=lengths)
         else:
-            layout, empty = layout_of(X)
             X = X.astype(layout.dtype, copy=False)
         validate_data(estimator, empty, skip_check_array=True)
         if known_lengths(X) is None:
@@ -96,29 +103,29 @@ class DaskBackend(NumpyBackend):
             )
         return X
 
-    def check_target(self, y: Any, X: Any, kernel: Any, **options: Any) -> Labels:
+    def check_target(self, y: Any, rows: Any, kernel: Any, **options: Any) -> Labels:
         """Check y, which is gathered: one label per row is little."""
-        return check_target(_gathered(y, X, "y"), len(X), kernel, **options)
+        return check_target(_gathered(y, rows, "y"), len(rows), kernel, **options)
 
-    def check_sample_domain(self, sample_domain: Any, X: Any, kernel: Any) -> Labels:
+    def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain likewise."""
         if sample_domain is not None:
-            sample_domain = _gathered(sample_domain, X, "sample_domain")
-        return check_sample_domain(sample_domain, len(X), kernel)
+            sample_domain = _gathered(sample_domain, rows, "sample_domain")
+        return check_sample_domain(sample_domain, len(rows), kernel)
 
-    def check_model(self, coefficients: Any, X: Any) -> None:
+    def check_same_place(self, coefficients: Any, rows: Any) -> None:
         """Refuse to send a model that holds tensors to workers."""
         if is_tensor(coefficients):
             raise TypeError(
-                f"X is {describe(X)}, but this model holds tensors on {coefficients.device}: call "
-                'to("numpy") on the model first'
+                f"X is {describe(rows)}, but this model holds tensors on {coefficients.device}: "
+                'call to("numpy") on the model first'
             )
 
     def check_precomputed(self, K: Any) -> None:
         """Refuse kernel matrices: they have no rows to cut into blocks."""
         raise ValueError('kernel="precomputed" takes a matrix in memory, not a Dask collection')
 
-    def make_kernel(  # type: ignore[override]
+    def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
     ) -> Kernel:
         """Resolve kernel arguments as ``make_kernel`` does, from a few rows and reductions."""
@@ -135,19 +142,19 @@ class DaskBackend(NumpyBackend):
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         return _centred_on(make_kernel(kernel, row, gamma=gamma, **arguments), X)
 
-    def kernel_matrix(self, kernel: Kernel, X: Any) -> Array:
+    def kernel_matrix(self, kernel: Kernel, rows: Any) -> Array:
         """Evaluate the whole kernel matrix in the client's memory, where the rows are few."""
-        return super().kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(X)))))
+        return super().kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
-    def streamed_gram(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
+    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
         """Operator of a kernel matrix whose blocks are evaluated by workers."""
-        return DaskGram(X, kernel, labels, **options)
+        return DaskGram(rows, kernel, labels, **options)
 
-    def map_rows(self, model: Any, X: Any) -> Any:
+    def transform(self, model: Any, X: Any) -> Any:
         """Project partition by partition, when somebody asks for the result."""
         refuse_gathering(model, X)
         layout, _ = layout_of(X)
-        if hasattr(model, "X_fit_") and hasattr(model.X_fit_, "__dask_graph__"):
+        if model._kernel.name != "precomputed" and is_dask(model._support):
             return _projected_by_blocks(model, X, layout)
         n_components, sent = model._n_features_out, constant(model, "model")
         if is_frame(X):
@@ -163,22 +170,17 @@ class DaskBackend(NumpyBackend):
             meta=np.empty((0, n_components), dtype=layout.dtype),
         )
 
-    def copied(self, X: Any) -> Any:
-        """Return X itself: a collection says how to compute rows and does not change."""
-        return X
+    def kept_rows(self, rows: Any) -> Any:
+        """Return the rows themselves: a collection says how to compute them and does not change."""
+        return rows
 
-    def cast(self, values: Array, X: Any) -> Any:
-        """Return values of the rows of X as an array with the chunks of X."""
-        return da.from_array(values.astype(X.dtype), chunks=(X.chunks[0], values.shape[1]))
+    def like_rows(self, thin: Array, rows: Any) -> Any:
+        """Return values of the rows as an array with the chunks of the rows."""
+        return da.from_array(thin.astype(rows.dtype), chunks=(rows.chunks[0], thin.shape[1]))
 
-    def place(self, model: Any, X: Any) -> None:
-        """A fast model is small and stays with the client; note how many partitions it saw."""
-        frame = X.frame if isinstance(X, KnownRows) else X
-        model.solver_info_["n_partitions"] = n_partitions(frame)
-
-    def memory_advice(self, X: Any) -> AbstractContextManager[None]:
-        """Left to Dask, which says which worker ran out of memory."""
-        return nullcontext()
+    def settle(self, model: Any, X: Any) -> None:
+        """Coefficients stay with the client; note how many partitions were seen."""
+        model.solver_info_["n_partitions"] = n_partitions(X)
 
 
 def refuse_gathering(model: Any, X: Any) -> None:
@@ -190,26 +192,6 @@ def refuse_gathering(model: Any, X: Any) -> None:
             f'set_output(transform="{output}") would gather {describe(X)} in memory: use '
             '"default", which returns a Dask collection for a Dask collection'
         )
-
-
-class _NamedArray:
-    """A data frame of features that becomes an array once its lengths are wanted."""
-
-    def __init__(self, frame: Any, layout: Layout, lengths: Any) -> None:
-        self.frame, self.layout, self.lengths = frame, layout, lengths
-
-    def __dask_graph__(self) -> Any:
-        return {}  # marks a collection; the graph to compute is the frame's
-
-    def array(self) -> Any:
-        """Return the rows as a Dask array with known chunks."""
-        frame = self.frame.astype(self.layout.dtype)
-        return frame.to_dask_array(lengths=self.lengths)
-
-
-def project_in_memory(kernel: Kernel, X: Array, support: Any, dual: Array) -> Array:
-    """Return ``k(X, support) dual`` for rows in memory and a support on Dask."""
-    return np.asarray(run(cross_tasks(kernel, [constant(X, "rows")], support, dual))[0])
 
 
 def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
@@ -241,7 +223,7 @@ def _project_array(rows: Array, model: Any, layout: Layout) -> Array:
     X = layout.values(rows)
     if not len(X):
         return np.empty((0, model._n_features_out), dtype=layout.dtype)
-    return model._project(X)
+    return model._project(NumpyBackend(), X)
 
 
 @task
@@ -272,7 +254,7 @@ def _empty_frame(model: Any, X: Any, layout: Layout) -> Any:
 
 
 def _gathered(labels: Any, X: Any, name: str) -> Array:
-    if not hasattr(labels, "__dask_graph__"):
+    if not is_dask(labels):
         check_aligned(X, labels, name)
     return fetch(labels)
 

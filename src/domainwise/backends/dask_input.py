@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_dask
 from domainwise.gram.dask.graphs import Task, Unread, received
 
 REMEDY = "rechunk or repartition one of them so that their partitions hold the same rows"
 
 
 @dataclass(frozen=True)
-class KnownRows:
-    """A Dask data frame whose partitions' lengths and sources are known, as of Parquet files.
+class KnownPartitions:
+    """What Parquet files tell about the partitions of a data frame before they are read.
 
     Attributes
     ----------
-    frame : dask.dataframe.DataFrame
     lengths : tuple of int
     sources : tuple of str
         What each partition is called in errors.
@@ -29,13 +28,9 @@ class KnownRows:
         The partitions, for tasks that read them themselves.
     """
 
-    frame: Any
     lengths: tuple[int, ...]
     sources: tuple[str, ...]
     unread: tuple[Unread, ...]
-
-    def __dask_graph__(self) -> Any:
-        return {}  # marks a collection; the graph to compute is the frame's
 
 
 @dataclass(frozen=True)
@@ -122,10 +117,10 @@ class Partitions:
         return self.rows[i], y, domain, self.sources[i]
 
 
-def partitions_of(X: Any, y: Any, sample_domain: Any) -> Partitions:
+def partitions_of(
+    X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
+) -> Partitions:
     """Look at Dask collections, without computing anything, and refuse what does not fit."""
-    known = X if isinstance(X, KnownRows) else None
-    X = X if known is None else known.frame
     columns = dict(zip(("y", "sample_domain"), label_columns(X, y, sample_domain), strict=True))
     layout, empty = layout_of(X, columns["y"], columns["sample_domain"])
     apart: list[list[Task] | None] = []
@@ -135,10 +130,12 @@ def partitions_of(X: Any, y: Any, sample_domain: Any) -> Partitions:
         else:
             check_aligned(X, labels, name)
             apart.append(tasks_of(labels))
-    rows = tasks_of(X) if known is None else list(known.unread)
-    lengths = known_lengths(X) if known is None else known.lengths
-    sources = tuple(f"partition {i}" for i in range(len(rows))) if known is None else known.sources
-    return Partitions(layout, empty, rows, apart[0], apart[1], lengths, sources)
+    if known is not None:
+        rows: list[Task] = list(known.unread)
+        return Partitions(layout, empty, rows, apart[0], apart[1], known.lengths, known.sources)
+    rows = tasks_of(X)
+    sources = tuple(f"partition {i}" for i in range(len(rows)))
+    return Partitions(layout, empty, rows, apart[0], apart[1], known_lengths(X), sources)
 
 
 def is_frame(X: Any) -> bool:
@@ -148,7 +145,7 @@ def is_frame(X: Any) -> bool:
 
 def describe(X: Any) -> str:
     """Name what was given."""
-    if not hasattr(X, "__dask_graph__"):
+    if not is_dask(X):
         return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
     return f"a Dask {type(X).__name__}"
 
@@ -215,7 +212,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
 
 def check_aligned(X: Any, labels: Any, name: str) -> None:
     """Refuse labels that are not Dask collections, or not cut where X is."""
-    if not hasattr(labels, "__dask_graph__"):
+    if not is_dask(labels):
         or_column = ", or as the name of a column of X" if is_frame(X) else ""
         raise TypeError(
             f"X is {describe(X)} but {name} is {describe(labels)}: pass {name} as a Dask "

@@ -17,7 +17,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends.dask_input import Layout, Partitions, named, partitions_of
+from domainwise.backends.dask_input import Layout, Partitions, named
+from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram.dask.graphs import calls, constant, received, run, task, tree
 from domainwise.gram.nystrom import NystromSums
@@ -54,12 +55,11 @@ class Plan:
         """Check a partition's labels: what they are was settled by the first look."""
         model, target = self.model, None
         if y is not None and model._uses_target:
-            kernel = self._kernel(y, 0, "y", getattr(model, "target_kernel", "auto"))
+            kernel = self._kernel(y, 0, "y", model.target_kernel)
             target = check_target(y, n, kernel, least_classes=1)
         if domain is None or not model._uses_domain:
             return target, check_sample_domain(None, n)
-        given = getattr(model, "domain_kernel", "auto")
-        kernel = self._kernel(domain, 1, "sample_domain", given)
+        kernel = self._kernel(domain, 1, "sample_domain", model.domain_kernel)
         return target, check_sample_domain(domain, n, kernel)
 
     def _kernel(self, labels: Array, which: int, name: str, given: Any) -> Any:
@@ -76,9 +76,8 @@ class Plan:
         return "delta"
 
 
-def sum_partitions(estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     """Begin an estimator with a first look, and sum over all partitions."""
-    parts = partitions_of(X, y, sample_domain)
     validate_data(estimator, parts.empty, skip_check_array=True)
     look = first_look(parts, _rows_wanted(estimator))
     if look.n_rows < 2:
@@ -86,8 +85,9 @@ def sum_partitions(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Nystro
             f"Found {look.n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
-    target, domain = estimator._check_labels(look.y, look.domain, look.X, least_classes=1)
-    estimator._begin(look.X, target, domain, n_rows=look.n_rows)
+    here = NumpyBackend()
+    target, domain = estimator._check_labels(here, look.y, look.domain, look.X, least_classes=1)
+    estimator._begin(here, look.X, target, domain, n_rows=look.n_rows)
     continuous = tuple(part is not None and part.values is not None for part in (target, domain))
     model = copy.copy(estimator)
     model.__dict__.pop("_sums", None)
@@ -114,7 +114,7 @@ def partial_sums(plan: Plan, rows: Any, y: Any, domain: Any, source: str) -> Nys
             return None
         labels = plan.labels(y, domain, len(X))
         plan.model._check_kinds(*labels)
-        return plan.model._sum_rows(X, *labels)
+        return plan.model._sum_rows(NumpyBackend(), X, *labels)
 
 
 @task

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.backends.base import is_dask, is_tensor
+from domainwise.arrays import is_dask, is_tensor
 
 #: Fitted attributes that follow X.
 FITTED_ARRAYS = ("X_fit_", "landmarks_", "dual_coef_", "embedding_", "eigenvalues_", "_offset")
@@ -27,11 +27,32 @@ def move(model: Any, device: Any) -> None:
         return
     import torch
 
-    from domainwise.backends.torch import device_named
-
     target = device_named(device)
     for name in names:
         setattr(model, name, torch.as_tensor(getattr(model, name)).to(target))
+
+
+def device_named(device: Any) -> Any:
+    """Return a torch device that exists, or say that it does not."""
+    import torch
+
+    chosen = torch.device(device)
+    if chosen.type == "cuda":
+        if not torch.cuda.is_available():
+            raise RuntimeError(
+                f"to({str(device)!r}): CUDA is not available here (torch {torch.__version__}); "
+                'use to("cpu")'
+            )
+        index = torch.cuda.current_device() if chosen.index is None else chosen.index
+        chosen = torch.device("cuda", index)
+        if chosen.index >= torch.cuda.device_count():
+            raise RuntimeError(
+                f"to({str(device)!r}): there are {torch.cuda.device_count()} CUDA devices, "
+                "numbered from 0"
+            )
+    elif chosen.type != "cpu":
+        raise ValueError(f"to({str(device)!r}): devices of type cpu and cuda are supported")
+    return chosen
 
 
 def portable(state: dict[str, Any]) -> dict[str, Any]:

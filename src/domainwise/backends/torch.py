@@ -1,4 +1,4 @@
-"""The torch side of :mod:`domainwise.backends.base`: checks, labels and operators of tensors."""
+"""Tensors on a CPU or a CUDA device: their checks, labels and operators."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
+from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
 from domainwise.gram.torch.nystrom import sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
@@ -67,19 +68,8 @@ class HostRows:
         return np.asarray(self._X[rows].cpu().numpy())
 
 
-class TorchBackend:
-    """Tensors on a CPU or a CUDA device."""
-
-    make_kernel = staticmethod(resolve_kernel)
-    sum_rows = staticmethod(sum_rows)
-
-    def label_columns(self, X: Tensor, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
-        """Return X, y and sample_domain as they are: tensors have no named columns."""
-        return X, y, sample_domain
-
-    def all_sums(self, estimator: Any, X: Tensor, y: Any, sample_domain: Any) -> NystromSums:
-        """Begin a Nystrom estimator and sum over all rows."""
-        return estimator._sum_at_once(X, y, sample_domain)
+class TorchBackend(Backend):
+    """Rows stay on their device, and so do fitted models; small matrices travel to the host."""
 
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
@@ -110,41 +100,41 @@ class TorchBackend:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
-    def check_target(self, y: Any, X: Tensor, kernel: Any, **options: Any) -> Labels:
+    def check_target(self, y: Any, rows: Tensor, kernel: Any, **options: Any) -> Labels:
         """Check y; classes on a device are counted there, anything else on the host."""
-        y = self._label_array(y, "y", X)
+        y = self._label_array(y, "y", rows)
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if isinstance(y, np.ndarray) or y.ndim != 1 or not _whole(y) or kernel not in _CLASSES:
-            return self._placed(check_target(_on_host(y), len(X), kernel, **options), X)
-        labels = _encoded(y, len(X), "y")
+            return self._placed(check_target(_on_host(y), len(rows), kernel, **options), rows)
+        labels = _encoded(y, len(rows), "y")
         # The host's check of the names alone says what it would say of all of y.
         check_target(labels.names, labels.n_categories, "delta", **options)
         return labels
 
-    def check_sample_domain(self, sample_domain: Any, X: Tensor, kernel: Any) -> Labels:
+    def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:
         """Check sample_domain likewise."""
         if sample_domain is None:
-            codes = torch.zeros(len(X), dtype=torch.int64, device=X.device)
+            codes = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             return Labels(codes=codes, names=np.array([0]))
-        domains = self._label_array(sample_domain, "sample_domain", X)
+        domains = self._label_array(sample_domain, "sample_domain", rows)
         if isinstance(domains, np.ndarray) or domains.ndim != 1 or not _whole(domains):
-            return self._placed(check_sample_domain(_on_host(domains), len(X), kernel), X)
+            return self._placed(check_sample_domain(_on_host(domains), len(rows), kernel), rows)
         if kernel not in _CLASSES:
-            return check_sample_domain(_on_host(domains), len(X), kernel)
-        return _encoded(domains, len(X), "sample_domain")
+            return check_sample_domain(_on_host(domains), len(rows), kernel)
+        return _encoded(domains, len(rows), "sample_domain")
 
-    def check_model(self, coefficients: Any, X: Tensor) -> None:
+    def check_same_place(self, coefficients: Any, rows: Tensor) -> None:
         """Refuse a model that is elsewhere."""
         if not isinstance(coefficients, torch.Tensor):
             raise TypeError(
                 "X is a tensor, but this model was fitted on arrays: call to(X.device) on the "
                 "model first"
             )
-        if coefficients.device != X.device:
+        if coefficients.device != rows.device:
             raise ValueError(
-                f"X is on {X.device}, but this model is on {coefficients.device}: move one of them "
-                "with to(device)"
+                f"X is on {rows.device}, but this model is on {coefficients.device}: move one of "
+                "them with to(device)"
             )
 
     def check_precomputed(self, K: Tensor) -> None:
@@ -159,11 +149,15 @@ class TorchBackend:
             raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
 
     def check_dense_memory(self, n_samples: int, what: str) -> None:
-        """Left to the allocator, whose refusal :meth:`memory_advice` explains."""
+        """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
+
+    def resolve_kernel(self, kernel: Any, rows: Tensor, **arguments: Any) -> Kernel:
+        """Resolve kernel arguments on the rows."""
+        return resolve_kernel(kernel, rows, **arguments)
 
     def label_rows(
         self,
-        X: Tensor,
+        rows: Tensor,
         target: Feature | None,
         domain: Feature | None,
         *,
@@ -171,18 +165,13 @@ class TorchBackend:
         values: Array | None = None,
     ) -> TensorRows:
         """Build the label space of the rows; groups of categories are counted on the device."""
-        n, device = len(X), X.device
+        n, device = len(rows), rows.device
         parts = [part for part in (target, domain) if part is not None]
         if any(part.codes is None for part in parts):
-            found = label_rows(
-                n,
-                _host_feature(target),
-                _host_feature(domain),
-                conditional=conditional,
-                values=values,
-            )
-            dense = torch.from_numpy(np.asarray(found.dense)).to(device)
-            return TensorRows(found.space, None, dense, device=device)
+            features = (_host_feature(target), _host_feature(domain))
+            labels = label_rows(n, *features, conditional=conditional, values=values)
+            dense = torch.from_numpy(np.asarray(labels.dense)).to(device)
+            return TensorRows(labels.space, None, dense, device=device)
         if not parts:
             return TensorRows(label_rows(n, None, None).space, None, None, device=device)
         n_domains = 1 if domain is None else domain.n_categories
@@ -205,48 +194,44 @@ class TorchBackend:
         """Operator of a stored kernel matrix."""
         return TorchDenseGram(K.double(), labels, dtype, **options)
 
-    def kernel_matrix(self, kernel: Kernel, X: Tensor) -> Tensor:
+    def kernel_matrix(self, kernel: Kernel, rows: Tensor) -> Tensor:
         """Evaluate the whole kernel matrix in float64."""
-        return kernel_matrix(kernel, X)
+        return kernel_matrix(kernel, rows)
 
-    def streamed_gram(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
+    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
         """Operator of a kernel matrix that is not stored."""
-        return TorchStreamedGram(X, kernel, labels, **options)
+        return TorchStreamedGram(rows, kernel, labels, **options)
 
-    def project(self, kernel: Kernel, X: Tensor, support: Tensor, dual: Tensor) -> Tensor:
-        """Return ``k(X, support) dual``, up to the kernel's constant."""
-        return kernel_product(kernel, support, X).product(dual.double())
+    def cross_product(self, kernel: Kernel, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
+        """Return ``k(rows, support) dual``, up to the kernel's constant."""
+        return kernel_product(kernel, support, rows).product(dual.double())
 
-    def map_rows(self, model: Any, X: Tensor) -> Tensor:
-        """Project rows with a fitted model."""
-        return model._project(X)
+    def sum_rows(
+        self, nystrom: NystromMap, rows: Tensor, *groups: Any, moments: bool = True
+    ) -> NystromSums:
+        """Sum over the features of rows."""
+        return sum_rows(nystrom, rows, *groups, moments=moments)
 
-    def on_host(self, X: Any) -> Any:
+    def indexable(self, rows: Any) -> Any:
         """Return rows of which those that are asked for are copied to the host."""
-        return HostRows(X) if isinstance(X, torch.Tensor) else np.asarray(X)
+        return HostRows(rows) if isinstance(rows, torch.Tensor) else np.asarray(rows)
 
-    def copied(self, X: Tensor) -> Tensor:
-        """Return a copy that later changes of the caller's X do not reach."""
-        return X.clone()
+    def kept_rows(self, rows: Tensor) -> Tensor:
+        """Return a copy."""
+        return rows.clone()
 
-    def cast(self, values: Tensor, X: Tensor) -> Tensor:
-        """Return values in the precision of X."""
-        return values.to(X.dtype)
+    def like_rows(self, thin: Tensor, rows: Tensor) -> Tensor:
+        """Return values in the precision of the rows."""
+        return thin.to(rows.dtype)
 
-    coefficients = cast
-
-    def small(self, values: Array, X: Tensor) -> Tensor:
-        """Return a small fitted array where the others are, in float64."""
-        return torch.from_numpy(np.array(values, dtype=np.float64)).to(X.device)
-
-    def place(self, model: Any, X: Tensor) -> None:
-        """Bring the fitted arrays of a model to where X is."""
+    def settle(self, model: Any, X: Tensor) -> None:
+        """Bring fitted arrays to the device of X, coefficients in its precision."""
         move(model, X.device)
         if hasattr(model, "dual_coef_"):
-            model.dual_coef_ = self.coefficients(model.dual_coef_, X)
+            model.dual_coef_ = model.dual_coef_.to(X.dtype)
 
     @contextmanager
-    def memory_advice(self, X: Tensor) -> Iterator[None]:
+    def explaining_memory(self, X: Tensor) -> Iterator[None]:
         """Say what to change when a device's memory runs out."""
         try:
             yield
@@ -292,27 +277,6 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: {name} is {X.dtype}")
     return X.detach()
-
-
-def device_named(device: Any) -> Any:
-    """Return a torch device that exists, or say that it does not."""
-    found = torch.device(device)
-    if found.type == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError(
-                f"to({str(device)!r}): CUDA is not available here (torch {torch.__version__}); "
-                'use to("cpu")'
-            )
-        index = torch.cuda.current_device() if found.index is None else found.index
-        found = torch.device("cuda", index)
-        if found.index >= torch.cuda.device_count():
-            raise RuntimeError(
-                f"to({str(device)!r}): there are {torch.cuda.device_count()} CUDA devices, "
-                "numbered from 0"
-            )
-    elif found.type != "cpu":
-        raise ValueError(f"to({str(device)!r}): devices of type cpu and cuda are supported")
-    return found
 
 
 def _whole(labels: Tensor) -> bool:

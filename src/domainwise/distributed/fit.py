@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-Estimator = TypeVar("Estimator")
+from domainwise.estimators.projection import Projection
+
+Estimator = TypeVar("Estimator", bound=Projection)
 
 __all__ = ["fit_parquet"]
 
@@ -64,15 +66,21 @@ def fit_parquet(
     ... )  # doctest: +SKIP
     """
     _check_installed()
+    if not isinstance(estimator, Projection):
+        raise TypeError(
+            f"estimator is a {type(estimator).__name__}: Parquet files are for the exact and the "
+            "fast projections, such as FastDCM, and InvariantFeatures"
+        )
+    from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import known_rows
 
     target, domain = _column_argument(target, "target"), _column_argument(domain, "domain")
     labels = [name for part in (target, domain) for name in _listed(part)]
     chosen = None if features is None else _feature_argument(features, labels)
     with _computing_on(client):
-        rows = known_rows(path, labels, chosen)
-        attempt: Any = copy.copy(estimator)
-        attempt.fit(rows, target, sample_domain=domain)
+        frame, known = known_rows(path, labels, chosen)
+        attempt = copy.copy(estimator)
+        attempt._fit_on(DaskBackend(known), frame, target, domain)
     estimator.__dict__ = attempt.__dict__
     return estimator
 

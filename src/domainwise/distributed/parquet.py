@@ -13,7 +13,7 @@ import fsspec
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from domainwise.backends.dask_input import KnownRows
+from domainwise.backends.dask_input import KnownPartitions
 from domainwise.gram.dask.graphs import Unread
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
@@ -54,8 +54,10 @@ class Footer:
     keys: dict[str, str | None]
 
 
-def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> KnownRows:
-    """Return the columns of a Parquet file or a folder of them as partitions.
+def known_rows(
+    path: Any, wanted: list[str], features: list[str] | None
+) -> tuple[Any, KnownPartitions]:
+    """Return columns of a Parquet file or a folder of them as a Dask frame, and its partitions.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def known_rows(path: Any, wanted: list[str], features: list[str] | None) -> Know
     frame = dd.from_map(read_piece, pieces, columns=columns, meta=meta, label="read-parquet")
     lengths = tuple(piece.n_rows for piece in pieces)
     unread = tuple(Unread(read_piece, piece, columns) for piece in pieces)
-    return KnownRows(frame, lengths, tuple(piece.source for piece in pieces), unread)
+    return frame, KnownPartitions(lengths, tuple(piece.source for piece in pieces), unread)
 
 
 def parquet_files(path: Any) -> tuple[Any, str, list[str]]:

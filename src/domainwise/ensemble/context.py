@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array
-from domainwise.backends.base import backend_of, is_dask, is_tensor
+from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.backends import backend_of
 from domainwise.checks.inputs import LARGEST_NUMBER, NON_NEGATIVE, POSITIVE
 from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
 
@@ -233,15 +233,15 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         """Check X, in which values may be missing."""
-        backend = backend_of(X)
         if is_tensor(X):
             import torch
 
             filled = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            backend.check_rows(self, filled, reset=reset)
+            backend_of(X).check_rows(self, filled, reset=reset)
             largest, X = filled.abs().max(), X.detach()
         else:
-            X = backend.check_rows(self, X, reset=reset, ensure_all_finite="allow-nan")
+            floats = (np.float64, np.float32)
+            X = validate_data(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
             largest = np.abs(X).max(initial=0.0, where=~np.isnan(X))
         if float(largest) > LARGEST_NUMBER:
             raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")

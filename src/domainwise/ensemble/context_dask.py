@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends.base import backend_of
+from domainwise.backends import backend_of
 from domainwise.backends.dask import refuse_gathering
 from domainwise.backends.dask_input import (
     Layout,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from domainwise.arrays import Array
-from domainwise.backends.base import is_tensor
+from domainwise.arrays import Array, is_tensor
 
 
 @dataclass(frozen=True)

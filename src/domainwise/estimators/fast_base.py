@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.backends.base import backend_of, is_dask
+from domainwise.arrays import Array, is_dask
+from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, landmark_count
-from domainwise.labels.factors import residual_trace
-from domainwise.methods.components import standardise
+from domainwise.labels.factors import LabelSpace, residual_trace
+from domainwise.methods.components import Components, standardise
+from domainwise.methods.contract import Gram
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4
 
 
-class FastProjection(Projection):
+class LandmarkProjection(Projection):
     """A projection in the span of landmarks, fitted from sums over rows."""
 
     n_landmarks: Any
     landmarks: Any
-    target_landmarks: Any
+    target_landmarks: Any = None
     _sums: NystromSums
+    _map: NystromMap
 
     #: Whether the method looks at the second moment of the features, the dearest of the sums.
     _needs_moments = True
@@ -67,52 +70,60 @@ class FastProjection(Projection):
         if is_dask(X):
             raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
         self._validate_params()
-        first = not hasattr(self, "_sums")
-        X = backend_of(X).check_rows(self, X, reset=first)
-        target, domain = self._check_labels(y, sample_domain, X, least_classes=1)
+        backend, first = backend_of(X), not hasattr(self, "_sums")
+        rows = backend.check_rows(self, X, reset=first)
+        target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
         before = dict(vars(self))
         try:
             if first:
-                self._begin(X, target, domain)
+                self._begin(backend, rows, target, domain)
             self._check_kinds(target, domain)
-            sums = self._sum_rows(X, target, domain)
+            sums = self._sum_rows(backend, rows, target, domain)
             self._sums = sums if first else self._sums.merge(sums)
             self._finish()
         except BaseException:
             self.__dict__ = before  # a batch that cannot be added leaves no trace
             raise
-        backend_of(X).place(self, X)
+        backend.settle(self, rows)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        self._sums = backend_of(X).all_sums(self, X, y, sample_domain)
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+        self._sums = backend.sum_training_rows(self, X, y, sample_domain)
         self._finish()
-        backend_of(X).place(self, X)
 
-    def _sum_at_once(self, X: Any, y: Any, sample_domain: Any) -> NystromSums:
+    @abstractmethod
+    def _finish(self) -> None:
+        """Turn the sums into a fitted model."""
+
+    def _sum_at_once(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> NystromSums:
         """Begin with rows that are all at hand, and sum over them."""
-        X = backend_of(X).check_rows(self, X, ensure_min_samples=2)
-        check_n_components(self.n_components, len(X))
-        target, domain = self._check_labels(y, sample_domain, X)
-        self._begin(X, target, domain)
-        return self._sum_rows(X, target, domain)
+        rows = backend.check_rows(self, X, ensure_min_samples=2)
+        check_n_components(self.n_components, len(rows))
+        target, domain = self._check_labels(backend, y, sample_domain, rows)
+        self._begin(backend, rows, target, domain)
+        return self._sum_rows(backend, rows, target, domain)
 
     def _begin(
-        self, X: Any, target: Labels | None, domain: Labels, n_rows: int | None = None
+        self,
+        backend: Backend,
+        rows: Any,
+        target: Labels | None,
+        domain: Labels,
+        n_rows: int | None = None,
     ) -> None:
         """Fix the landmarks and everything else that must not depend on later rows.
 
-        ``n_rows`` is the number of rows to come, where X is only some of them.
+        ``n_rows`` is the number of rows to come, where these are only some of them.
         """
         if self.kernel == "precomputed":
             raise ValueError(
                 f'{type(self).__name__} chooses landmarks among rows: kernel="precomputed" has none'
             )
         if not self._uses_domain:
-            domain = Labels(codes=np.zeros(len(X), dtype=np.intp), names=np.array([0]))
-        self._check_conditional([getattr(self, "conditional", False)], domain)
-        kernel = self._resolve_kernel(X)
-        landmarks = self._choose(X, domain, kernel, n_rows or len(X))
+            domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
+        self._check_conditional([self.conditional], domain)
+        kernel = self._resolve_kernel(backend, rows)
+        landmarks = self._choose(backend, rows, domain, kernel, n_rows or len(rows))
         if self._relative_shift < FLOAT32_SHIFT:
             landmarks = landmarks.astype(np.float64)
         self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
@@ -132,11 +143,12 @@ class FastProjection(Projection):
                 f"use {self._exact_name}"
             )
 
-    def _choose(self, X: Any, domain: Labels, kernel: Kernel, n_rows: int) -> Array:
-        backend = backend_of(X)
-        X = backend.on_host(X)
+    def _choose(
+        self, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
+    ) -> Array:
+        X = backend.indexable(rows)
         if not isinstance(self.landmarks, str):
-            given = np.asarray(backend.on_host(self.landmarks)[:])
+            given = np.asarray(backend.indexable(self.landmarks)[:])
             if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
                 raise ValueError(
                     f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
@@ -153,17 +165,15 @@ class FastProjection(Projection):
                 "landmarks themselves"
             )
         rng = np.random.default_rng(fixed_seed(self.random_state))
-        codes = backend.on_host(domain.codes)[:] if self.landmarks == "stratified" else None
+        codes = backend.indexable(domain.codes)[:] if self.landmarks == "stratified" else None
         return np.array(X[choose_landmarks(self.landmarks, X, m, codes, kernel, rng)])
 
     def _label_map(self, labels: Labels | None, role: str, points: Any) -> LabelMap | None:
         if labels is None or labels.values is None:
             return None
-        kernel = getattr(self, f"{role}_kernel", "auto")
         return LabelMap.choose(
             labels.values,
-            "rbf" if kernel == "auto" else kernel,
-            getattr(self, f"{role}_gamma", "median"),
+            *self._label_kernel(role),
             residual_trace(self._label_epsilon, self._label_weight(role)),
             name=f"the {role} kernel",
             points=points,
@@ -180,14 +190,16 @@ class FastProjection(Projection):
                     f"this batch has {_kind(labels)} as {name}, earlier ones had {before}"
                 )
 
-    def _sum_rows(self, X: Any, target: Labels | None, domain: Labels) -> NystromSums:
-        codes, keys = _group_codes(target, domain if self._uses_domain else None, len(X))
-        return backend_of(X).sum_rows(
+    def _sum_rows(
+        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
+    ) -> NystromSums:
+        codes, keys = _group_codes(target, domain if self._uses_domain else None, len(rows))
+        return backend.sum_rows(
             self._map,
-            X,
+            rows,
             codes,
             keys,
-            lambda rows: self._dense_labels(target, domain, rows),
+            lambda batch: self._dense_labels(target, domain, batch),
             moments=self._needs_moments,
         )
 
@@ -213,24 +225,20 @@ class FastProjection(Projection):
             n_target=n_target,
             n_values=int(bool(n_target)),
             n_domain=0 if self._domain_map is None else self._domain_map.n_features,
-            conditional=getattr(self, "conditional", False),
+            conditional=self.conditional,
         )
         return gram, classes, domains, sums.mean[: gram.size]
 
-    def _finish(self) -> None:
-        """Solve from the sums; nothing is stored while one row or one class only has been seen."""
-        gram, classes, domains, mean = self._finalized()
-        if len(classes) == 1 or gram.n_samples == 1:
-            return
-        found = self._solve(gram, gram.labels, self._target_map is not None)
-        found = standardise(gram, found, gram.labels, warn=self.n_components is not None)
-        weights = gram.weights(found.dual)
-        self.dual_coef_ = self._map.dual(weights)
-        constant = self._map.kernel.constant
-        self._offset = mean @ weights - constant * self.dual_coef_.sum(0)
+    def _record_map(
+        self, weights: Array, mean: Array, classes: list[Any], domains: list[Any]
+    ) -> None:
+        """Store the function of the features with these weights, and what was seen."""
+        kernel = self._map.kernel
+        names = [np.array(labels) if labels else None for labels in (classes, domains)]
+        self._record(kernel, *names)
         self.landmarks_ = self._map.landmarks
-        names = np.array(domains) if domains else None
-        self._record(self._map.kernel, gram, found, np.array(classes) if classes else None, names)
+        self.dual_coef_ = self._map.dual(weights)
+        self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
         self.n_samples_seen_ = self._sums.n_samples
         self.solver_info_ |= {
             "n_landmarks_asked": self._map.n_asked,
@@ -245,16 +253,41 @@ class FastProjection(Projection):
     @property
     def _label_epsilon(self) -> float:
         """Regularisation of the label kernels."""
-        return float(getattr(self, "epsilon", 0.0))
+        return float(self.epsilon)
 
     @property
+    @abstractmethod
     def _relative_shift(self) -> float:
         """Regularisation of the solution per row, as far as it is known before the rows are."""
-        return float(getattr(self, "ridge", 0.0))
 
     @property
     def _support(self) -> Array:
         return self.landmarks_
+
+
+class FastProjection(LandmarkProjection):
+    """A method of the exact family on the operator of landmarks."""
+
+    #: Of a method that has none.
+    ridge: float = 0.0
+
+    @property
+    def _relative_shift(self) -> float:
+        return float(self.ridge)
+
+    @abstractmethod
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        """Call the method on a Gram operator."""
+
+    def _finish(self) -> None:
+        """Solve from the sums; nothing is stored while one row or one class only has been seen."""
+        gram, classes, domains, mean = self._finalized()
+        if len(classes) == 1 or gram.n_samples == 1:
+            return
+        solution = self._solve(gram, gram.labels, self._target_map is not None)
+        solution = standardise(gram, solution, gram.labels, warn=self.n_components is not None)
+        self._record_solution(gram, solution)
+        self._record_map(gram.weights(solution.dual), mean, classes, domains)
 
 
 def _kind(labels: Labels | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -10,29 +11,42 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
-from domainwise.backends.base import backend_of
+from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import move, portable, restored
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
-from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
 
 
-class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A kernel projection ``x -> k(x, rows)' dual_coef_ - offset``.
 
-    A subclass defines its arguments, how it is fitted, and ``_solve``, which calls its method on
-    a Gram operator.
+    A subclass defines its arguments and how it is fitted.
     """
 
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
     __metadata_request__fit = {"sample_domain": True}
 
-    n_components: int | None
     kernel: Any
+    gamma: float | str
+    degree: float
+    coef0: float
+    kernel_params: dict[str, Any] | None
     random_state: Any
     classes_: Array
+    _kernel: Kernel
+    _offset: Any
+
+    #: What stands for arguments that a method does not have.
+    n_components: int | None = None
+    target_kernel: Any = "auto"
+    target_gamma: float | str = "median"
+    domain_kernel: Any = "auto"
+    domain_gamma: float | str = "median"
+    domain_weight: float = 1.0
+    conditional: bool = False
+    epsilon: float = 0.0
 
     #: Whether the method has a use for targets and for domains.
     _uses_target = True
@@ -45,7 +59,13 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _label_weight(self, role: str) -> float:
         """How much a label kernel counts in the problem: the target's once."""
-        return float(getattr(self, "domain_weight", 1.0)) if role == "domain" else 1.0
+        return float(self.domain_weight) if role == "domain" else 1.0
+
+    def _label_kernel(self, role: str) -> tuple[Any, float | str]:
+        """Kernel and gamma of continuous labels."""
+        target = (self.target_kernel, self.target_gamma)
+        kernel, gamma = target if role == "target" else (self.domain_kernel, self.domain_gamma)
+        return "rbf" if kernel == "auto" else kernel, gamma
 
     def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
         """Learn the projection from source domains.
@@ -63,9 +83,14 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         self : object
         """
+        return self._fit_on(backend_of(X), X, y, sample_domain)
+
+    def _fit_on(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
+        """Fit with a backend that knows more of X than X says."""
         self._validate_params()
-        with backend_of(X).memory_advice(X):
-            self._fit(X, y, sample_domain)
+        with backend.explaining_memory(X):
+            self._fit(backend, X, y, sample_domain)
+            backend.settle(self, X)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -83,19 +108,18 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self, "dual_coef_")
         backend = backend_of(X)
-        with backend.memory_advice(X):
-            X = backend.check_rows(self, X, reset=False)
-            backend.check_model(self.dual_coef_, X)
-            return backend.map_rows(self, X)
+        with backend.explaining_memory(X):
+            rows = backend.check_rows(self, X, reset=False)
+            backend.check_same_place(self.dual_coef_, rows)
+            return backend.transform(self, rows)
 
-    def _project(self, X: Any) -> Any:
+    def _project(self, backend: Backend, rows: Any) -> Any:
         """Project checked rows that are at hand."""
-        backend = backend_of(X)
         if self._kernel.name == "precomputed":
-            Z = X @ self.dual_coef_
+            Z = rows @ self.dual_coef_
         else:
-            Z = backend.project(self._kernel, X, self._support, self.dual_coef_)
-        return backend.cast(Z - self._offset, X)
+            Z = backend.cross_product(self._kernel, rows, self._support, self.dual_coef_)
+        return backend.like_rows(Z - self._offset, rows)
 
     def to(self, device: Any) -> Self:
         """Move a fitted model to a torch device, in place.
@@ -120,66 +144,61 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(restored(state))
 
-    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
-        raise AssertionError("a subclass fits here")
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        raise AssertionError("a subclass calls its method here")
+    @abstractmethod
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+        """Check X and labels, and store what was learnt."""
 
     @property
+    @abstractmethod
     def _support(self) -> Array:
         """Rows whose kernel functions span the projection."""
-        raise AssertionError("a subclass names its rows here")
 
     def _check_labels(
-        self, y: Any, sample_domain: Any, X: Any, *, least_classes: int = 2
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
     ) -> tuple[Labels | None, Labels]:
         if y is None and self._needs_target:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        backend = backend_of(X)
         target = None
         if y is not None and self._uses_target:
-            kernel = getattr(self, "target_kernel", "auto")
-            target = backend.check_target(y, X, kernel, least_classes=least_classes)
+            target = backend.check_target(y, rows, self.target_kernel, least_classes=least_classes)
             if self._needs_classes and target.codes is None:
                 raise ValueError(
                     f"{type(self).__name__} compares the means of classes, so that y has to hold "
                     "class labels; got continuous values"
                 )
-        kernel = getattr(self, "domain_kernel", "auto")
-        domain = backend.check_sample_domain(sample_domain, X, kernel)
-        if getattr(self, "conditional", False) and (target is None or target.codes is None):
+        domain = backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
+        if self.conditional and (target is None or target.codes is None):
             given = "y is missing" if target is None else "y is continuous"
             raise ValueError(f"conditional=True measures domains inside classes, but {given}")
         return target, domain
 
-    def _resolve_kernel(self, X: Any) -> Kernel:
-        p: Any = self
-        return backend_of(X).make_kernel(
-            p.kernel,
-            X,
-            gamma=p.gamma,
-            degree=p.degree,
-            coef0=p.coef0,
-            kernel_params=p.kernel_params,
+    def _resolve_kernel(self, backend: Backend, rows: Any) -> Kernel:
+        return backend.resolve_kernel(
+            self.kernel,
+            rows,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
         )
 
-    def _record(
-        self, kernel: Kernel, gram: Gram, found: Components, classes: Any, domains: Any
-    ) -> None:
-        """Store what every fitted projection tells about itself."""
+    def _record(self, kernel: Kernel, classes: Any, domains: Any) -> None:
+        """Store what was seen: the kernel's scale, and the names of classes and domains."""
         self._kernel = kernel
-        self.eigenvalues_ = backend_of(self.dual_coef_).small(found.eigenvalues, self.dual_coef_)
-        self.n_informative_ = found.n_informative
         self.gamma_ = kernel.gamma
         self.domains_ = domains
-        self.solver_info_ = {"operator": type(gram).__name__, **gram.info, **found.info}
         if hasattr(self, "classes_"):
             del self.classes_
         if classes is not None:
             self.classes_ = classes
+
+    def _record_solution(self, gram: Gram, solution: Components) -> None:
+        """Store what a method tells about its solution."""
+        self.eigenvalues_ = solution.eigenvalues
+        self.n_informative_ = solution.n_informative
+        self.solver_info_ = {"operator": type(gram).__name__, **gram.info, **solution.info}
 
     @property
     def _n_features_out(self) -> int:

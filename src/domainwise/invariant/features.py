@@ -8,7 +8,7 @@ import numpy as np
 
 from domainwise.checks.inputs import LANDMARK_CONSTRAINTS
 from domainwise.estimators.arguments import with_shared_docs
-from domainwise.estimators.fast_base import FastProjection
+from domainwise.estimators.fast_base import LandmarkProjection
 from domainwise.gram.label_sums import finalize
 from domainwise.invariant.correction import scaling
 from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS
@@ -16,7 +16,7 @@ from domainwise.labels.factors import label_factor
 
 
 @with_shared_docs
-class InvariantFeatures(FastProjection):
+class InvariantFeatures(LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
     The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`; along the
@@ -82,9 +82,6 @@ class InvariantFeatures(FastProjection):
     _relative_shift = float("inf")
     _needs_moments = False
     _exact_name = "InvariantKernel"
-    # Arguments of the projections that do not exist here.
-    n_components = None
-    target_landmarks = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **LANDMARK_CONSTRAINTS,
@@ -131,10 +128,9 @@ class InvariantFeatures(FastProjection):
         """Only where domains are compared inside its classes."""
         return bool(self.conditional)
 
-    def _check_labels(self, y: Any, sample_domain: Any, *args: Any, **options: Any) -> Any:
+    def _check_labels(self, *arguments: Any, **options: Any) -> Any:
         """Check labels; one class will do."""
-        options["least_classes"] = 1
-        return super()._check_labels(y, sample_domain, *args, **options)
+        return super()._check_labels(*arguments, **options | {"least_classes": 1})
 
     def _finish(self) -> None:
         """Scale the features by what the sums tell about domains."""
@@ -152,22 +148,8 @@ class InvariantFeatures(FastProjection):
         cross = gram.weights(gram.lift(factor))
         weights = scaling(cross, self.domain_weight, gram.tolerance)
         self.domain_eigenvalues_ = np.linalg.svd(cross, compute_uv=False) ** 2
-        self.dual_coef_ = self._map.dual(weights)
-        self._kernel = kernel = self._map.kernel
-        mean = sums.mean[: gram.size]
-        self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
-        self.landmarks_ = self._map.landmarks
-        self.gamma_ = kernel.gamma
-        self.domains_ = np.array(domains) if domains else None
-        if hasattr(self, "classes_"):
-            del self.classes_
-        if classes:
-            self.classes_ = np.array(classes)
-        self.n_samples_seen_ = self._sums.n_samples
-        self.solver_info_ = {
-            "n_landmarks_asked": self._map.n_asked,
-            "n_landmarks_used": self._map.n_features,
-        }
+        self.solver_info_: dict[str, Any] = {}
+        self._record_map(weights, sums.mean[: gram.size], classes, domains)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

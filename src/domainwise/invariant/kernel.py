@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends.base import refuse_elsewhere
+from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import (
     DOMAIN_CONSTRAINTS,
     KERNEL_CONSTRAINTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -46,7 +47,7 @@ KERNEL_ARGUMENTS = (
 )
 
 
-class InvariantMachine(BaseEstimator):
+class InvariantMachine(BaseEstimator, ABC):
     """An SVM over the invariant kernel, or a linear one over its features."""
 
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
@@ -83,11 +84,13 @@ class InvariantMachine(BaseEstimator):
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
+    @abstractmethod
     def _exact_machine(self) -> Any:
-        raise AssertionError("a subclass makes a machine for precomputed kernels here")
+        """Make a machine for precomputed kernels."""
 
+    @abstractmethod
     def _linear_machine(self) -> Any:
-        raise AssertionError("a subclass makes a linear machine here")
+        """Make a linear machine."""
 
     def _values(self, X: Any, method: str) -> Array:
         """Call a method of the machine, in batches of rows so that memory stays bounded."""

@@ -19,7 +19,7 @@ import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
-from domainwise.backends.base import is_dask, is_tensor
+from domainwise.arrays import is_dask, is_tensor
 from domainwise.jobs.atomic import replacing
 from domainwise.models.types import TRUSTED, forbidden_types
 from domainwise.models.values import check_values

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends.base import refuse_elsewhere
+from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.inputs import (
     COUNT,
     DOMAIN_CONSTRAINTS,
@@ -25,7 +25,10 @@ from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.fast import FastDCM
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.estimators.projection import Projection
+from domainwise.gram import Gram
 from domainwise.kernels.functions import resolve_gamma
+from domainwise.labels.factors import LabelSpace
+from domainwise.methods.components import Components
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
 from domainwise.selection.search import (
     AUTO_GAMMAS,
@@ -61,8 +64,9 @@ class _SearchMixin:
     _estimator: ClassVar[type[Projection]]
     _fold: ClassVar[type]
     _needs_target = True
+    verbose: int = 0
 
-    def _fit(self: Any, X: Any, y: Any, sample_domain: Any) -> None:
+    def _fit(self: Any, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         refuse_elsewhere(
             self,
             X,
@@ -74,7 +78,7 @@ class _SearchMixin:
             raise ValueError(
                 f'{type(self).__name__} chooses gamma and so needs rows, not kernel="precomputed"'
             )
-        target, domain = self._check_labels(y, sample_domain, X)
+        target, domain = self._check_labels(backend, y, sample_domain, X)
         continuous = target.values is not None
         if any(self.conditionals) and continuous:
             raise ValueError(
@@ -94,7 +98,7 @@ class _SearchMixin:
         points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
         splits = make_splits(self.cv, X, values, target, domain)
         tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
-        scores = run_search(tasks, X, values, splits, self.n_jobs, self._verbosity)
+        scores = run_search(tasks, X, values, splits, self.n_jobs, self.verbose)
         self.cv_results_ = cv_results(points, scores)
         self.best_index_ = choose(points, scores, self.rule)
         self.best_params_ = points[self.best_index_]
@@ -104,6 +108,10 @@ class _SearchMixin:
         self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
         arguments = best.get_params(deep=False)
         vars(self).update({k: v for k, v in vars(best).items() if k not in arguments})
+
+    def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        """Call the method of the model that was chosen."""
+        return self.best_estimator_._solve(gram, labels, continuous)
 
     def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> Task:
         template = self._estimator(**self._shared_arguments()).set_params(
@@ -147,10 +155,6 @@ class _SearchMixin:
             return (1.0,)  # these kernels have no scale to choose
         middle = resolve_gamma("median", self.kernel, X)
         return tuple(middle * factor for factor in AUTO_GAMMAS)
-
-    @property
-    def _verbosity(self: Any) -> int:
-        return int(getattr(self, "verbose", 0))
 
 
 @with_shared_docs

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.gram.tiles import cross_product
@@ -154,13 +155,15 @@ class ExactFold:
     ) -> None:
         self.template, self.X, self.X_test = template, X, X_test
         self.target, self.domain = target, domain
-        self.kernel: Kernel = template._resolve_kernel(X)
+        self.backend = backend_of(X)
+        self.kernel: Kernel = template._resolve_kernel(self.backend, X)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         self.template.set_params(conditional=conditional)
-        labels = self.template._label_rows(self.X, self.target, self.domain)
-        return self.template._gram(self.X, self.kernel, labels), labels.space
+        template, backend = self.template, self.backend
+        labels = template._label_rows(backend, self.X, self.target, self.domain)
+        return template._gram(backend, self.X, self.kernel, labels), labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
         """Training rows are at hand; test rows take one pass over the cross kernel."""
@@ -176,8 +179,9 @@ class FastFold:
         self, template: FastProjection, X: Array, X_test: Array, target: Labels, domain: Labels
     ) -> None:
         self.template, self.X, self.X_test = template, X, X_test
-        template._begin(X, target, domain)
-        template._sums = template._sum_rows(X, target, domain)
+        backend = backend_of(X)
+        template._begin(backend, X, target, domain)
+        template._sums = template._sum_rows(backend, X, target, domain)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""

@@ -192,6 +192,11 @@ def cross_tasks(kernel: Kernel, X: list[Task], support: Any, dual: Array) -> lis
     return sums
 
 
+def cross_in_memory(kernel: Kernel, X: Array, support: Any, dual: Array) -> Array:
+    """Return ``k(X, support) dual`` for rows in memory and a support on Dask."""
+    return np.asarray(run(cross_tasks(kernel, [constant(X, "rows")], support, dual))[0])
+
+
 @task
 def _checked(rows: Any, cut: slice) -> Array:
     X = np.asarray(rows)
