@@ -68,6 +68,17 @@ def test_nothing_cites_a_document_that_is_not_in_the_repository():
     assert not citing, "\n".join(citing)
 
 
+def test_the_library_speaks_of_arguments_and_leaves_options_to_the_command_line():
+    speaking = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("jobs", "paper")
+        for path in sorted((ROOT / "src" / "domainwise" / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise) and "--" in ast.unparse(node)
+    ]
+    assert not speaking
+
+
 # The map in CONTRIBUTING.md -----------------------------------------------------------------------
 
 MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -64,7 +64,7 @@ def reproduce(
     )
     from domainwise.paper.reproduce import reproduce as run_plan
 
-    with usage_errors():
+    with usage_errors(), _folder_is_out():
         if repeats is not None and repeats < 1:
             raise ValueError(f"--repeats must be at least 1, got {repeats}")
         if jobs == 0 or jobs < -1:
@@ -86,7 +86,11 @@ def reproduce(
         + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
     )
     try:
-        with usage_errors(), _progress(plan.cost, total, n_jobs) as (advance, announce):
+        with (
+            usage_errors(),
+            _folder_is_out(),
+            _progress(plan.cost, total, n_jobs) as (advance, announce),
+        ):
             failed = run_plan(plan, store, n_jobs=n_jobs, progress=advance, on_serial=announce)
     except KeyboardInterrupt:
         errors.print(
@@ -100,6 +104,17 @@ def reproduce(
         errors.print(f"[red]failed[/red]: {where} {row['method']}: {row['error']}", markup=True)
     if failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _folder_is_out() -> Iterator[None]:
+    """Say which option names the folder that cannot be used."""
+    from domainwise.jobs.store import ResultsError
+
+    try:
+        yield
+    except ResultsError as error:
+        raise ValueError(f"{error} (--out)") from error
 
 
 @contextmanager

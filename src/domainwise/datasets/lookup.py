@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +56,9 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.name for info in list_datasets() if info.classes is None]
     ['parkinsons', 'bike', 'communities', 'kc_house']
     """
+    known = [field.name for field in fields(DatasetInfo) if field.name != "path"]
     return [
-        DatasetInfo(
-            name=entry.name,
-            file=entry.file,
-            path=_find(entry),
-            rows=entry.rows,
-            domains=entry.domains,
-            features=entry.features,
-            target=entry.target,
-            classes=entry.classes,
-            description=entry.description,
-        )
+        DatasetInfo(path=_find(entry), **{name: getattr(entry, name) for name in known})
         for entry in DATA_FILES
     ]
 

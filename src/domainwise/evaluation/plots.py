@@ -77,7 +77,6 @@ def methods_picture(found: Evaluation, name: str) -> Picture:
         axes.set_ylim(-0.6, len(results) - 0.4)
         axes.set_xlabel(f"{found.measure.label} ({found.measure.direction})")
         axes.grid(axis="x")
-        axes.set_axisbelow(True)
         listed = "; ".join(
             f"{result.label} {found.measure.format(result.mean)}, worst "
             f"{found.measure.format(result.worst)}"
@@ -216,7 +215,6 @@ def _draw_domains(found: Evaluation, axes: Any) -> None:
     axes.set_ylim(-len(order) + 0.4, 0.6)
     axes.set_xlabel(f"{found.measure.label} ({found.measure.direction})")
     axes.grid(axis="x")
-    axes.set_axisbelow(True)
     handles, labels = axes.get_legend_handles_labels()
     axes.figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=6, fontsize=8)
 

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from domainwise import __version__
+from domainwise.jobs.runner import Row
 
 #: Raised when a line's meaning changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
-
-Row = dict[str, Any]
 
 
 class ResultsError(ValueError):
@@ -102,7 +101,7 @@ class ResultStore:
                 if self.header.get(name) != value:
                     raise ResultsError(
                         f"{self.path} was begun with {name} {self.header.get(name)!r}, this run"
-                        f" has {value!r}; choose another folder with --out"
+                        f" has {value!r}; choose another folder"
                     )
             self.append([{"kind": "session", **now}])
         else:
@@ -153,7 +152,7 @@ class ResultStore:
     def _damaged(self, number: int, what: str) -> None:
         raise ResultsError(
             f"{self.path} is damaged: line {number} {what}. Remove that line to go on from the"
-            " lines before it, or choose another folder with --out"
+            " lines before it, or choose another folder"
         )
 
     def _checked_header(self, rows: list[Row]) -> Row:
@@ -164,7 +163,7 @@ class ResultStore:
             if header.get(name) != here:
                 raise ResultsError(
                     f"{self.path} was written by another version ({name} {header.get(name)!r},"
-                    f" this is {here!r}); choose another folder with --out"
+                    f" this is {here!r}); choose another folder"
                 )
         return header
 
@@ -186,7 +185,7 @@ def prepare_folder(folder: Path) -> None:
         raise ResultsError(f"{folder} cannot be used: {error.strerror or error}") from error
     if foreign:
         raise ResultsError(
-            f"{folder} is not empty and holds no {FILE_NAME}; choose an empty folder with --out"
+            f"{folder} is not empty and holds no {FILE_NAME}; choose an empty folder"
         )
     if not os.access(folder, os.W_OK):
         raise ResultsError(f"{folder} cannot be written to")
@@ -199,7 +198,7 @@ def describe_environment() -> Row:
         "domainwise": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {name: found for name in packages if (found := _version(name))},
+        "versions": {name: number for name in packages if (number := _version(name))},
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "processor": _processor(),

@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
 from domainwise.estimators import COIR, DCM, DICA
+from domainwise.jobs.runner import Row
 from domainwise.paper.data import seed_of
+from domainwise.paper.reference_models import delta_kernel
 from domainwise.reference import algorithm1
-
-Row = dict[str, Any]
 
 GAMMA = 1.0
 EPSILON = 1e-3
@@ -43,13 +44,7 @@ class ProjectionJob:
 
     def run(self) -> list[Row]:
         """Fit on seven domains and project all ten."""
-        rng = np.random.default_rng(seed_of(self.root_seed, "figure"))
-        data = make_synthetic(
-            0.1,
-            n_per_domain=self.rows_per_domain,
-            n_features=5,
-            random_state=int(rng.integers(2**31 - 1)),
-        )
+        data = _draw(self, "figure", n_features=5)
         source = data.sample_domain < 7
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -82,18 +77,14 @@ class SpectrumJob:
 
     def run(self) -> list[Row]:
         """Solve the dense problem for all components."""
-        rng = np.random.default_rng(seed_of(self.root_seed, "spectrum"))
-        data = make_synthetic(
-            0.1,
-            n_per_domain=self.rows_per_domain,
-            random_state=int(rng.integers(2**31 - 1)),
-        )
+        data = _draw(self, "spectrum")
         source = data.sample_domain < 7
         X, y, d = data.data[source], data.target[source], data.sample_domain[source]
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             K = rbf_kernel(X, gamma=0.1)
-            result = algorithm1(K, _same(y), _same(d), epsilon=EPSILON, n_components=int(_rank(K)))
+            labels = delta_kernel(y, y), delta_kernel(d, d)
+            result = algorithm1(K, *labels, epsilon=EPSILON, n_components=_rank(K))
         return [
             {
                 "kind": "spectrum",
@@ -121,6 +112,13 @@ def plan_figures(
     return jobs
 
 
+def _draw(job: ProjectionJob | SpectrumJob, name: str, **options: Any) -> Bunch:
+    """Ten synthetic domains, the first seven of them sources."""
+    rng = np.random.default_rng(seed_of(job.root_seed, name))
+    seed = int(rng.integers(2**31 - 1))
+    return make_synthetic(0.1, n_per_domain=job.rows_per_domain, random_state=seed, **options)
+
+
 def _models(n_rows: int) -> dict[str, Any]:
     shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
     return {
@@ -144,11 +142,6 @@ def _panel(title: str, Z: Array, y: Array, most: int, domain: Array | None = Non
     if domain is not None:
         panel["domain"] = [int(value) for value in domain[shown]]
     return panel
-
-
-def _same(labels: Array) -> Array:
-    equal: Array = (labels[:, None] == labels).astype(np.float64)
-    return equal
 
 
 def _rank(K: Array) -> int:

@@ -246,13 +246,23 @@ def build_pipeline(
     return Pipeline(steps)
 
 
+def case_pipeline(case: Case, method: Method, parameters: Parameters, *, impute: bool) -> Pipeline:
+    """Build a method for a case's task and scaling."""
+    return build_pipeline(method, parameters, task=case.task, scaling=case.scaling, impute=impute)
+
+
 def fit_pipeline(pipeline: Pipeline, X: Array, y: Array, sample_domain: Array) -> Pipeline:
     """Fit, handing ``sample_domain`` to the steps that take it."""
+    with config_context(enable_metadata_routing=True):
+        return pipeline.fit(X, y, **routed(pipeline, sample_domain))
+
+
+def routed(pipeline: Pipeline, sample_domain: Array) -> dict[str, Array]:
+    """``sample_domain`` as an argument of fit, where a step takes it; others would refuse it."""
     takes = any(
         "sample_domain" in inspect.signature(step.fit).parameters for _, step in pipeline.steps
     )
-    with config_context(enable_metadata_routing=True):
-        return pipeline.fit(X, y, **({"sample_domain": sample_domain} if takes else {}))
+    return {"sample_domain": sample_domain} if takes else {}
 
 
 def paper_parameters(

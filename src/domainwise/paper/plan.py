@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultsError
@@ -17,7 +17,6 @@ def plan_trials(
     root_seed: int,
     repeats: int | None = None,
     settings: Sequence[str] = SETTINGS,
-    available: Callable[[str], bool] | None = None,
 ) -> list[Trial]:
     """Trials that are still to do.
 
@@ -33,8 +32,6 @@ def plan_trials(
         In place of each case's own number.
     settings : sequence of str
         Out of "paper" and "tuned".
-    available : callable, optional
-        ``available(method)``: leave methods out that cannot be run here.
 
     Returns
     -------
@@ -45,21 +42,17 @@ def plan_trials(
     ResultsError
         If a row was made by another protocol under the same name.
     """
-    finished: set[tuple[str, str, int, str]] = set()
-    prints: dict[str, str] = {}
-    for row in done:
-        prints[row["case"]] = row["fingerprint"]
-        if row["status"] == "ok":
-            finished.add((row["case"], row["setting"], row["repeat"], row["method"]))
+    cases, done = list(cases), list(done)
+    check_protocol(cases, done)
+    finished = {
+        (row["case"], row["setting"], row["repeat"], row["method"])
+        for row in done
+        if row["status"] == "ok"
+    }
     trials = []
     for case in cases:
-        if prints.get(case.key, case.fingerprint()) != case.fingerprint():
-            raise ResultsError(
-                f"the results of {case.key} in this folder come from another protocol; choose"
-                " another folder with --out"
-            )
         for setting in settings:
-            names = [m for m in case.methods_of(setting) if available is None or available(m)]
+            names = case.methods_of(setting)
             most = max((case.n_repeats(setting, name, repeats) for name in names), default=0)
             for repeat in range(most):
                 todo = tuple(
@@ -71,3 +64,14 @@ def plan_trials(
                 if todo:
                     trials.append(Trial(case, setting, repeat, todo, root_seed))
     return trials
+
+
+def check_protocol(cases: Iterable[Case], done: Iterable[Row]) -> None:
+    """Refuse rows that another protocol has made under the same name."""
+    made = {row["case"]: row["fingerprint"] for row in done}
+    for case in cases:
+        if made.get(case.key, case.fingerprint()) != case.fingerprint():
+            raise ResultsError(
+                f"the results of {case.key} in this folder come from another protocol; choose"
+                " another folder"
+            )

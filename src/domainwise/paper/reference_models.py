@@ -57,7 +57,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
         result = algorithm1(
             kernel,
             _target_kernel(self, y, y),
-            _delta(sample_domain, sample_domain),
+            delta_kernel(sample_domain, sample_domain),
             epsilon=self.epsilon,
             n_components=self.n_components,
             domain_weight=self.domain_weight,
@@ -73,7 +73,7 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
         return project(self.kernel_, between, self.coefficients_)
 
 
-class ReferenceFastDCM(TransformerMixin, BaseEstimator):
+class ReferenceFastDCM(ReferenceDCM):
     """Algorithm 2 in its stable form, with uniformly drawn landmarks.
 
     Parameters
@@ -85,8 +85,6 @@ class ReferenceFastDCM(TransformerMixin, BaseEstimator):
     random_state : int
         Seed of their choice.
     """
-
-    __metadata_request__fit = {"sample_domain": True}
 
     def __init__(
         self,
@@ -100,12 +98,14 @@ class ReferenceFastDCM(TransformerMixin, BaseEstimator):
         n_landmarks: int = 100,
         random_state: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.gamma = gamma
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.domain_weight = domain_weight
-        self.continuous = continuous
+        super().__init__(
+            n_components,
+            gamma=gamma,
+            target_gamma=target_gamma,
+            epsilon=epsilon,
+            domain_weight=domain_weight,
+            continuous=continuous,
+        )
         self.n_landmarks = n_landmarks
         self.random_state = random_state
 
@@ -122,8 +122,8 @@ class ReferenceFastDCM(TransformerMixin, BaseEstimator):
             rbf_kernel(landmarks, gamma=self.gamma),
             _target_kernel(self, y, y[picked]),
             _target_kernel(self, y[picked], y[picked]),
-            _delta(sample_domain, sample_domain[picked]),
-            _delta(sample_domain[picked], sample_domain[picked]),
+            delta_kernel(sample_domain, sample_domain[picked]),
+            delta_kernel(sample_domain[picked], sample_domain[picked]),
             probes,
             epsilon=self.epsilon,
             n_components=self.n_components,
@@ -143,13 +143,14 @@ class ReferenceFastDCM(TransformerMixin, BaseEstimator):
         return projected
 
 
-def _delta(a: Array, b: Array) -> Array:
+def delta_kernel(a: Array, b: Array) -> Array:
+    """1 where labels are equal, 0 elsewhere."""
     same: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
     return same
 
 
 def _target_kernel(model: Any, a: Array, b: Array) -> Array:
     if not model.continuous:
-        return _delta(a, b)
+        return delta_kernel(a, b)
     kernel: Array = rbf_kernel(a.reshape(-1, 1), b.reshape(-1, 1), gamma=model.target_gamma)
     return kernel

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from domainwise import datasets
-from domainwise.jobs.runner import Job, Progress, run_jobs
+from domainwise.datasets.lookup import verified_path
+from domainwise.datasets.registry import DATA_FILES
+from domainwise.jobs.runner import Job, Progress, Row, run_jobs
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.cases import Case, Table
 from domainwise.paper.figures import plan_figures
 from domainwise.paper.longrun import plan_long_runs
 from domainwise.paper.plan import plan_trials
 from domainwise.paper.timing import plan_timing
-
-Row = dict[str, Any]
 
 
 class MissingDataError(FileNotFoundError):
@@ -134,14 +132,10 @@ def check_data(tables: Sequence[Table]) -> None:
     MissingDataError
         With the loader's message: what is missing, where it was looked for, where to get it.
     """
-    from domainwise.datasets.lookup import verified_path
-    from domainwise.datasets.registry import DATA_FILES
-
     wanted = {name for table in tables for name in table.data_files}
     problems = []
-    for info in datasets.list_datasets():
-        if info.name in wanted:
-            entry = next(file for file in DATA_FILES if file.name == info.name)
+    for entry in DATA_FILES:
+        if entry.name in wanted:
             try:
                 verified_path(entry)
             except (FileNotFoundError, ValueError) as error:

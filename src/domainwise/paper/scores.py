@@ -90,24 +90,24 @@ def score_predictions(
     >>> score_predictions(["accuracy", "label_auc"], y, np.array([0, 1, 1, 1]))
     {'accuracy': 75.0, 'label_auc': 0.75}
     """
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     binary = len(np.unique(y_true)) == 2
     for key in metrics:
         if key == "accuracy":
-            found[key] = 100.0 * float(accuracy_score(y_true, y_pred))
+            scores[key] = 100.0 * float(accuracy_score(y_true, y_pred))
         elif key == "g_mean":
-            found[key] = g_mean_score(y_true, y_pred)
+            scores[key] = g_mean_score(y_true, y_pred)
         elif key == "balanced_accuracy":
-            found[key] = _mean_recall(y_true, y_pred)
+            scores[key] = _mean_recall(y_true, y_pred)
         elif key == "rmse":
-            found[key] = float(root_mean_squared_error(y_true, y_pred))
+            scores[key] = float(root_mean_squared_error(y_true, y_pred))
         elif key == "label_auc" and binary:
-            found[key] = _mean_recall(y_true, y_pred)
+            scores[key] = _mean_recall(y_true, y_pred)
         elif key == "score_auc" and binary and decision is not None:
-            found[key] = float(roc_auc_score(y_true, decision))
+            scores[key] = float(roc_auc_score(y_true, decision))
         elif key not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {key!r}")
-    return found
+    return scores
 
 
 def _mean_recall(y_true: NDArray, y_pred: NDArray) -> float:

@@ -16,19 +16,17 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from domainwise.jobs.store import ResultsError
+from domainwise.jobs.runner import Row
 from domainwise.paper.cases import Case
 from domainwise.paper.data import make_split
-from domainwise.paper.methods import METHODS, build_pipeline, fit_pipeline
+from domainwise.paper.methods import METHODS, case_pipeline, fit_pipeline
+from domainwise.paper.plan import check_protocol
 from domainwise.paper.protocols import find_case
 from domainwise.paper.trials import Trial, choose_parameters, has_missing
-
-Row = dict[str, Any]
 
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0
@@ -83,20 +81,12 @@ def plan_timing(
     cases: Iterable[Case], done: Iterable[Row], *, quick: bool, root_seed: int
 ) -> list[TimingPoint]:
     """Points that have not been measured yet. Cases of equal size are timed once."""
-    finished: set[tuple[str, str]] = set()
-    prints = {}
-    for row in done:
-        prints[row["case"]] = row["fingerprint"]
-        if row["status"] == "ok":
-            finished.add((row["case"], row["method"]))
+    cases, done = list(cases), list(done)
+    check_protocol(cases, done)
+    finished = {(row["case"], row["method"]) for row in done if row["status"] == "ok"}
     points = []
     timed_sources: set[str] = set()
     for case in cases:
-        if prints.get(case.key, case.fingerprint()) != case.fingerprint():
-            raise ResultsError(
-                f"the times of {case.key} in this folder come from another protocol; choose"
-                " another folder with --out"
-            )
         if case.source in timed_sources and (quick or case.source == "synthetic"):
             continue
         timed_sources.add(case.source)
@@ -123,9 +113,7 @@ def measure(point: TimingPoint) -> Row:
         seconds: list[float] = []
         wall: list[float] = []
         while len(seconds) < 3 and sum(seconds) < PATIENCE:
-            pipeline = build_pipeline(
-                method, parameters, task=case.task, scaling=case.scaling, impute=impute
-            )
+            pipeline = case_pipeline(case, method, parameters, impute=impute)
             started, began = time.process_time(), time.perf_counter()
             fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
             pipeline.predict(split.X_test)

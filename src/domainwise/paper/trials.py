@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
+from domainwise.jobs.runner import Row
 from domainwise.metrics import invariance_report
 from domainwise.paper.cases import Case
 from domainwise.paper.data import Split, make_split, seed_of
@@ -18,14 +19,12 @@ from domainwise.paper.methods import (
     METHODS,
     Method,
     Parameters,
-    build_pipeline,
+    case_pipeline,
     fit_pipeline,
     paper_parameters,
 )
 from domainwise.paper.scores import score_predictions
 from domainwise.paper.tuning import select
-
-Row = dict[str, Any]
 
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
 INVARIANCE_REPEATS = 5
@@ -51,20 +50,14 @@ class Trial:
         return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
     def run(self) -> list[Row]:
-        """Results of all methods, with one BLAS thread (see :func:`run_trial`)."""
-        return run_trial(self)
+        """Results of all methods; one that fails gives a row that says so.
 
-
-def run_trial(trial: Trial) -> list[Row]:
-    """Run a trial; a method that fails gives a row that says so.
-
-    BLAS gets one thread, since the order of its sums, and with it the last digits, depends on the
-    number of threads.
-    """
-    case = trial.case
-    with threadpool_limits(limits=1):
-        split = make_split(case, trial.root_seed, trial.repeat)
-        return [_run_method(trial, METHODS[key], split) for key in trial.methods]
+        BLAS gets one thread, since the order of its sums, and with it the last digits, depends on
+        the number of threads.
+        """
+        with threadpool_limits(limits=1):
+            split = make_split(self.case, self.root_seed, self.repeat)
+            return [_run_method(self, METHODS[key], split) for key in self.methods]
 
 
 def _run_method(trial: Trial, method: Method, split: Split) -> Row:
@@ -100,29 +93,23 @@ def _run_method(trial: Trial, method: Method, split: Split) -> Row:
 def _judge(trial: Trial, method: Method, split: Split) -> Row:
     case = trial.case
     parameters, selection = choose_parameters(trial, method, split)
-    pipeline = build_pipeline(
-        method,
-        parameters,
-        task=case.task,
-        scaling=case.scaling,
-        impute=has_missing(split),
-    )
+    pipeline = case_pipeline(case, method, parameters, impute=has_missing(split))
     fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
     predicted = pipeline.predict(split.X_test)
     decision = None
     if "score_auc" in case.metrics and hasattr(pipeline, "decision_function"):
         decision = pipeline.decision_function(split.X_test)
-    found: Row = {
+    judged: Row = {
         "metrics": score_predictions(case.metrics, split.y_test, predicted, decision),
         "selection": selection,
     }
     projection = pipeline.named_steps.get("project")
     if projection is not None:
-        found["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
+        judged["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
     sees_features = projection is not None or method.key == "svm"
     if trial.setting == "paper" and trial.repeat < INVARIANCE_REPEATS and sees_features:
-        found["invariance"] = measure_invariance(pipeline, split)
-    return found
+        judged["invariance"] = measure_invariance(pipeline, split)
+    return judged
 
 
 def choose_parameters(
@@ -154,9 +141,9 @@ def measure_invariance(pipeline: Pipeline, split: Split) -> dict[str, float | No
     """Dependence of the features the predictor sees on unseen domains and on their targets."""
     rows = np.linspace(0, len(split.X_test) - 1, min(len(split.X_test), INVARIANCE_ROWS))
     rows = np.unique(rows.astype(int))
-    features = pipeline[:-1].transform(split.X_test[rows]) if len(pipeline) > 1 else None
-    if features is None:
-        features = split.X_test[rows]
+    features = split.X_test[rows]
+    if len(pipeline) > 1:
+        features = pipeline[:-1].transform(features)
     report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
     return {
         "domain_dependence": report.domain_dependence,

@@ -29,6 +29,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": False,
+    "axes.axisbelow": True,
     "text.color": INK,
     "xtick.color": FAINT,
     "ytick.color": FAINT,

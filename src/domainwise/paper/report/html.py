@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from domainwise.jobs.statistics import PAIRED_CAVEAT
@@ -11,46 +10,9 @@ from domainwise.paper.printed import PROVENANCE
 from domainwise.paper.report import findings, plots, words
 from domainwise.paper.report.layout import case_caption, case_table, legend
 from domainwise.paper.report.summary import CaseView, RunSummary, TableView
-from domainwise.report.page import Templates, TextTable
-from domainwise.report.svg import Picture
+from domainwise.report.page import Templates
 
-_SETTINGS = {
-    "paper": ("With the paper's parameters", "paper"),
-    "tuned": ("Tuned on source domains only", "tuned"),
-}
-
-
-@dataclass(frozen=True)
-class CaseSection:
-    """One case on the page."""
-
-    title: str
-    caption: str
-    table: TextTable
-    rule: str
-    picture: Picture | None
-
-
-@dataclass(frozen=True)
-class SettingSection:
-    """The cases of a table in one setting."""
-
-    title: str
-    cases: list[CaseSection]
-
-
-@dataclass(frozen=True)
-class TableSection:
-    """One table of the paper on the page."""
-
-    key: str
-    title: str
-    about: str
-    stand_in: str
-    headline: str
-    settings: list[SettingSection]
-    times: list[Picture] = field(default_factory=list)
-    invariance: list[Picture] = field(default_factory=list)
+_SETTINGS = {"paper": "With the paper's parameters", "tuned": "Tuned on source domains only"}
 
 
 def render(run: RunSummary) -> str:
@@ -75,7 +37,7 @@ def render(run: RunSummary) -> str:
         close=words.how_close(run),
         wins=words.who_wins(run),
         sure=words.how_sure(run),
-        tables=[_section(table) for table in run.tables],
+        sections=[_section(table) for table in run.tables],
         rankings=[
             plots.ranking_plot(ranking, setting, f"rank-{setting}")
             for setting, ranking in run.rankings.items()
@@ -86,7 +48,7 @@ def render(run: RunSummary) -> str:
             for row in sorted(run.projections, key=lambda row: list(METHODS).index(row["method"]))
         ],
         spectrum=None if run.spectrum is None else plots.spectrum_plot(run.spectrum, "spectrum"),
-        honest=_honest(run),
+        findings=_findings(run),
         legend=legend(run),
         caveat=PAIRED_CAVEAT,
         provenance=PROVENANCE,
@@ -95,37 +57,33 @@ def render(run: RunSummary) -> str:
     )
 
 
-def _section(table: TableView) -> TableSection:
-    settings = []
-    for setting, (title, _) in _SETTINGS.items():
-        cases = table.in_setting(setting)
-        if cases:
-            settings.append(SettingSection(title, [_case(case) for case in cases]))
+def _section(table: TableView) -> dict[str, Any]:
+    """One table of the paper: its cases by setting, then pictures of all of them."""
     paper = table.in_setting("paper")
-    return TableSection(
-        key=table.table.key,
-        title=table.table.title,
-        about=table.table.about,
-        stand_in=table.table.stand_in,
-        headline=words.headline(table),
-        settings=settings,
-        times=plots.drawn(plots.time_plot(case, _id("time", case)) for case in paper),
-        invariance=plots.drawn(plots.invariance_plot(case, _id("inv", case)) for case in paper),
-    )
+    return {
+        "table": table.table,
+        "headline": words.headline(table),
+        "settings": [
+            (title, [_case(case) for case in cases])
+            for setting, title in _SETTINGS.items()
+            if (cases := table.in_setting(setting))
+        ],
+        "times": plots.drawn(plots.time_plot(case, _id("time", case)) for case in paper),
+        "invariance": plots.drawn(plots.invariance_plot(case, _id("inv", case)) for case in paper),
+    }
 
 
-def _case(case: CaseView) -> CaseSection:
-    rules = [rule for method in case.methods for rule in method.rules]
-    return CaseSection(
-        title=case.case.title + (" (stand-in)" if case.stand_in else ""),
-        caption=case_caption(case),
-        table=case_table(case),
-        rule=rules[0].rsplit(", ", 1)[0] if case.setting == "tuned" and rules else "",
-        picture=plots.box_plot(case, _id("box", case)),
-    )
+def _case(case: CaseView) -> dict[str, Any]:
+    return {
+        "title": case.title,
+        "caption": case_caption(case),
+        "rule": case.rule,
+        "table": case_table(case),
+        "picture": plots.box_plot(case, _id("box", case)),
+    }
 
 
-def _honest(run: RunSummary) -> dict[str, Any] | None:
+def _findings(run: RunSummary) -> dict[str, Any] | None:
     if run.quick:
         return None
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from domainwise.jobs.statistics import p_text
 from domainwise.paper.methods import METHODS
 from domainwise.paper.report.summary import CaseView, CellView, MethodView, RunSummary
-from domainwise.paper.report.words import LEVEL, count
+from domainwise.paper.report.words import count
 from domainwise.report.page import TextCell, TextTable
 
 #: Marks beside our numbers: within one paper-sd, outside it.
@@ -121,11 +121,8 @@ def _p_value(case: CaseView, method: MethodView) -> TextCell:
     paired = method.paired
     if paired is None:
         return TextCell("")
-    text = p_text(paired.p_value)
-    if paired.p_value is not None and paired.p_value < LEVEL:
-        gain = paired.difference * (1 if case.primary.greater_is_better else -1)
-        text += " ▲" if gain > 0 else " ▼"
-    return TextCell(text)
+    ahead = case.advantage(method)
+    return TextCell(p_text(paired.p_value) + (" ▲" if ahead > 0 else " ▼" if ahead < 0 else ""))
 
 
 def _span(bounds: tuple[int, int]) -> str:

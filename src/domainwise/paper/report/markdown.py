@@ -26,23 +26,10 @@ def to_markdown(run: RunSummary) -> str:
     str
     """
     parts = ["# The paper's tables, reproduced", "", _how_made(run), ""]
-    for sentences in (
-        words.what_was_run(run),
-        words.unfinished(run),
-        words.how_close(run),
-        words.who_wins(run),
-        words.how_sure(run),
-    ):
-        parts += [f"- {sentence}" for sentence in sentences]
+    parts += [f"- {sentence}" for sentence in words.in_short(run)]
     if not run.quick:
-        parts += ["", "## What reproduces, what does not, and why", "", *_honest(run)]
-    parts += [
-        "",
-        "## Tables",
-        "",
-        legend(run),
-        _TIMES,
-    ]
+        parts += ["", "## What reproduces, what does not, and why", "", *_findings(run)]
+    parts += ["", "## Tables", "", legend(run), _TIMES]
     for table in run.tables:
         parts += ["", *_table(table)]
     parts += ["", "## Machine and versions", "", *_environment(run), ""]
@@ -59,7 +46,7 @@ def _how_made(run: RunSummary) -> str:
     )
 
 
-def _honest(run: RunSummary) -> list[str]:
+def _findings(run: RunSummary) -> list[str]:
     lines = []
     column = findings.svm_column(run)
     if column:
@@ -94,11 +81,8 @@ def _table(table: TableView) -> list[str]:
 
 def _case(case: CaseView) -> list[str]:
     layout = case_table(case)
-    name = case.case.title + (" (stand-in)" if case.stand_in else "")
-    lines = [f"**{name}**: {case_caption(case)}", ""]
-    if case.setting == "tuned":
-        rule = next((rule for method in case.methods for rule in method.rules), "")
-        lines[:1] = [f"**{name}**: {case_caption(case)}. Selection: {_without_count(rule)}."]
+    selection = f". Selection: {case.rule}." if case.rule else ""
+    lines = [f"**{case.title}**: {case_caption(case)}{selection}", ""]
     lines.append("| " + " | ".join(layout.columns) + " |")
     lines.append("|---" + "|---:" * (len(layout.columns) - 1) + "|")
     lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in layout.rows]
@@ -107,11 +91,6 @@ def _case(case: CaseView) -> list[str]:
 
 def _cell(cell: TextCell) -> str:
     return f"**{cell.text}**" if cell.bold and cell.text else cell.text
-
-
-def _without_count(rule: str) -> str:
-    """The rule is the same for all methods but for the number of candidates."""
-    return rule.rsplit(", ", 1)[0]
 
 
 def _environment(run: RunSummary) -> list[str]:

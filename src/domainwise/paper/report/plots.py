@@ -69,7 +69,6 @@ def box_plot(case: CaseView, name: str) -> Picture | None:
         axes.set_yticks(positions, [view.label for view in views])
         axes.set_xlabel(case.primary.label)
         axes.grid(axis="x")
-        axes.set_axisbelow(True)
         title = f"{case.case.title}"
         best = case.best()
         alt = (
@@ -118,7 +117,6 @@ def time_plot(case: CaseView, name: str) -> Picture | None:
         axes.set_xlabel("seconds, one core")
         axes.set_ylabel(case.primary.label)
         axes.grid()
-        axes.set_axisbelow(True)
         listed = "; ".join(f"{view.label} {view.seconds:.3g} s" for view in views)
         alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
         caption = f"{case.case.title}. Up and to the left is better; hollow: the paper's"
@@ -156,7 +154,6 @@ def invariance_plot(case: CaseView, name: str) -> Picture | None:
         axes.set_ylabel("dependence on the target")
         axes.margins(x=0.18, y=0.14)
         axes.grid()
-        axes.set_axisbelow(True)
         listed = "; ".join(
             f"{view.label} domain {_dependence(view)[0]:.3f}, target {_dependence(view)[1]:.3f}"
             for view in views
@@ -212,7 +209,6 @@ def spectrum_plot(row: dict[str, Any], name: str) -> Picture:
         axes.set_xlabel("eigenvector")
         axes.set_ylabel("eigenvalue γ")
         axes.grid()
-        axes.set_axisbelow(True)
         axes.legend(fontsize=8)
         alt = (
             f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
@@ -241,7 +237,6 @@ def ranking_plot(ranking: Ranking, setting: str, name: str) -> Picture:
         axes.set_ylim(-0.6, len(labels) - 0.4)
         axes.set_xlabel("average rank (1 is best)")
         axes.grid(axis="x")
-        axes.set_axisbelow(True)
         listed = ", ".join(f"{label} {rank:.2f}" for label, rank in zip(labels, ranks, strict=True))
         alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
         caption = (

@@ -40,13 +40,7 @@ class Published:
         return {
             "header": self.run.header,
             "cases": [_case_json(case) for case in self.run.cases()],
-            "summary": [
-                *words.what_was_run(self.run),
-                *words.unfinished(self.run),
-                *words.how_close(self.run),
-                *words.who_wins(self.run),
-                *words.how_sure(self.run),
-            ],
+            "summary": words.in_short(self.run),
             "failures": [
                 {key: row[key] for key in ("case", "setting", "repeat", "method", "error")}
                 for row in self.run.failures

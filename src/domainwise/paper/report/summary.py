@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from domainwise.jobs.runner import Row
 from domainwise.jobs.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.cases import SETTINGS, Case, Table
@@ -16,8 +16,8 @@ from domainwise.paper.printed import Cell
 from domainwise.paper.protocols import TABLES
 from domainwise.paper.scores import METRICS, Metric
 
-Row = dict[str, Any]
-
+#: Below this p-value a paired difference is called one.
+LEVEL = 0.05
 #: Methods that take part in the ranking over data sets: those run everywhere.
 RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
@@ -86,6 +86,24 @@ class CaseView:
     def primary(self) -> Metric:
         """The measure that ranks."""
         return METRICS[self.case.metrics[0]]
+
+    @property
+    def title(self) -> str:
+        """What the case is called where its data may be a stand-in."""
+        return self.case.title + (" (stand-in)" if self.stand_in else "")
+
+    @property
+    def rule(self) -> str:
+        """How parameters were tuned: the same for all methods but for the number of candidates."""
+        rules = [rule for method in self.methods for rule in method.rules]
+        return rules[0].rsplit(", ", 1)[0] if self.setting == "tuned" and rules else ""
+
+    def advantage(self, method: MethodView) -> float:
+        """How far the rival is ahead of the method, over repeats; 0 where that may be chance."""
+        paired = method.paired
+        if paired is None or paired.p_value is None or paired.p_value >= LEVEL:
+            return 0.0
+        return paired.difference if self.primary.greater_is_better else -paired.difference
 
     def all_best(self) -> list[MethodView]:
         """The method with the best mean, or those that share it."""
@@ -170,10 +188,10 @@ def summarise_run(store: ResultStore) -> RunSummary:
     tables = []
     for table in TABLES.values():
         cases = [
-            _case_view(case.quick() if quick else case, setting, table, found, times)
+            _case_view(case.quick() if quick else case, setting, table, by_method, times)
             for case in table.cases
             for setting in SETTINGS
-            if (found := results.get((case.key, setting)))
+            if (by_method := results.get((case.key, setting)))
         ]
         if cases:
             tables.append(TableView(table, cases))
@@ -198,11 +216,11 @@ def _case_view(
     case: Case,
     setting: str,
     table: Table,
-    found: Mapping[str, Mapping[int, Row]],
+    by_method: Mapping[str, Mapping[int, Row]],
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    ordered = [key for key in METHODS if key in found]
-    best = {key: _best_methods(found, METRICS[key]) for key in case.metrics}
+    ordered = [key for key in METHODS if key in by_method]
+    best = {key: _best_methods(by_method, METRICS[key]) for key in case.metrics}
     primary = METRICS[case.metrics[0]]
     values = {
         name: {
@@ -210,11 +228,11 @@ def _case_view(
             for repeat, row in rows.items()
             if primary.key in row["metrics"]
         }
-        for name, rows in found.items()
+        for name, rows in by_method.items()
     }
     methods = []
     for name in ordered:
-        rows = [found[name][repeat] for repeat in sorted(found[name])]
+        rows = [by_method[name][repeat] for repeat in sorted(by_method[name])]
         method = METHODS[name]
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
         paired = None
@@ -252,13 +270,13 @@ def _case_view(
                 warnings=_distinct(text for row in rows for text in row["warnings"]),
             )
         )
-    everything = [row for rows in found.values() for row in rows.values()]
+    everything = [row for rows in by_method.values() for row in rows.values()]
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
-        n_repeats=max(len(rows) for rows in found.values()),
+        n_repeats=max(len(rows) for rows in by_method.values()),
         n_train=_range(row["n_train"] for row in everything),
         n_test=_range(row["n_test"] for row in everything),
     )
@@ -268,10 +286,10 @@ def _over_repeats(rows: Sequence[Row], metric: str) -> Summary:
     return summarise([row["metrics"][metric] for row in rows if metric in row["metrics"]])
 
 
-def _best_methods(found: Mapping[str, Mapping[int, Row]], metric: Metric) -> set[str]:
+def _best_methods(by_method: Mapping[str, Mapping[int, Row]], metric: Metric) -> set[str]:
     means = {
         name: _over_repeats(list(rows.values()), metric.key).mean
-        for name, rows in found.items()
+        for name, rows in by_method.items()
         if METHODS[name].main
     }
     finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
@@ -310,9 +328,9 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
 
 def _signed_means(case: CaseView, names: Sequence[str]) -> np.ndarray:
     sign = 1.0 if case.primary.greater_is_better else -1.0
-    found = [case.find(name) for name in names]
+    views = [case.find(name) for name in names]
     return np.array(
-        [[sign * view.cells[case.primary.key].ours.mean for view in found if view is not None]]
+        [[sign * view.cells[case.primary.key].ours.mean for view in views if view is not None]]
     )
 
 

@@ -6,13 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from domainwise.jobs.statistics import PAIRED_CAVEAT, p_text
+from domainwise.paper.cases import SETTINGS
 from domainwise.paper.methods import METHODS
-from domainwise.paper.report.summary import CaseView, CellView, RunSummary, TableView
+from domainwise.paper.report.summary import LEVEL, CaseView, CellView, RunSummary, TableView
 
-#: Below this a paired difference is called one.
-LEVEL = 0.05
+#: Each setting in words.
+PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
 #: Means of fewer repeats are shown, but not counted as agreeing with the paper or not.
 MIN_REPEATS = 5
+
+
+def in_short(run: RunSummary) -> list[str]:
+    """The whole summary, sentence by sentence."""
+    parts = (what_was_run, unfinished, how_close, who_wins, how_sure)
+    return [sentence for part in parts for sentence in part(run)]
 
 
 def what_was_run(run: RunSummary) -> list[str]:
@@ -46,14 +53,14 @@ def unfinished(run: RunSummary) -> list[str]:
     """What the protocol asks for and the results file does not hold (yet)."""
     missing: list[str] = []
     for table in run.tables:
-        found = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
-        for setting in ("paper", "tuned"):
+        repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
+        for setting in SETTINGS:
             # Cases that lack the same are named together.
             lacking: dict[tuple[int, int], list[str]] = {}
             for case in table.table.cases:
                 sized = case.quick() if run.quick else case
                 planned = sized.repeats if setting == "paper" else sized.tuned_repeats
-                have = found.get((case.key, setting), 0)
+                have = repeats.get((case.key, setting), 0)
                 if have < planned:
                     lacking.setdefault((have, planned), []).append(case.title)
             for (have, planned), titles in lacking.items():
@@ -97,27 +104,22 @@ def who_wins(run: RunSummary) -> list[str]:
 
 def headline(table: TableView) -> str:
     """Who wins this table, in one sentence."""
-    parts = []
-    for setting in ("paper", "tuned"):
-        cases = table.in_setting(setting)
-        if cases:
-            words = "the paper's parameters" if setting == "paper" else "tuned parameters"
-            parts.append(f"with {words} {_winners(cases)}")
-    text = "; ".join(parts)
+    text = "; ".join(
+        f"with {parameters} {_winners(cases)}"
+        for setting, parameters in PARAMETERS.items()
+        if (cases := table.in_setting(setting))
+    )
     return f"{text[:1].upper()}{text[1:]}.{_beats_nothing(table)}"
 
 
 def how_sure(run: RunSummary) -> list[str]:
     """Paired tests of DCM against its main rivals, and ranks over data sets."""
     sentences = []
-    for setting in ("paper", "tuned"):
+    for setting, parameters in PARAMETERS.items():
         cases = run.cases(setting)
-        if not cases:
-            continue
         parts = [text for rival in ("svm", "coir") if (text := record(cases, rival))]
         if parts:
-            words = "the paper's parameters" if setting == "paper" else "tuned parameters"
-            sentences.append(f"With {words}, DCM {join(parts)}.")
+            sentences.append(f"With {parameters}, DCM {join(parts)}.")
     if sentences:
         sentences.append(f"A difference counts where Wilcoxon's p is below 0.05; {PAIRED_CAVEAT}.")
     for setting, ranking in run.rankings.items():
@@ -175,7 +177,7 @@ def _lower(text: str) -> str:
 
 def _repeats(run: RunSummary) -> str:
     parts = []
-    for setting in ("paper", "tuned"):
+    for setting in SETTINGS:
         counts = sorted({case.n_repeats for case in run.cases(setting)})
         if counts:
             span = f"{counts[0]} to {counts[-1]} repeats"
@@ -186,13 +188,13 @@ def _repeats(run: RunSummary) -> str:
 
 
 def _winners(cases: Sequence[CaseView]) -> str:
-    found = [[method.label for method in case.all_best()] for case in cases]
-    order = Counter(label for labels in found for label in labels).most_common()
+    winners = [[method.label for method in case.all_best()] for case in cases]
+    order = Counter(label for labels in winners for label in labels).most_common()
     if not order:
         return "nothing was measured"
     if len(order) == 1:
         return f"{order[0][0]} has the best mean" + (" in every case" if len(cases) > 1 else "")
-    ties = ", ties counted for each" if any(len(labels) > 1 for labels in found) else ""
+    ties = ", ties counted for each" if any(len(labels) > 1 for labels in winners) else ""
     names = join([f"{name} ({n} of {len(cases)})" for name, n in order])
     return f"the best mean is that of {names}{ties}"
 
@@ -214,9 +216,8 @@ def record(cases: Sequence[CaseView], rival: str) -> str:
         if view is None or view.paired is None or view.paired.p_value is None:
             continue
         tested += 1
-        if view.paired.p_value < LEVEL:
-            gain = view.paired.difference * (1 if case.primary.greater_is_better else -1)
-            better, worse = better + (gain > 0), worse + (gain < 0)
+        ahead = case.advantage(view)
+        better, worse = better + (ahead > 0), worse + (ahead < 0)
     if not tested:
         return ""
     name = METHODS[rival].label if rival != "svm" else "the SVM"
