@@ -1,0 +1,118 @@
+"""Data sets of the leaderboard as numbers in files, and how they are cut into tasks.
+
+Preparing needs pandas and the data; running needs NumPy and the files alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from domainwise import datasets
+from domainwise.ensemble.kinds import draw_evenly
+from domainwise.selection import LeaveDomainsOut
+
+TRAINING_ROWS = 600
+#: Rows of a domain at most: those that tell what it is like, and those it is scored on.
+KEPT_ROWS, SCORED_ROWS = 1000, 300
+OUTER_FOLDS = 10
+
+DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
+    "development": {
+        "facies": lambda: datasets.load_facies(missing="keep"),
+        "gvhd": datasets.load_gvhd,
+        "parkinsons": datasets.load_parkinsons,
+        "synthetic": lambda: datasets.make_synthetic(0.1, n_per_domain=300, random_state=0),
+        "adult": datasets.load_adult,
+        "bike": datasets.load_bike,
+        "communities": datasets.load_communities,
+    },
+    "confirmation": {
+        "landmine": datasets.load_landmine,
+        "oilwells": datasets.load_oilwells,
+        "cytof": lambda: datasets.load_cytof(cofactor=5),
+        "hipc": datasets.load_hipc,
+        "shoppers": datasets.load_shoppers,
+        "kc_house": datasets.load_kc_house,
+    },
+}
+STAGE = {name: stage for stage, sets in DATA_SETS.items() for name in sets}
+
+
+def prepare(names: list[str], folder: Path) -> None:
+    """Write rows, targets and domains of data sets as arrays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        bunch = DATA_SETS[STAGE[name]][name]()
+        labels, codes = np.unique(bunch.sample_domain, return_inverse=True)
+        rng = np.random.default_rng(0)
+        kept = []
+        for code in range(len(labels)):
+            rows = np.flatnonzero(codes == code)
+            kept.append(np.sort(rng.choice(rows, min(len(rows), KEPT_ROWS), replace=False)))
+        rows = np.concatenate(kept)
+        X, y = np.asarray(bunch.data)[rows].astype(np.float64), np.asarray(bunch.target)[rows]
+        classes, y = np.unique(y, return_inverse=True) if y.dtype.kind in "iubUO" else ([], y)
+        np.savez_compressed(
+            folder / f"{name}.npz", X=X, y=y, domain=codes[rows], n_classes=len(classes)
+        )
+        kind = f"{len(classes)} classes" if len(classes) else "a number"
+        print(f"{name}: {X.shape[0]} rows, {X.shape[1]} columns, {len(labels)} domains, {kind}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One outer fold: all rows of the sources, those to learn from, and rows of new domains.
+
+    Attributes
+    ----------
+    X, y, domain : ndarray
+        Of the sources; ``learn`` says which rows a method may learn from, the others only tell
+        what their domains are like.
+    X_new, y_new, domain_new : ndarray
+        Of the domains left out; ``scored`` says which rows are scored.
+    n_classes : int
+        0 for a continuous target.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    domain: np.ndarray
+    learn: np.ndarray
+    X_new: np.ndarray
+    y_new: np.ndarray
+    domain_new: np.ndarray
+    scored: np.ndarray
+    n_classes: int
+
+
+def tasks(name: str, folder: Path) -> list[Task]:
+    """Outer folds of a prepared data set."""
+    with np.load(folder / f"{name}.npz") as file:
+        X, y, domain, n_classes = (file[key] for key in ("X", "y", "domain", "n_classes"))
+    found = []
+    splitter = LeaveDomainsOut(max_splits=OUTER_FOLDS, random_state=0)
+    for number, (train, test) in enumerate(splitter.split(X, y, domain)):
+        learn = np.sort(draw_evenly(domain[train], TRAINING_ROWS, number))
+        shuffled = np.random.default_rng(number).permutation(len(test))
+        places = np.concatenate(
+            [shuffled[domain[test][shuffled] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
+        )
+        found.append(
+            Task(
+                X[train],
+                y[train],
+                domain[train],
+                learn,
+                X[test],
+                y[test],
+                domain[test],
+                np.sort(places),
+                int(n_classes),
+            )
+        )
+    return found

@@ -1,0 +1,116 @@
+"""Predictions for domains left out: which candidates they choose, and how good they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import get_scorer
+
+from domainwise.arrays import Array
+from domainwise.ensemble.curves import Curve, fit_curve
+from domainwise.ensemble.kinds import draw_evenly
+from domainwise.ensemble.weights import balanced_accuracies, equal_weights, squared_errors
+from domainwise.selection.ridge_search import ClassRule, NumberRule
+
+#: Rows on which candidates are compared, at most.
+COMPARED_ROWS = 5000
+
+
+class ProbabilityRule(ClassRule):
+    """Turns probabilities into classes, for scorers: its X are the probabilities."""
+
+    def predict_proba(self, values: Array) -> Array:
+        """The probabilities."""
+        return values
+
+    def decision_function(self, values: Array) -> Array:
+        """Log-odds of the second of two classes, or logarithms of probabilities."""
+        logs = np.log(np.maximum(values, 1e-300))
+        return np.asarray(logs[:, 1] - logs[:, 0]) if values.shape[1] == 2 else logs
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges predictions of rows that were made without their domain.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n,)
+        Codes of classes, or a continuous target.
+    classes : ndarray or None
+        Their names.
+    domains : ndarray of int of shape (n,)
+    n_domains : int
+    rows : ndarray of int
+        Rows that have a prediction and count.
+    sample_weight : ndarray of shape (n,)
+        What a row counts for probabilities, beside that domains count the same.
+    balanced : bool
+        Whether classes count the same for probabilities, too.
+    scoring : str, callable or None
+    """
+
+    y: Array
+    classes: Array | None
+    domains: Array
+    n_domains: int
+    rows: Array
+    sample_weight: Array
+    balanced: bool
+    scoring: Any
+
+    def choice_score(self, values: Array) -> float:
+        """What candidates are chosen by, larger is better; the domains count the same.
+
+        Minus the log loss, in which the classes of a domain count the same, of probabilities by
+        a curve, or minus the squared error. A scoring that is named is used instead.
+        """
+        rows = self.rows[draw_evenly(self.domains[self.rows], COMPARED_ROWS, 0)]
+        y, domains = self.y[rows], self.domains[rows]
+        if self.classes is None and self.scoring is None:
+            return -float(np.nanmean(squared_errors(y, values[rows, 0], domains, self.n_domains)))
+        if self.classes is not None and self.scoring is None:
+            return -fit_curve(values[rows], y, equal_weights(domains, y))[1]
+        predicted = values if self.classes is None else self.curve(values).probabilities(values)
+        scores = self.scores(predicted)
+        return float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf
+
+    def curve(self, values: Array) -> Curve:
+        """Curve for probabilities in which classes count as asked."""
+        y, domains = self.y[self.rows], self.domains[self.rows]
+        if self.balanced:
+            weights = equal_weights(domains, y)
+        else:
+            weights = equal_weights(domains) * self.sample_weight[self.rows]
+        return fit_curve(values[self.rows], y, weights)[0]
+
+    def quality(self, predicted: Array) -> Array:
+        """Balanced accuracies of probabilities, or squared errors of values, by domain."""
+        y, domains = self.y[self.rows], self.domains[self.rows]
+        if self.classes is None:
+            return squared_errors(y, predicted[self.rows, 0], domains, self.n_domains)
+        hard = predicted[self.rows].argmax(axis=1)
+        return balanced_accuracies(y, hard, domains, self.n_domains)
+
+    def scores(self, predicted: Array) -> Array:
+        """Score of each domain: the scoring, balanced accuracy, or negative RMSE.
+
+        NaN where it is not defined.
+        """
+        if self.scoring is None:
+            quality = self.quality(predicted)
+            return quality if self.classes is not None else -np.sqrt(quality)
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        names = self.classes
+        rule = NumberRule() if names is None else ProbabilityRule(names)
+        scores = np.full(self.n_domains, np.nan)
+        for domain in np.unique(self.domains[self.rows]):
+            rows = self.rows[self.domains[self.rows] == domain]
+            y = self.y[rows] if names is None else names[self.y[rows]]
+            try:
+                scores[domain] = scorer(rule, predicted[rows], y)
+            except ValueError:  # one class only, for scores that need two
+                continue
+        return scores

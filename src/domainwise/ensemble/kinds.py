@@ -1,0 +1,421 @@
+"""Kinds of members: what is tried of each, what it predicts on domains left out, how it is fitted.
+
+A kind lists *candidates*, which are dicts of arguments. Candidates in one *batch* share work. One
+argument of each kind is its *path*: of the candidates that differ in nothing else the best is
+kept, and of these the best ``n_average`` are averaged, because scores on few domains are noisy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import has_fit_parameter
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import Labels
+from domainwise.invariant import InvariantSVC, InvariantSVR
+from domainwise.kernels.functions import resolve_gamma
+from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.selection.invariant_path import KernelPath
+from domainwise.selection.ridge_search import Rows, Spectrum, split_values
+from domainwise.selection.search import Split
+
+Candidate = dict[str, Any]
+
+GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
+#: Probabilities of trees are never quite 0: a logarithm is taken.
+LEAST_PROBABILITY = 1e-3
+TREES = 200
+#: Trees of boosting in all, of which classes take one each at a time.
+BOOSTED_TREES = 600
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Rows to learn from.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, p)
+        In units of the sources, in context or not.
+    y : ndarray of shape (n,)
+        Codes of classes, or values with mean 0 and variance 1.
+    target, domain : Labels
+    class_weight : dict, "balanced" or None
+        By code.
+    seed : int
+    """
+
+    X: Array
+    y: Array
+    target: Labels
+    domain: Labels
+    class_weight: Any
+    seed: int
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for a continuous target."""
+        return self.target.n_categories
+
+    def evenly(self, rows: Array, most: int) -> Array:
+        """At most so many of some rows, drawn evenly from their domains."""
+        if len(rows) <= most:
+            return rows
+        assert self.domain.codes is not None
+        return np.sort(rows[draw_evenly(self.domain.codes[rows], most, self.seed)])
+
+
+def draw_evenly(domains: Array, most: int, seed: int) -> Array:
+    """At most so many rows: the first of each domain, the second of each, in a random order."""
+    order = np.random.default_rng(seed).permutation(len(domains))
+    mine = domains[order]
+    by_domain = np.argsort(mine, kind="stable")
+    starts = np.searchsorted(mine[by_domain], mine[by_domain])
+    place = np.empty(len(domains), dtype=np.intp)
+    place[by_domain] = np.arange(len(domains)) - starts
+    return np.asarray(order[np.argsort(place, kind="stable")[:most]])
+
+
+class Kind(ABC):
+    """A kind of member."""
+
+    name: str
+    path: ClassVar[str | None] = None
+    n_average: ClassVar[int] = 1
+    #: Rows that it learns from, at most.
+    most_rows: ClassVar[int] = 20_000
+    #: Whether it also learns from rows in context.
+    in_context = True
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        return [{}]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that are computed together."""
+        return [[i] for i in range(len(candidates))]
+
+    @abstractmethod
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split."""
+
+    @abstractmethod
+    def fit(self, sources: Sources, chosen: Sequence[Candidate]) -> list[Any]:
+        """Estimators whose outputs are averaged, fitted to all rows."""
+
+
+class Separate(Kind):
+    """A kind with an estimator for each candidate."""
+
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split."""
+        rows = sources.evenly(split.train, self.most_rows)
+        models = [self.fitted(sources, candidate, rows) for candidate in batch]
+        return [outputs(model, sources.X[split.test], sources.n_classes) for model in models]
+
+    def fit(self, sources: Sources, chosen: Sequence[Candidate]) -> list[Any]:
+        """Estimators whose outputs are averaged, fitted to all rows."""
+        rows = sources.evenly(np.arange(len(sources.X)), self.most_rows)
+        return [self.fitted(sources, candidate, rows) for candidate in chosen]
+
+    @abstractmethod
+    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
+        """An estimator with the arguments of a candidate, fitted to some rows."""
+
+
+class Plain(Separate):
+    """A kind whose candidates are estimators that know nothing of domains."""
+
+    @abstractmethod
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate."""
+
+    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
+        """An estimator with the arguments of a candidate, fitted to some rows."""
+        return self.estimator(sources, candidate).fit(sources.X[rows], sources.y[rows])
+
+
+def outputs(model: Any, X: Array, n_classes: int) -> Array:
+    """Log-probabilities or decision values of all classes, or values of a continuous target."""
+    if not n_classes:
+        return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
+    if hasattr(model, "decision_function"):
+        found = class_columns(np.asarray(model.decision_function(X), dtype=np.float64))
+        least = found.min(axis=1, initial=0.0)
+    else:
+        if hasattr(model, "predict_proba"):
+            p = np.asarray(model.predict_proba(X), dtype=np.float64)
+        else:
+            p = (np.asarray(model.predict(X))[:, None] == model.classes_).astype(np.float64)
+        found = np.log(np.maximum(p, LEAST_PROBABILITY))
+        least = np.full(len(X), np.log(LEAST_PROBABILITY))
+    if found.shape[1] == n_classes:
+        return found
+    columns = np.repeat(least[:, None], n_classes, axis=1)  # of classes that it has not seen
+    columns[:, np.asarray(model.classes_, dtype=np.intp)] = found
+    return columns
+
+
+def class_columns(values: Array) -> Array:
+    """One decision value for each of two classes, or of more as they are."""
+    if values.ndim == 1 or values.shape[1] == 1:
+        half = values.reshape(-1, 1) / 2
+        return np.hstack([-half, half])
+    return values
+
+
+class Linear(Plain):
+    """Logistic regression, or ridge regression."""
+
+    name, path, in_context = "linear", "C", False
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        return [{"C": C} for C in (1e-3, 1e-2, 1e-1, 1.0, 10.0)]
+
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate."""
+        if not sources.n_classes:
+            return Ridge(alpha=1.0 / candidate["C"])
+        return LogisticRegression(
+            C=candidate["C"], class_weight=sources.class_weight, max_iter=1000
+        )
+
+
+class Trees(Plain):
+    """Extremely randomised trees."""
+
+    name, path = "extra_trees", "min_samples_leaf"
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        features = ("sqrt", 0.5) if sources.n_classes else (0.3, 1.0)
+        return [
+            {"max_features": share, "min_samples_leaf": size}
+            for share, size in product(features, (1, 5))
+        ]
+
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate."""
+        options: dict[str, Any] = dict(candidate, n_estimators=TREES, random_state=sources.seed)
+        if not sources.n_classes:
+            return ExtraTreesRegressor(**options)
+        return ExtraTreesClassifier(class_weight=sources.class_weight, **options)
+
+
+class Boosting(Plain):
+    """Gradient boosting, stopped where domains left out say so."""
+
+    name, path = "boosting", "max_iter"
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        each = sources.n_classes if sources.n_classes > 2 else 1
+        most = max(20, min(200, BOOSTED_TREES // each))
+        stages = sorted({max(5, most // 8), most // 4, most // 2, most})
+        return [
+            {"max_leaf_nodes": leaves, "max_iter": stage}
+            for leaves, stage in product((4, 16), stages)
+        ]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that are computed together."""
+        half = len(candidates) // 2
+        return [list(range(half)), list(range(half, 2 * half))]
+
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split."""
+        rows = sources.evenly(split.train, self.most_rows)
+        model = self.fitted(sources, batch[-1], rows)
+        X = sources.X[split.test]
+        if not sources.n_classes:
+            stages = [values[:, None] for values in model.staged_predict(X)]
+            return [stages[candidate["max_iter"] - 1] for candidate in batch]
+        wanted = {candidate["max_iter"] for candidate in batch}
+        values = [
+            outputs(_Stage(stage, model.classes_), X, sources.n_classes)
+            for i, stage in enumerate(model.staged_decision_function(X), 1)
+            if i in wanted
+        ]
+        return values
+
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate."""
+        options: dict[str, Any] = dict(
+            candidate, early_stopping=False, l2_regularization=1.0, random_state=sources.seed
+        )
+        if not sources.n_classes:
+            return HistGradientBoostingRegressor(**options)
+        return HistGradientBoostingClassifier(class_weight=sources.class_weight, **options)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Decision values that are known, as an estimator."""
+
+    values: Array
+    classes_: Array
+
+    def decision_function(self, X: Array) -> Array:
+        return self.values
+
+
+class InvariantMachines(Separate):
+    """Support vector machines with the invariant kernel."""
+
+    name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        rows = sources.evenly(np.arange(len(sources.X)), self.most_rows)
+        middle = resolve_gamma("median", "rbf", sources.X[rows])
+        weights = (0.0, 1.0) if sources.domain.n_categories > 1 else (0.0,)
+        return [
+            {"gamma": middle * factor, "domain_weight": weight, "C": C}
+            for factor, weight, C in product(GAMMAS, weights, (0.1, 1.0, 10.0, 100.0))
+        ]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that are computed together."""
+        gammas = dict.fromkeys(candidate["gamma"] for candidate in candidates)
+        return [[i for i, c in enumerate(candidates) if c["gamma"] == gamma] for gamma in gammas]
+
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split."""
+        rows = sources.evenly(split.train, self.most_rows)
+        y, domain = sources.y[rows], _codes(sources.domain)[rows]
+        first = self.estimator(sources, batch[0])
+        path = KernelPath.evaluate(first, sources.X[rows], sources.X[split.test])
+        path.add_domains(first, y, domain)
+        found = []
+        for candidate in batch:
+            K, cross = path.kernels(candidate["domain_weight"], False)
+            machine = self.estimator(sources, candidate)._exact_machine()
+            with config_context(assume_finite=True, skip_parameter_validation=True):
+                machine.fit(K, y)
+                found.append(outputs(machine, cross, sources.n_classes))
+        return found
+
+    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
+        """An estimator with the arguments of a candidate, fitted to some rows."""
+        model = self.estimator(sources, candidate)
+        domain = _codes(sources.domain)[rows]
+        return model.fit(sources.X[rows], sources.y[rows], sample_domain=domain)
+
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate."""
+        if not sources.n_classes:
+            return InvariantSVR(epsilon=0.1, **candidate)
+        return InvariantSVC(class_weight=sources.class_weight, **candidate)
+
+
+class InvariantRidgeKind(Kind):
+    """Kernel ridge regression with the invariant kernel."""
+
+    name, path, n_average = "invariant_ridge", "alpha", 10
+    ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
+    WEIGHTS = (0.0, 1.0, 10.0)
+    #: Landmarks while candidates are compared; the average of the chosen has more.
+    LANDMARKS = 400
+
+    def candidates(self, sources: Sources) -> list[Candidate]:
+        """What is tried."""
+        model = self._model(sources)
+        return [
+            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for name, gamma in model._kernels(sources.X[:: max(1, len(sources.X) // 2000)])
+            for (w, c), alpha in product(self._kinds(sources), self.ALPHAS)
+        ]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that are computed together."""
+        kernels = [(c["kernel"], c["gamma"]) for c in candidates]
+        return [
+            [i for i, kernel in enumerate(kernels) if kernel == one]
+            for one in dict.fromkeys(kernels)
+        ]
+
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split."""
+        model = self._model(sources)
+        kernel = (batch[0]["kernel"], batch[0]["gamma"])
+        spectrum = Spectrum(self._kinds(sources), self.ALPHAS)
+        landmarks = model._landmarks(sources.X[split.train], self.LANDMARKS)
+        rows = self._rows(sources, model)
+        values = split_values(model, kernel, spectrum, rows, sources.y, split, landmarks)
+        return [class_columns(v) if sources.n_classes else v for v in values]
+
+    def fit(self, sources: Sources, chosen: Sequence[Candidate]) -> list[Any]:
+        """Estimators whose outputs are averaged, fitted to all rows."""
+        # The average of functions of one kernel is one function.
+        model = self._model(sources)
+        model.classes_ = np.arange(sources.n_classes)
+        model._flat, model.n_features_in_ = True, sources.X.shape[1]
+        return [model._fit_points(self._rows(sources, model), list(chosen))]
+
+    def _model(self, sources: Sources) -> Any:
+        if not sources.n_classes:
+            return InvariantRidgeCV(random_state=sources.seed)
+        return InvariantRidgeClassifierCV(
+            class_weight=sources.class_weight, random_state=sources.seed
+        )
+
+    def _kinds(self, sources: Sources) -> list[tuple[float, bool]]:
+        if sources.domain.n_categories < 2:
+            return [(0.0, False)]
+        conditionals = (False, True) if sources.n_classes else (False,)
+        return [(0.0, False)] + [(w, c) for c in conditionals for w in self.WEIGHTS if w]
+
+    def _rows(self, sources: Sources, model: Any) -> Rows:
+        Y = sources.y[:, None]
+        if sources.n_classes:
+            first = 1 if sources.n_classes == 2 else 0
+            Y = np.where(np.arange(first, sources.n_classes) == Y, 1.0, -1.0)
+        weights = model._row_weights(sources.y)
+        return Rows(sources.X, Y, weights, sources.target, sources.domain)
+
+
+class Own(Separate):
+    """An estimator that the user has given."""
+
+    def __init__(self, name: str, template: Any) -> None:
+        self.name, self.template = name, template
+
+    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
+        """An estimator with the arguments of a candidate, fitted to some rows."""
+        model = clone(self.template)
+        options: dict[str, Any] = {}
+        if has_fit_parameter(model, "sample_domain"):
+            options["sample_domain"] = _codes(sources.domain)[rows]
+        y = sources.y[rows]
+        if sources.class_weight is not None and "class_weight" in model.get_params():
+            model.set_params(class_weight=sources.class_weight)
+        elif sources.class_weight is not None and has_fit_parameter(model, "sample_weight"):
+            options["sample_weight"] = compute_sample_weight(sources.class_weight, y)
+        return model.fit(sources.X[rows], y, **options)
+
+
+def _codes(domain: Labels) -> Array:
+    assert domain.codes is not None
+    return domain.codes
+
+
+KINDS: dict[str, type[Kind]] = {
+    kind.name: kind for kind in (Linear, Boosting, Trees, InvariantRidgeKind, InvariantMachines)
+}

@@ -1,0 +1,96 @@
+"""Scores by domain, and what members of an ensemble count by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from domainwise.arrays import Array
+
+#: About one standard deviation of a difference of two members over nine domains: members that are
+#: further behind than chance would put them count little.
+TEMPERATURE = 0.02
+#: Part of the members that see rows in context, where these are given.
+CONTEXT_SHARE = 0.4
+#: Draws of domains for an interval of the expected score, and what it leaves out on either side.
+BOOTSTRAP, TAIL = 2000, 0.025
+
+
+def equal_weights(domains: Array, classes: Array | None = None) -> Array:
+    """Weights of rows with which domains, and the classes inside each, count the same.
+
+    They sum to 1.
+    """
+    cells = domains if classes is None else domains * (int(classes.max()) + 1) + classes
+    _, cell, sizes = np.unique(cells, return_inverse=True, return_counts=True)
+    weights = 1.0 / sizes[cell]
+    total = np.bincount(domains, weights)
+    weights /= total[domains]
+    return np.asarray(weights / weights.sum())
+
+
+def balanced_accuracies(codes: Array, predicted: Array, domains: Array, n_domains: int) -> Array:
+    """Balanced accuracy in each domain, over the classes it has; NaN where there are no rows."""
+    weights = equal_weights(domains, codes)
+    total = np.bincount(domains, weights, minlength=n_domains)
+    hits = np.bincount(domains, weights * (predicted == codes), minlength=n_domains)
+    return np.asarray(hits / np.where(total > 0, total, np.nan))
+
+
+def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -> Array:
+    """Mean squared error in each domain; NaN where there are no rows."""
+    count = np.bincount(domains, minlength=n_domains)
+    total = np.bincount(domains, (y - predicted) ** 2, minlength=n_domains)
+    return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def exponent_scores(accuracies: Array | None, errors: Array | None, variance: float) -> Array:
+    """What members are weighted by: mean accuracy, or minus half the logarithm of the mean error.
+
+    One per cent of root mean squared error counts as one point of accuracy.
+
+    Parameters
+    ----------
+    accuracies, errors : ndarray of shape (n_members, n_domains)
+        One of them.
+    variance : float
+        Of the target, against which an error may vanish.
+    """
+    if accuracies is not None:
+        return np.asarray(np.nanmean(accuracies, axis=1))
+    assert errors is not None
+    return np.asarray(-0.5 * np.log(np.maximum(np.nanmean(errors, axis=1), 1e-12 * variance)))
+
+
+def softened(scores: Array, temperature: float = TEMPERATURE) -> Array:
+    """Weights proportional to ``exp(score / temperature)``."""
+    relative = np.exp((scores - scores.max()) / temperature)
+    return np.asarray(relative / relative.sum())
+
+
+def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
+    """Mean over domains, and an interval of it by drawing domains with replacement.
+
+    Domains without a score are left out; one domain has no interval.
+    """
+    known = np.asarray(scores, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    if not len(known):
+        return float("nan"), float("nan"), float("nan")
+    mean = float(known.mean())
+    if len(known) < 2:
+        return mean, float("nan"), float("nan")
+    draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
+    low, high = np.quantile(known[draws].mean(axis=1), [TAIL, 1 - TAIL])
+    return mean, float(low), float(high)
+
+
+def joined(plain: Mapping[str, float], context: Mapping[str, float]) -> dict[str, float]:
+    """Weights of all members where rows come with their domain."""
+    if not context:
+        return dict(plain)
+    return {
+        **{name: (1 - CONTEXT_SHARE) * weight for name, weight in plain.items()},
+        **{name: CONTEXT_SHARE * weight for name, weight in context.items()},
+    }
