@@ -1,0 +1,370 @@
+"""Speed and memory of SCA, MDA and MIDA beside the dense way, and at sizes it cannot reach.
+
+The rival computes as the authors' programs do: N x N scatters, a solve, and LAPACK's eigenvalues of
+the result. Rows have 16 features, 4 classes and 8 domains that are shifted.
+
+    python benchmarks/family.py                   the CPU part, then FAMILY.md beside this file
+    python benchmarks/family.py --quick           small sizes, to see that it works; writes nothing
+    python benchmarks/family.py --gpu --out DIR   a million rows each on a CUDA device, to DIR
+    python benchmarks/family.py --others PYTHON   pykale and skada, in an interpreter that has them
+    python benchmarks/family.py --report          FAMILY.md from the results that are there
+
+Results are JSON files, in DIR or ``domainwise-results/family``, one for each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from measuring import Report, Result, alternate, machine, measured, run_point, serve_point, size
+
+HERE = Path(__file__).resolve().parent
+METHODS = ("SCA", "MDA", "MIDA")
+N_DENSE, N_LARGE, N_GPU = 1500, 100_000, 1_000_000
+FEATURES, CLASSES, DOMAINS = 16, 4, 8
+#: MIDA's price; the domain kernel has eigenvalues of the size of a domain.
+WEIGHT = 10.0
+ROUNDS = 3
+
+
+# Tasks: each runs in a child, which alone imports the numerical libraries.
+
+
+def rows(n: int, dtype: str = "float64") -> tuple[Any, Any, Any]:
+    """Draw the rows."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    y, d = rng.integers(CLASSES, size=n), rng.integers(DOMAINS, size=n)
+    X = rng.standard_normal((n, FEATURES), dtype=np.float32)
+    X += rng.standard_normal((CLASSES, FEATURES), dtype=np.float32)[y]
+    X += 0.5 * rng.standard_normal((DOMAINS, FEATURES), dtype=np.float32)[d]
+    return X.astype(dtype), y, d
+
+
+def estimator(method: str, n: int) -> Any:
+    """Build the estimator with its defaults, but for the weight that MIDA's scale asks for."""
+    import domainwise
+
+    arguments = {"domain_weight": WEIGHT / n} if method.endswith("MIDA") else {}
+    return getattr(domainwise, method)(**arguments)
+
+
+def fit(method: str, n: int, dtype: str = "float64") -> Result:
+    """Fit one of ours."""
+    X, y, d = rows(n, dtype)
+    few = slice(200)
+    estimator(method, 200).fit(X[few], y[few], sample_domain=d[few])
+    with measured() as meter:
+        model = estimator(method, n).fit(X, y, sample_domain=d)
+    return meter.result(values=list(model.eigenvalues_[:3]), info=plain(model.solver_info_))
+
+
+def dense(method: str, n: int) -> Result:
+    """Solve the definition with N x N matrices, a solve and LAPACK's ``eig``."""
+    import numpy as np
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    from domainwise.kernels.functions import resolve_gamma
+
+    X, y, d = rows(n)
+    gamma = resolve_gamma("median", "rbf", X)
+    np.linalg.eig(np.eye(50))
+    with measured() as meter:
+        K = rbf_kernel(X, gamma=gamma)
+        H = np.eye(n) - 1.0 / n
+        K = H @ K @ H
+        if method == "MIDA":
+            same = (d[:, None] == d).astype(float)
+            values = np.linalg.eigh(K @ (np.eye(n) - WEIGHT / n * H @ same @ H) @ K)[0]
+        else:
+            left, right = _scatters(method, K, y, d)
+            values = np.linalg.eig(np.linalg.solve(right, left))[0].real
+    return meter.result(values=sorted(map(float, values))[::-1][:3], info={})
+
+
+def _scatters(method: str, K: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    """Both sides of SCA or MDA at their defaults, from columns of K."""
+    import numpy as np
+
+    n = len(K)
+    ridge = n * 1e-3 * np.eye(n)
+    of_class = np.array([K[:, y == c].mean(axis=1) for c in range(CLASSES)])
+    sizes = np.bincount(y) / n
+    of_domain = np.array([K[:, d == t].mean(axis=1) for t in range(DOMAINS)])
+    if method == "SCA":
+        inside = K - of_class[y].T
+        spread = of_domain - of_domain.mean(axis=0)
+        left = 0.5 * (of_class.T * sizes) @ of_class + 0.5 * K @ K / n
+        return left, spread.T @ spread / DOMAINS + inside @ inside.T / n + K + ridge
+    cells = np.array(
+        [[K[:, (d == t) & (y == c)].mean(axis=1) for c in range(CLASSES)] for t in range(DOMAINS)]
+    )
+    share = np.array(
+        [np.bincount(y[d == t], minlength=CLASSES) / (d == t).sum() for t in range(DOMAINS)]
+    )
+    u = np.einsum("tcn,tc->cn", cells, share) / share.sum(axis=0)[:, None]
+    about = u - share.sum(axis=0) @ u / DOMAINS
+    P = (about.T * sizes) @ about
+    F = sum(np.outer(u[a] - u[b], u[a] - u[b]) for a in range(CLASSES) for b in range(a))
+    G = np.zeros((n, n))
+    for c in range(CLASSES):
+        for t in range(DOMAINS):
+            for s in range(t):
+                G += np.outer(cells[s, c] - cells[t, c], cells[s, c] - cells[t, c])
+    inside = K - u[y].T
+    left = 0.5 * F / (CLASSES * (CLASSES - 1) / 2) + 0.5 * P
+    G /= CLASSES * DOMAINS * (DOMAINS - 1) / 2
+    return left, G + inside @ inside.T / n + K + ridge
+
+
+def other(library: str, n: int) -> Result:
+    """The nearest method of another library on the same rows."""
+    import numpy as np
+    from sklearn.metrics import pairwise_distances
+
+    X, _, d = rows(n)
+    gamma = 1 / (2 * np.median(pairwise_distances(X[:1000])) ** 2)
+    if library == "pykale":
+        from kale.embed.factorization import MIDA as Rival
+
+        model = Rival(n_components=10, kernel="rbf", gamma=gamma)
+        covariates = np.eye(DOMAINS)[d]
+        with measured() as meter:
+            model.fit(X, group_labels=covariates)
+    else:
+        from skada import TransferComponentAnalysisAdapter
+
+        domains = np.where(d < DOMAINS // 2, 1, -2)
+        model = TransferComponentAnalysisAdapter(kernel="rbf", n_components=10)
+        with measured() as meter:
+            model.fit(X, sample_domain=domains)
+    return meter.result(values=[], info={})
+
+
+def on_device(method: str, n: int) -> Result:
+    """Fit a million rows on a CUDA device."""
+    import time
+
+    import torch
+
+    X, y, d = (torch.as_tensor(part).cuda() for part in rows(n, "float32"))
+    few = slice(5000)
+    estimator(method, 5000).fit(X[few], y[few], sample_domain=d[few])
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    with measured() as meter:
+        started = time.perf_counter()
+        model = estimator(method, n).fit(X, y, sample_domain=d)
+        torch.cuda.synchronize()
+        took = time.perf_counter() - started
+    return meter.result(
+        values=[float(v) for v in model.eigenvalues_[:3]],
+        info=plain(model.solver_info_),
+        fit_seconds=took,
+        device=torch.cuda.get_device_name(),
+        device_peak=torch.cuda.max_memory_allocated(),
+    )
+
+
+def plain(info: dict[str, Any]) -> dict[str, Any]:
+    """What a solver tells, as JSON holds it."""
+    return {k: v if isinstance(v, str | bool | int) else float(v) for k, v in info.items()}
+
+
+TASKS = {"fit": fit, "dense": dense, "other": other, "gpu": on_device}
+
+
+# The parts of a run, each written as a file of results.
+
+
+def cpu_part(n: int, n_large: int, rounds: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"n": n, "n_large": n_large, "machine": machine()}
+    for method in METHODS:
+        points = [{"task": task, "method": method, "n": n} for task in ("fit", "dense")]
+        found[method] = dict(
+            zip(("ours", "dense"), alternate(__file__, points, rounds), strict=True)
+        )
+        fast = {"task": "fit", "method": f"Fast{method}", "n": n_large, "dtype": "float32"}
+        found[method]["fast"] = run_point(__file__, fast)
+    return found
+
+
+def large_part(n: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"n": n, "machine": machine()}
+    for method in METHODS:
+        point = {"task": "fit", "method": method, "n": n, "dtype": "float32"}
+        found[method] = run_point(__file__, point)
+    return found
+
+
+def gpu_part(n: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"n": n}
+    for method in (*METHODS, *(f"Fast{method}" for method in METHODS)):
+        found[method] = run_point(__file__, {"task": "gpu", "method": method, "n": n})
+    return found
+
+
+def others_part(python: str, n: int) -> dict[str, Any]:
+    """Measure other libraries in an interpreter that has them; one that fails says why."""
+    found: dict[str, Any] = {"n": n, "machine": machine()}
+    for library in ("pykale", "skada"):
+        point = json.dumps({"task": "other", "library": library, "n": n})
+        done = subprocess.run(
+            [python, __file__, "--point", point], capture_output=True, text=True, check=False
+        )
+        lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
+        found[library] = {"failed": lines[-1]} if done.returncode else json.loads(lines[-1])
+        print(f"  {library}: {lines[-1][:200]}", flush=True)
+    return found
+
+
+# The report.
+
+
+def write_report(folder: Path) -> None:
+    parts = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")
+    }
+    report = Report(
+        "SCA, MDA and MIDA: speed and memory",
+        "python benchmarks/family.py",
+        note="Every point ran in a process of its own; a section names its machine if another.",
+    )
+    if "cpu" in parts:
+        _small(report, parts["cpu"], parts.get("others"))
+    if "large" in parts or "cpu" in parts:
+        _large(report, parts.get("large"), parts.get("cpu"))
+    if "gpu" in parts:
+        _gpu(report, parts["gpu"])
+    report.write(HERE / "FAMILY.md")
+
+
+def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -> None:
+    lines = []
+    for method in METHODS:
+        ours, rival = cpu[method]["ours"], cpu[method]["dense"]
+        ratio = rival["seconds"] / ours["seconds"]
+        bound = 1.0 if method == "MIDA" else 50.0
+        report.check(
+            f"N={size(cpu['n'])}: {method}, times faster than the dense way",
+            ratio,
+            bound,
+            form="{:.1f}×",
+            least=True,
+        )
+        off = max(abs(a / b - 1) for a, b in zip(ours["values"], rival["values"], strict=True))
+        report.check(
+            f"{method}: the three largest eigenvalues, relative distance to the dense ones",
+            off,
+            1e-6,
+            form="{:.0e}",
+            least=False,
+        )
+        for name, result in ((f"`{method}`", ours), (f"dense {method}", rival)):
+            lines.append([name, f"{result['seconds']:.2f}", f"{result['above'] / 2**20:,.0f}"])
+    for library, what in (("pykale", "MIDA of pykale"), ("skada", "TCA of skada, its nearest")):
+        result = (others or {}).get(library)
+        if result and "failed" not in result:
+            took, above = result["seconds"], result["above"] / 2**20
+            lines.append([what, f"{took:.2f}", f"{above:,.0f}"])
+        elif result:
+            lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
+    report.text(
+        f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} domains. "
+        "The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: `eigh`), as the "
+        f"authors' programs do. Times are medians of {ROUNDS} rounds in turn."
+    )
+    report.table(["", "seconds", "memory (MiB)"], lines)
+
+
+def _large(report: Report, large: dict[str, Any] | None, cpu: dict[str, Any] | None) -> None:
+    lines = []
+    for method in METHODS:
+        if large:
+            result = large[method]
+            report.check(
+                f"N={size(large['n'])}: peak RSS of exact `{method}` (GiB)",
+                result["peak"] / 2**30,
+                2.0,
+                form="{:.2f}",
+                least=False,
+            )
+            lines.append(
+                [f"`{method}`", f"{result['seconds']:.0f}", f"{result['peak'] / 2**20:,.0f}"]
+            )
+        if cpu:
+            result = cpu[method]["fast"]
+            cells = [f"{result['seconds']:.1f}", f"{result['peak'] / 2**20:,.0f}"]
+            lines.append([f"`Fast{method}`", *cells])
+    n = (large or {"n": (cpu or {}).get("n_large", 0)})["n"]
+    where = f" {large['machine']}." if large else ""
+    report.text(
+        f"## N={size(n)}\n\nfloat32 rows; the exact methods stream the kernel matrix in tiles, the "
+        f"fast ones use their default landmarks.{where}"
+    )
+    report.table(["", "seconds", "peak RSS (MiB)"], lines)
+
+
+def _gpu(report: Report, gpu: dict[str, Any]) -> None:
+    names = [name for name in gpu if name != "n"]
+    report.text(
+        f"## N={size(gpu['n'])} on {gpu[names[0]]['device']}\n\nfloat32 tensors on the device."
+    )
+    report.table(
+        ["", "seconds", "device memory (GiB)", "iterations"],
+        [
+            [
+                f"`{name}`",
+                f"{gpu[name]['fit_seconds']:.2f}",
+                f"{gpu[name]['device_peak'] / 2**30:.1f}",
+                str(gpu[name]["info"].get("n_iterations", "-")),
+            ]
+            for name in names
+        ],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--large", action="store_true", help="only the exact methods at 100,000")
+    parser.add_argument("--others", metavar="PYTHON")
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "family")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        sys.path.insert(0, str(HERE.parent / "src"))
+        serve_point(arguments.point, TASKS)
+        return
+    if arguments.quick:
+        cpu_part(300, 4000, 1)
+        large_part(4000)
+        return
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, Any] = {}
+    if arguments.gpu:
+        parts["gpu"] = lambda: gpu_part(N_GPU)
+    elif arguments.others:
+        parts["others"] = lambda: others_part(arguments.others, N_DENSE)
+    elif arguments.large:
+        parts["large"] = lambda: large_part(N_LARGE)
+    elif not arguments.report:
+        parts["cpu"] = lambda: cpu_part(N_DENSE, N_LARGE, ROUNDS)
+        parts["large"] = lambda: large_part(N_LARGE)
+    for name, run in parts.items():
+        text = json.dumps(run(), indent=1)
+        (arguments.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    if not arguments.gpu:
+        write_report(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
