@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from domainwise.checks.inputs import (
@@ -20,11 +21,32 @@ from domainwise.methods import mida, scatter
 from domainwise.methods.components import Components
 
 
-class ScatterProjection(KernelProjection):
-    """What SCA and MDA share: their arguments."""
+class ScatterMethod:
+    """How SCA and MDA call their method, on whatever operator."""
 
+    n_components: int | None
+    between: float
+    domain_weight: float
+    within_weight: float
+    ridge: float
+    _method: ClassVar[Callable[..., Components]]
     _needs_target = True
     _needs_classes = True
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return type(self)._method(
+            gram,
+            labels,
+            n_components=self.n_components,
+            between=self.between,
+            domain_weight=self.domain_weight,
+            within_weight=self.within_weight,
+            ridge=self.ridge,
+        )
+
+
+class ScatterProjection(ScatterMethod, KernelProjection):
+    """The arguments of SCA and MDA."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [COUNT, None],
@@ -123,16 +145,7 @@ class SCA(ScatterProjection):
     (2, 3)
     """
 
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return scatter.sca(
-            gram,
-            labels,
-            n_components=self.n_components,
-            between=self.between,
-            domain_weight=self.domain_weight,
-            within_weight=self.within_weight,
-            ridge=self.ridge,
-        )
+    _method = staticmethod(scatter.sca)
 
 
 @with_shared_docs
@@ -184,16 +197,7 @@ class MDA(ScatterProjection):
     (2, 1)
     """
 
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return scatter.mda(
-            gram,
-            labels,
-            n_components=self.n_components,
-            between=self.between,
-            domain_weight=self.domain_weight,
-            within_weight=self.within_weight,
-            ridge=self.ridge,
-        )
+    _method = staticmethod(scatter.mda)
 
 
 @with_shared_docs

@@ -13,6 +13,7 @@ from domainwise.checks.inputs import (
     UNIT_INTERVAL,
 )
 from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.family import ScatterMethod
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.gram import Gram
 from domainwise.labels.factors import LabelSpace
@@ -20,12 +21,8 @@ from domainwise.methods import mida, scatter
 from domainwise.methods.components import Components
 
 
-class FastScatterProjection(FastProjection):
-    """What FastSCA and FastMDA share: their arguments."""
-
-    target_landmarks = None
-    _needs_target = True
-    _needs_classes = True
+class FastScatterProjection(ScatterMethod, FastProjection):
+    """The arguments of FastSCA and FastMDA."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [COUNT, None],
@@ -101,16 +98,7 @@ class FastSCA(FastScatterProjection):
     (2, 3)
     """
 
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return scatter.sca(
-            gram,
-            labels,
-            n_components=self.n_components,
-            between=self.between,
-            domain_weight=self.domain_weight,
-            within_weight=self.within_weight,
-            ridge=self.ridge,
-        )
+    _method = staticmethod(scatter.sca)
 
 
 @with_shared_docs
@@ -145,16 +133,7 @@ class FastMDA(FastScatterProjection):
     (2, 1)
     """
 
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return scatter.mda(
-            gram,
-            labels,
-            n_components=self.n_components,
-            between=self.between,
-            domain_weight=self.domain_weight,
-            within_weight=self.within_weight,
-            ridge=self.ridge,
-        )
+    _method = staticmethod(scatter.mda)
 
 
 @with_shared_docs
@@ -190,7 +169,6 @@ class FastMIDA(FastProjection):
     (2, 2)
     """
 
-    target_landmarks = None
     _uses_target = False
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
     #: How closely kernels of continuous descriptors are followed: as FastDCM's with this epsilon.
