@@ -1,6 +1,7 @@
 """Saved models predict the same bits, and no file makes load run anything."""
 
 import copy
+import importlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -17,19 +19,23 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
 from domainwise.models.persistence import FORMAT, ModelFileError, load, read_info, save
+from domainwise.models.types import OBJECTS, TRUSTED, nodes
 from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV, LeaveDomainsOut
 
 skops_io = pytest.importorskip("skops.io")
@@ -72,6 +78,8 @@ CLASSIFIERS = [
     CalibratedClassifierCV(HistGradientBoostingClassifier(max_iter=3), cv=2, method="isotonic"),
     HistGradientBoostingClassifier(max_iter=4),
     DummyClassifier(),
+    ExtraTreesClassifier(n_estimators=3, max_depth=4),
+    RandomForestClassifier(n_estimators=3, max_depth=4),
     dw.InvariantSVC(),
     dw.InvariantSVC(probability=True),
     dw.InvariantSVC(solver="fast"),
@@ -86,6 +94,7 @@ REGRESSORS = [
     HistGradientBoostingRegressor(max_iter=4),
     HistGradientBoostingRegressor(max_iter=4, loss="absolute_error"),
     DummyRegressor(),
+    ExtraTreesRegressor(n_estimators=3, max_depth=4),
     dw.InvariantRidgeCV(gammas=[0.1], alphas=[1.0]),
     dw.InvariantSVR(),
     dw.InvariantSVR(solver="fast"),
@@ -199,7 +208,7 @@ class Own(dw.DCM):
         (make_pipeline(dw.DCM(target_kernel=linear_kernel)), "dcm__target_kernel is the function"),
         (SVC(kernel=lambda X, Y: X @ Y.T), "functions cannot be saved"),
         (Own(), r"holds .*Own, which no model"),
-        (fitted(RandomForestClassifier(n_estimators=2)), "RandomForestClassifier"),
+        (fitted(KNeighborsClassifier()), "KNeighborsClassifier"),
         (object(), "cannot be saved|no model"),
     ],
 )
@@ -344,7 +353,11 @@ def test_another_scikit_learn_is_a_warning(path):
         },
         {"__loader__": ["ObjectNode"], "__module__": "os", "__class__": "system"},
         {"__loader__": "NdArrayNode", "__module__": "os", "__class__": "system", "type": "numpy"},
-        {"__loader__": "TreeNode", "__module__": "sklearn.tree._tree", "__class__": "Tree"},
+        {
+            "__loader__": "TreeNode",
+            "__module__": "sklearn.neighbors._kd_tree",
+            "__class__": "KDTree",
+        },
     ],
     ids=lambda node: f"{node['__loader__']}-{node['__class__']}",
 )
@@ -417,36 +430,297 @@ def test_a_file_that_is_not_there_is_named(path):
         load(path.parent)
 
 
-def test_trees_that_point_outside_of_themselves_are_refused(path):
+# ---- what skops lets in ---------------------------------------------------------------------
+
+
+def json_node(value):
+    content = json.dumps(value)
+    return dict(__loader__="JsonNode", __module__="builtins", __class__="str", content=content)
+
+
+def list_node(*content, **more):
+    names = dict(__loader__="ListNode", __module__="builtins", __class__="list")
+    return {**names, "content": list(content), **more}
+
+
+def add_sparse(parts):
+    buffer = io.BytesIO()
+    sparse.save_npz(buffer, sparse.csr_matrix(np.zeros((100_000, 10))))  # compressed
+    parts["s.npz"] = buffer.getvalue()
+    names = dict(__loader__="SparseMatrixNode", __module__="sklearn.svm._classes", __class__="SVC")
+    set_gamma({**names, "type": "scipy", "file": "s.npz"})(parts)
+
+
+def set_gamma(node):
+    return edit_json("schema.json", lambda schema: attributes(schema).update(gamma=node))
+
+
+def repeated_file(parts):
+    name = next(name for name in parts if name.endswith(".npy"))
+    names = dict(__loader__="NdArrayNode", __module__="numpy", __class__="ndarray", type="numpy")
+    set_gamma(list_node(*({**names, "file": name, "__id__": i} for i in range(9))))(parts)
+
+
+def nested(depth):
+    node = list_node(__id__=0)
+    for level in range(1, depth):
+        node = list_node(node, {**list_node(), "__id__": level - 1}, __id__=level)
+    return node
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # An array without bytes in the file: its size is whatever the file says.
+        set_gamma(
+            {
+                "__loader__": "ConstructorFromReduceNode",
+                "__module__": "numpy",
+                "__class__": "ndarray",
+                "content": list_node(json_node([1000, 1000])),
+            }
+        ),
+        # Any estimator of scikit-learn, and any function of NumPy.
+        set_gamma(
+            {
+                "__loader__": "ObjectNode",
+                "__module__": "sklearn.neighbors._classification",
+                "__class__": "KNeighborsClassifier",
+            }
+        ),
+        set_gamma({"__loader__": "FunctionNode", "__module__": "numpy", "__class__": "add"}),
+        # A compressed archive in the archive, under the name of something else.
+        add_sparse,
+        # One array many times, and one list in the next: skops walks all of two to the depth.
+        repeated_file,
+        set_gamma(nested(9)),
+    ],
+    ids=["sized", "estimator", "function", "sparse", "repeated", "nested"],
+)
+def test_what_skops_loads_and_we_do_not(change, path):
+    save(fitted(dw.DCM()), path)
+    rewritten(path, change)
+    assert skops_io.load(path, trusted=TRUSTED).gamma is not None
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def test_a_list_that_holds_itself_is_refused(path):
+    save(dw.DCM(), path)
+    rewritten(path, set_gamma(list_node(list_node(__id__=7), __id__=7)))
+    with pytest.raises(ModelFileError, match="stands for another"):
+        load(path)
+
+
+def test_a_file_of_the_old_layout_says_what_to_do(path):
+    save(fitted(dw.FastDCM(n_landmarks=20)), path)
+    names = {
+        "estimators.fast": "fast",
+        "gram.nystrom": "gram.nystrom",
+        "kernels.functions": "kernels",
+    }
+
+    def change(parts):
+        for new, old in names.items():
+            parts["schema.json"] = parts["schema.json"].replace(
+                f'"domainwise.{new}"'.encode(), f'"domainwise.{old}"'.encode()
+            )
+
+    rewritten(path, change)
+    with pytest.raises(ModelFileError, match="written by another domainwise.*fit the model again"):
+        load(path)
+    # The file as it was written then.
+    save(dw.DCM(), path)
+    rewritten(path, edit_json("domainwise.json", lambda header: header.update(format=1)))
+    with pytest.raises(ModelFileError, match="fit the model again"):
+        load(path)
+    assert read_info(path)["model"] == "DCM"
+
+
+def test_the_same_model_is_the_same_bytes_and_every_listed_type_is_there(path):
+    model = fitted(make_pipeline(StandardScaler(), dw.FastDCM(n_landmarks=20), SVC()))
+    contents = []
+    for _ in range(2):
+        save(copy.deepcopy(model), path)
+        with zipfile.ZipFile(path) as archive:
+            contents.append({name: archive.read(name) for name in archive.namelist()})
+    assert contents[0] == contents[1]
+    for module, names in OBJECTS.items():
+        for name in names.split():
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+# ---- values that compiled code would follow -------------------------------------------------
+
+
+def refused_both_ways(model, path, message, monkeypatch):
+    """Neither saved nor, as if somebody else had written it, loaded."""
+    with pytest.raises(ModelFileError, match=message):
+        save(model, path)
+    with monkeypatch.context() as patch:
+        patch.setattr("domainwise.models.persistence.check_values", lambda model: None)
+        save(model, path)
+    with pytest.raises(ModelFileError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "field, value", [("left", 10_000), ("right", 0), ("feature_idx", 99), ("feature_idx", -1)]
+)
+def test_boosted_trees_that_point_outside_are_refused(field, value, path, monkeypatch):
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5))
-    for field, value in [("left", 10_000), ("right", 0), ("feature_idx", 99), ("feature_idx", -1)]:
-        broken = copy.deepcopy(model)
-        broken._predictors[0][0].nodes[field][0] = value
-        with pytest.raises(ModelFileError, match="points outside"):
-            save(broken, path)
-    broken = copy.deepcopy(model)
-    broken._predictors[0][0].nodes["is_categorical"][0] = 1
+    model._predictors[0][0].nodes[field][0] = value
+    refused_both_ways(model, path, "points outside", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model._predictors[0].pop(),
+        lambda model: setattr(model, "n_trees_per_iteration_", 10**9),
+        lambda model: setattr(model, "_baseline_prediction", np.array([[np.nan, 0, 0]])),
+        lambda model: setattr(model._bin_mapper, "is_categorical_", np.zeros(1, np.uint8)),
+        lambda model: setattr(model, "_in_fit", True),
+        lambda model: setattr(model, "predict", 3),
+    ],
+)
+def test_boosting_whose_parts_do_not_fit_is_refused(change, path, monkeypatch):
+    y = DATA.target.copy()
+    y[:9] = 2
+    model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5), y)
+    change(model)
+    refused_both_ways(model, path, "do not fit together|hides one", monkeypatch)
+
+
+def test_trees_that_split_categories_are_named(path):
+    model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5))
+    model._predictors[0][0].nodes["is_categorical"][0] = 1
     with pytest.raises(ModelFileError, match="encode them as numbers"):
-        save(broken, path)
+        save(model, path)
 
 
-@pytest.mark.parametrize("model", [SVC(), SVR(), SVC(kernel="precomputed")], ids=repr)
-def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path):
+def array_of(field):
+    """Changes one field of the first tree's nodes in a file."""
+
+    def change(value):
+        def edit(parts):
+            for name in parts:
+                if name.endswith(".npy"):
+                    array = np.load(io.BytesIO(parts[name]))
+                    if array.dtype.names and field in array.dtype.names:
+                        array[field][0] = value
+                        buffer = io.BytesIO()
+                        np.save(buffer, array)
+                        parts[name] = buffer.getvalue()
+
+        return edit
+
+    return change
+
+
+def first_tree(schema):
+    return next(node for node in nodes(schema) if node["__loader__"] == "TreeNode")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        array_of("left_child")(10_000),
+        array_of("right_child")(0),
+        array_of("right_child")(-1),
+        array_of("feature")(99),
+        array_of("feature")(-5),
+        edit_json(
+            "schema.json",
+            lambda s: first_tree(s)["content"]["content"].update(node_count=json_node(10**6)),
+        ),
+        edit_json(
+            "schema.json",
+            lambda s: first_tree(s)["__reduce__"]["args"]["content"].__setitem__(2, json_node(99)),
+        ),
+        edit_json(
+            "schema.json",
+            lambda s: first_tree(s)["__reduce__"]["args"]["content"].__setitem__(0, json_node(99)),
+        ),
+    ],
+)
+def test_trees_are_looked_at_before_they_are_built(change, path):
+    save(fitted(ExtraTreesClassifier(n_estimators=2, random_state=0)), path)
+    load(path)
+    rewritten(path, change)
+    with pytest.raises(ModelFileError, match="outside of itself|do not fit together"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SVC(), SVR(), SVC(kernel="precomputed"), SVC(probability=True)],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_support_vector_machines_whose_arrays_do_not_fit_are_refused(model, path, monkeypatch):
     X = DATA.data @ DATA.data.T if model.kernel == "precomputed" else DATA.data
-    model = model.fit(X, DATA.target)
+    y = DATA.target.copy()
+    y[:9] = 2
+    model = model.fit(X, y)
     save(model, path)
     load(path)
-    for name, value in [
+    cases = [
         ("support_", model.support_[:-1]),
         ("support_", model.support_ + 10_000),
+        ("support_", model.support_ - 10_000),
+        ("support_vectors_", np.zeros((3, 1))),
         ("_dual_coef_", model._dual_coef_[:, :-2]),
+        ("_dual_coef_", model._dual_coef_.astype(np.float32)),
+        ("_dual_coef_", model._dual_coef_ * np.nan),
         ("_n_support", model._n_support + 5),
         ("_intercept_", model._intercept_[:0]),
-    ]:
+        ("_probA", np.zeros(1 if isinstance(model, SVC) else 2)),
+        ("_probB", np.zeros(2)),
+        ("_sparse", True),
+        ("_impl", "one_class"),
+        ("shape_fit_", (1, 1)),
+        ("n_features_in_", 10**6),
+    ]
+    for name, value in cases:
         broken = copy.deepcopy(model)
         setattr(broken, name, value)
-        with pytest.raises(ModelFileError, match="do not fit together"):
-            save(broken, path)
+        refused_both_ways(broken, path, "do not fit together|hides one", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("_n_features_outs", [1, 3]),
+        ("categories_", [np.array([2.0, 1.0, 3.0]), np.array(["a", "b", "c"])]),
+        ("_drop_idx_after_grouping", np.array([5, None], dtype=object)),
+    ],
+)
+def test_an_encoder_without_room_for_its_columns_is_refused(name, value, path, monkeypatch):
+    model = OneHotEncoder(sparse_output=False).fit([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    assert through_file(model, path).transform([[1.0, 2.0]]).tolist() == [[1, 0, 0, 0, 1, 0]]
+    setattr(model, name, value)
+    refused_both_ways(model, path, "do not fit together", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "encoder", [OneHotEncoder(drop="first"), OneHotEncoder(min_frequency=2), OneHotEncoder()]
+)
+def test_encoders_of_every_kind_come_back(encoder, path):
+    X = np.array([["a", "x"], ["a", "y"], ["b", "y"], ["c", "y"]], dtype=object)
+    again = through_file(encoder.fit(X), path)
+    np.testing.assert_array_equal(again.transform(X).toarray(), encoder.transform(X).toarray())
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (make_pipeline(SVC(), memory="cache"), "do not fit together"),
+        (ExtraTreesClassifier(n_jobs=10**6), "n_jobs=1000000"),
+    ],
+)
+def test_arguments_that_reach_beyond_the_model_are_refused(model, message, path, monkeypatch):
+    refused_both_ways(model, path, message, monkeypatch)
 
 
 @pytest.mark.torch

@@ -1,7 +1,9 @@
 """Saving models to a file and loading them without running code from it.
 
 A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``,
-that says which version wrote it. It is stored uncompressed, so that its size tells what it needs.
+that says which version wrote it. What stands here beside calls of skops is what skops leaves open:
+archives that unpack to more than their size, its own older formats, which trusted more than they
+said, types and values (:mod:`~domainwise.models.types`, :mod:`~domainwise.models.values`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import json
 import platform
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +25,17 @@ from sklearn.exceptions import InconsistentVersionWarning
 from domainwise import __version__
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.jobs.atomic import replacing
-from domainwise.models.types import TRUSTED, forbidden_types
-from domainwise.models.values import check_values
+from domainwise.models.types import (
+    TRUSTED,
+    check_numbers,
+    forbidden_types,
+    nodes,
+    number_arrays,
+)
+from domainwise.models.values import check_tree, check_values
 
-#: Format of the files written here; files of a later one are refused.
-FORMAT = 1
+#: Format of the files written here; files of another one are refused.
+FORMAT = 2
 #: First protocol of skops in which all that it trusts is declared.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
@@ -91,13 +101,13 @@ def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) ->
         schema = json.loads(written.read(SCHEMA))
         foreign = forbidden_types(schema)
         if foreign:
-            raise ModelFileError(_about_types(f"{type(model).__name__} cannot be saved", foreign))
+            raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(foreign)}")
+        files = number_arrays(schema)
         archive.writestr(HEADER, json.dumps(_header(model, info), indent=2))
         # skops writes this indented: most of the file, for a small model.
         archive.writestr(SCHEMA, json.dumps(schema, separators=(",", ":")))
-        for name in written.namelist():
-            if name != SCHEMA:
-                archive.writestr(name, written.read(name))
+        for old, new in files.items():
+            archive.writestr(new, written.read(old))
     with replacing(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
 
@@ -123,18 +133,28 @@ def load(path: str | Path) -> Any:
         those that models are made of.
     """
     skops = _skops()
-    content = _content(path)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        header = _checked_header(path, archive)
-        _check_schema(path, archive)
-    try:
+    with _opened(path) as (content, archive):
+        header = _header_of(path, archive)
+        versions, schema = header["versions"], json.loads(archive.read(SCHEMA))
+        foreign = forbidden_types(schema)
+        old = [name for name in foreign if name.startswith("domainwise.")]
+        if old or int(header["format"]) < FORMAT:
+            raise ModelFileError(
+                f"{path} was written by another domainwise ({versions['domainwise']}, this is "
+                f"{__version__}), which arranged models in another way"
+                f"{f': it holds {old[0]}' if old else ''}; fit the model again with this one"
+            )
+        if foreign:
+            raise ModelFileError(f"{path} is not loaded: {_about(foreign)}")
+        if schema["protocol"] < SKOPS_PROTOCOL:
+            raise ValueError(f"protocol {schema['protocol']}")
+        check_numbers(schema)
+        _check_trees(schema, archive)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.loads(content, trusted=TRUSTED)
         check_values(model)
-    except Exception as error:
-        raise ModelFileError(f"{path} is damaged: {error}") from error
-    written, here = header["versions"].get("scikit-learn"), sklearn.__version__
+    written, here = versions.get("scikit-learn"), sklearn.__version__
     if written != here:
         warnings.warn(
             f"{path} was written with scikit-learn {written}, this is {here}: predictions may "
@@ -157,8 +177,8 @@ def read_info(path: str | Path) -> dict[str, Any]:
     header : dict
         ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
     """
-    with zipfile.ZipFile(io.BytesIO(_content(path))) as archive:
-        return _checked_header(path, archive)
+    with _opened(path) as (_, archive):
+        return _header_of(path, archive)
 
 
 def _skops() -> Any:
@@ -192,81 +212,75 @@ def _refuse_functions(model: Any) -> None:
     """Name arguments that are functions, tensors or Dask collections: they cannot be saved."""
     arguments = model.get_params(deep=True) if hasattr(model, "get_params") else {}
     for name, value in {"the model": model, **arguments}.items():
-        if callable(value) and not isinstance(value, type):
-            raise ModelFileError(
-                f"{name} is the function {getattr(value, '__name__', value)!r}: functions cannot "
-                "be saved, because loading one would run code; use a named kernel or scorer"
-            )
         parts = [value, *vars(value).values()] if hasattr(value, "get_params") else [value]
-        if any(is_dask(part) for part in parts):
-            raise ModelFileError(
-                f'{name} holds Dask collections: call to("numpy") on the fitted projection first'
+        if callable(value) and not isinstance(value, type):
+            why = (
+                f"is the function {getattr(value, '__name__', value)!r}: functions cannot be "
+                "saved, because loading one would run code; use a named kernel or scorer"
             )
-        if is_tensor(value):
-            raise ModelFileError(f"{name} is a tensor: pass it as an array to save the model")
+        elif any(is_dask(part) for part in parts):
+            why = 'holds Dask collections: call to("numpy") on the fitted projection first'
+        elif is_tensor(value):
+            why = "is a tensor: pass it as an array to save the model"
+        else:
+            continue
+        raise ModelFileError(f"{name} {why}")
 
 
-def _content(path: str | Path) -> bytes:
-    """Bytes of a file that is a whole zip archive."""
-    path = Path(path)
-    if not path.exists():
-        raise ModelFileError(f"{path}: no such file")
-    if path.is_dir():
-        raise ModelFileError(f"{path} is a folder, not a model file")
-    content = path.read_bytes()
-    if not content:
-        raise ModelFileError(f"{path} is empty")
-    if content[:1] == b"\x80":
-        raise ModelFileError(
-            f"{path} looks like a pickle, which could run any code and is not loaded; write model "
-            "files with domainwise.save or domainwise fit"
-        )
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[bytes, zipfile.ZipFile]]:
+    """Bytes of a model file and the archive they are; all that goes wrong with it is said so."""
+    if not Path(path).is_file():
+        what = "a folder" if Path(path).is_dir() else "no such file"
+        raise ModelFileError(f"{path}: {what}; domainwise fit writes models")
+    content = Path(path).read_bytes()
     if content[:2] != b"PK":
-        raise ModelFileError(f"{path} is no model file; domainwise fit writes one")
+        raise ModelFileError(
+            f"{path} is {'no model file' if content else 'empty'}; domainwise fit writes models, "
+            "and so does domainwise.save (a pickle is not loaded, because it could run any code)"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise ModelFileError(f"{path} is no model file: it is compressed")
-            names = archive.namelist()
-            broken = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
-        raise ModelFileError(f"{path} is damaged or incomplete: {error}") from None
-    if broken is not None or len(set(names)) != len(names):
-        raise ModelFileError(f"{path} is damaged: {broken or 'a part is there twice'}")
-    return content
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise ValueError("it is compressed")
+            # Parts that overlap would come to more than the file's size.
+            if sum(part.file_size for part in archive.infolist()) > len(content):
+                raise ValueError("its parts are larger than it is")
+            yield content, archive
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(f"{path} is damaged, or no model file: {error}") from error
 
 
-def _checked_header(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     if not {HEADER, SCHEMA} <= set(archive.namelist()):
         raise ModelFileError(f"{path} was not written by domainwise; domainwise fit writes models")
-    try:
-        header = json.loads(archive.read(HEADER))
-        known = int(header["format"]) <= FORMAT
-        version = header["versions"]["domainwise"]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{path} is damaged: its header cannot be read ({error})") from None
-    if not known:
+    header = dict(json.loads(archive.read(HEADER)))
+    if int(header["format"]) > FORMAT:
         raise ModelFileError(
-            f"{path} was written by domainwise {version} in format {header['format']}; this is "
-            f"{__version__}, which reads up to format {FORMAT}: "
+            f"{path} was written by domainwise {header['versions']['domainwise']} in format "
+            f"{header['format']}; this is {__version__}, which reads up to format {FORMAT}: "
             'pip install --upgrade "domainwise[cli]"'
         )
-    return dict(header)
+    return header
 
 
-def _check_schema(path: str | Path, archive: zipfile.ZipFile) -> None:
-    try:
-        schema = json.loads(archive.read(SCHEMA))
-        protocol = schema["protocol"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ModelFileError(f"{path} is damaged: {error}") from None
-    if not isinstance(protocol, int) or protocol < SKOPS_PROTOCOL:
-        raise ModelFileError(f"{path} is damaged: protocol {protocol!r}")
-    foreign = forbidden_types(schema)
-    if foreign:
-        raise ModelFileError(_about_types(f"{path} is not loaded", foreign))
+def _check_trees(schema: Any, archive: zipfile.ZipFile) -> None:
+    """Look at trees before skops builds them."""
+
+    def plain(node: dict[str, Any]) -> Any:
+        if node["__loader__"] == "JsonNode":
+            return json.loads(node["content"])
+        return np.load(io.BytesIO(archive.read(node["file"])), allow_pickle=False)
+
+    for node in nodes(schema):
+        if node["__loader__"] == "TreeNode":
+            arguments = [plain(each) for each in node["__reduce__"]["args"]["content"]]
+            state = {name: plain(each) for name, each in node["content"]["content"].items()}
+            check_tree(*arguments, state)
 
 
-def _about_types(what: str, names: list[str]) -> str:
+def _about(names: list[str]) -> str:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{what}: it holds {shown}, which no model of domainwise is made of"
+    return f"it holds {shown}, which no model of domainwise is made of"

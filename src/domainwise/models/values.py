@@ -1,31 +1,123 @@
-"""Values in a loaded model that compiled code follows without looking.
+"""Values in a model that compiled code follows without looking.
 
-A type may be harmless while its arrays are not: scikit-learn's trees and support vector machines
-take indices and lengths from their arrays as they are, and those of a made-up file would make
-them read memory that is not theirs.
+A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
+encoders take indices and lengths from their attributes as they are, and those of a made-up file
+would make them read or write memory that is not theirs, or ask for more than there is. skops looks
+at types only. Each type with such attributes has a rule here; everything else is up to NumPy, which
+looks. What is not listed in :mod:`domainwise.models.types` (neighbours, say) needs no rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from domainwise.arrays import Array
+
+#: More processes than any machine has processors for; a file must not start them.
+MOST_JOBS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """An array: sizes of its axes by name, its type, and what its whole numbers stand for.
+
+    They are indices ``below`` a size, or counts with a ``total``; fractions are finite.
+    """
+
+    axes: str
+    dtype: str = "float64"
+    below: str | None = None
+    total: str | None = None
+    or_empty: bool = False
+
+    def fits(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether a value is such an array, given what the sizes are."""
+        if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
+            return False
+        if self.or_empty and value.shape == (0,):
+            return True
+        if value.shape != tuple(sizes[axis] for axis in self.axes.split()):
+            return False
+        if value.dtype.kind == "f":
+            return bool(np.isfinite(value).all())
+        in_range = self.below is None or bool((value < sizes[self.below]).all())
+        in_total = self.total is None or int(value.sum(dtype=object)) == sizes[self.total]
+        return in_range and in_total and bool((value >= 0).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What must hold for an object that has been fitted, as an attribute it then has tells.
+
+    Its sizes by name; its arrays; attributes equal to a size; attributes with few possible values;
+    and whatever else is to be said about it.
+    """
+
+    fitted: str
+    sizes: Callable[[Any], dict[str, int]] = lambda part: {}
+    arrays: dict[str, Numbers] = dataclasses.field(default_factory=dict)
+    counts: dict[str, str] = dataclasses.field(default_factory=dict)
+    choices: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    also: Callable[[Any], bool] = lambda part: True
+
+    def holds(self, part: Any) -> bool:
+        """Whether an object keeps to the rule."""
+        if self.fitted not in vars(part):
+            return True
+        sizes = self.sizes(part)
+        return (
+            all(rule.fits(getattr(part, name), sizes) for name, rule in self.arrays.items())
+            and all(_same(getattr(part, name), sizes[size]) for name, size in self.counts.items())
+            and all(getattr(part, name) in allowed for name, allowed in self.choices.items())
+            and self.also(part)
+        )
+
 
 def check_values(model: Any) -> None:
-    """Raise ValueError if a tree or a support vector machine in a model cannot be a fitted one."""
+    """Raise ValueError if a part of a model, to be saved or just loaded, is not as fit makes it."""
     for part in _parts(model):
         name = type(part).__name__
-        if name in ("SVC", "SVR") and "support_" in vars(part):
-            _check_svm(part, name)
-        if name.startswith("HistGradientBoosting") and "_predictors" in vars(part):
-            for tree in (tree for stage in part._predictors for tree in stage):
-                _check_tree(tree, int(part.n_features_in_))
+        if isinstance(part, np.ndarray):
+            if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
+                raise ValueError(f"an array of type {part.dtype!r} is no part of a model")
+            continue
+        # An attribute of the object would be taken for the method or the setting of its class.
+        fields = getattr(part, "__dataclass_fields__", {})
+        for each in set(vars(part)).difference(fields):
+            if hasattr(type(part), each):
+                raise ValueError(f"{name} has an attribute {each!r}, which hides one of its own")
+        jobs = vars(part).get("n_jobs")
+        if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
+            raise ValueError(f"{name} has n_jobs={jobs!r}: give at most {MOST_JOBS}")
+        rule = RULES.get(name)
+        if rule is not None and not rule.holds(part):
+            raise ValueError(f"the attributes of {name} do not fit together")
+
+
+def check_tree(n_features: Any, n_classes: Any, n_outputs: Any, state: dict[str, Any]) -> None:
+    """Raise ValueError if scikit-learn's Tree, which copies without looking, cannot be made so."""
+    nodes = state["nodes"]
+    sizes = {"outputs": n_outputs, "nodes": len(nodes), "classes": int(np.max(n_classes))}
+    right = (
+        all(isinstance(size, int) for size in (n_features, n_outputs, state["max_depth"]))
+        and Numbers("outputs", "int64").fits(n_classes, sizes)
+        and Numbers("nodes outputs classes").fits(state["values"], sizes)
+        and _same(state["node_count"], len(nodes))
+        and set(state) == {"max_depth", "node_count", "nodes", "values"}
+        and np.array_equal(nodes["left_child"] == -1, nodes["right_child"] == -1)
+        and _inside(nodes, nodes["left_child"] != -1, ("left_child", "right_child"))
+        and _features_known(nodes["feature"][nodes["left_child"] != -1], n_features)
+    )
+    if not right:
+        raise ValueError("a tree points outside of itself")
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """All objects in a model that have attributes, each once."""
+    """All arrays and objects with attributes in a model, each once."""
     pending, seen = [model], set()
     while pending:
         value = pending.pop()
@@ -37,45 +129,180 @@ def _parts(model: Any) -> Iterator[Any]:
         elif isinstance(value, (list, tuple, set)):
             pending.extend(value)
         elif isinstance(value, np.ndarray):
+            yield value
             if value.dtype == object:
                 pending.extend(value.ravel())
-        elif hasattr(value, "__dict__"):
+        elif hasattr(value, "__dict__") and not isinstance(value, type):
             yield value
             pending.extend(vars(value).values())
 
 
-def _check_svm(machine: Any, name: str) -> None:
-    n_support = len(machine.support_)
-    n_classes = len(machine.classes_) if name == "SVC" else 2
-    rows = machine.support_vectors_.shape
+def _same(value: Any, size: int) -> bool:
+    return isinstance(value, (int, np.integer)) and int(value) == size
+
+
+def _svm_sizes(machine: Any) -> dict[str, int]:
+    # Two "classes" are how libsvm describes a regression.
+    n_classes = len(machine.classes_) if "classes_" in vars(machine) else 2
+    n_rows, n_features = machine.shape_fit_
     precomputed = machine.kernel == "precomputed"
-    counts = machine._n_support
-    correct = (
-        np.shape(machine._dual_coef_) == (n_classes - 1, n_support)
-        and len(machine._intercept_) == n_classes * (n_classes - 1) // 2
-        and len(counts) == n_classes
-        and (np.min(counts) >= 0 and int(np.sum(counts)) == n_support if name == "SVC" else True)
-        and (counts[0] == n_support if name == "SVR" else True)
-        and (precomputed or rows == (n_support, machine.shape_fit_[1]))
-        and np.all(machine.support_ >= 0)
-        and np.all(machine.support_ < machine.shape_fit_[0])
+    return {
+        "classes": n_classes,
+        "classes-1": n_classes - 1,
+        "pairs": n_classes * (n_classes - 1) // 2,
+        "support": len(machine.support_),
+        "rows": n_rows,
+        "vectors": 0 if precomputed else len(machine.support_),
+        "columns": 0 if precomputed else n_features,
+        "features": n_features,
+    }
+
+
+def _boosting_sizes(model: Any) -> dict[str, int]:
+    n_classes = len(model.classes_) if "classes_" in vars(model) else 1
+    n_trees = 1 if n_classes == 2 else n_classes
+    return {"one": 1, "trees": n_trees, "features": model.n_features_in_}
+
+
+def _boosting_trees_right(model: Any) -> bool:
+    """Whether every tree has its place, no node points outside, and none splits categories."""
+    sizes = _boosting_sizes(model)
+    for stage in model._predictors:
+        for tree in stage:
+            inner = tree.nodes["is_leaf"] == 0
+            if np.any(tree.nodes["is_categorical"][inner]):
+                raise ValueError(
+                    "trees that split categories cannot be saved or loaded: encode them as numbers"
+                )
+            if not (
+                _inside(tree.nodes, inner, ("left", "right"))
+                and _features_known(tree.nodes["feature_idx"][inner], sizes["features"])
+                and np.isfinite(tree.nodes["value"]).all()
+            ):
+                raise ValueError("a tree points outside of itself")
+    no_categories = Numbers("features", "uint8", below="one")
+    return (
+        all(len(stage) == sizes["trees"] for stage in model._predictors)
+        and no_categories.fits(model._bin_mapper.is_categorical_, sizes)
+        and "_in_fit" not in vars(model)
     )
-    if not correct:
-        raise ValueError(f"the arrays of {name} do not fit together")
 
 
-def _check_tree(tree: Any, n_features: int) -> None:
-    nodes = tree.nodes
-    index = np.arange(len(nodes))
-    inner = nodes["is_leaf"] == 0
-    if np.any(nodes["is_categorical"][inner]):
-        raise ValueError(
-            "trees that split categories cannot be saved or loaded: encode them as numbers"
+def _inside(nodes: Array, inner: Array, sides: tuple[str, str]) -> bool:
+    """Whether children come after their parents, so that every walk from the root ends."""
+    place = np.flatnonzero(inner)
+    children = [nodes[side][inner].astype(np.int64) for side in sides]
+    return len(nodes) > 0 and all(
+        bool((child > place).all() and (child < len(nodes)).all()) for child in children
+    )
+
+
+def _features_known(index: Array, n_features: int) -> bool:
+    return bool((index >= 0).all() and (index < n_features).all())
+
+
+def _classes(model: Any) -> list[int] | None:
+    """Numbers of classes of each output, where a model's own count agrees with its classes."""
+    if "classes_" not in vars(model):
+        return [1] * model.n_outputs_
+    classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
+    counted = [len(each) for each in classes]
+    right = len(counted) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counted
+    return counted if right else None
+
+
+def _decision_tree_right(model: Any) -> bool:
+    tree = model.tree_
+    return (
+        type(tree).__name__ == "Tree"
+        and _same(model.n_features_in_, tree.n_features)
+        and _same(model.n_outputs_, tree.n_outputs)
+        and _classes(model) == tree.n_classes.tolist()
+    )
+
+
+def _forest_right(forest: Any) -> bool:
+    return _classes(forest) is not None and all(
+        RULES.get(type(tree).__name__) is _tree
+        and _same(tree.n_features_in_, forest.n_features_in_)
+        and _classes(tree) == _classes(forest)
+        for tree in forest.estimators_
+    )
+
+
+def _encoder_right(encoder: Any) -> bool:
+    """Whether the columns that values are put into are those that there is room for."""
+    room, nothing = encoder._n_features_outs, [None] * len(encoder.categories_)
+    drops = encoder._drop_idx_after_grouping
+    groups = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nothing
+    parts = zip(encoder.categories_, nothing if drops is None else drops, groups, room, strict=True)
+    for known, drop, group, columns in parts:
+        n_groups = len(known) if group is None else int(np.max(group)) + 1
+        # A value is looked up by bisection, which goes astray where they are in no order.
+        ordered = known.dtype == object or np.array_equal(
+            known, np.unique(known), equal_nan=known.dtype.kind == "f"
         )
-    correct = len(nodes) > 0 and all(
-        np.all(nodes[side][inner] > index[inner]) and np.all(nodes[side][inner] < len(nodes))
-        for side in ("left", "right")
-    )
-    features = nodes["feature_idx"][inner]
-    if not correct or np.any(features < 0) or np.any(features >= n_features):
-        raise ValueError("a tree points outside of itself")
+        if not (ordered and (drop is None or 0 <= drop < n_groups)):
+            return False
+        if n_groups - (drop is not None) != columns:
+            return False
+    return True
+
+
+_SVM = {
+    "support_": Numbers("support", "int32", below="rows"),
+    "support_vectors_": Numbers("vectors columns"),
+    "_n_support": Numbers("classes", "int32", total="support"),
+    "_dual_coef_": Numbers("classes-1 support"),
+    "_intercept_": Numbers("pairs"),
+    "_probA": Numbers("pairs", or_empty=True),
+    "_probB": Numbers("pairs", or_empty=True),
+}
+_svc = Rule(
+    "support_",
+    _svm_sizes,
+    _SVM,
+    {"n_features_in_": "features"},
+    {"_sparse": (False,), "kernel": ("linear", "poly", "rbf", "sigmoid", "precomputed")},
+    lambda machine: machine._probA.shape == machine._probB.shape,
+)
+_boosting = Rule(
+    "_predictors",
+    _boosting_sizes,
+    {"_baseline_prediction": Numbers("one trees")},
+    {"n_trees_per_iteration_": "trees"},
+    {"_preprocessor": (None,)},
+    _boosting_trees_right,
+)
+_tree = Rule("tree_", also=_decision_tree_right)
+_forest = Rule("estimators_", also=_forest_right)
+
+#: By the name of a type.
+RULES: dict[str, Rule] = {
+    "SVC": _svc,
+    # A regression has one group of support vectors; what stands behind their number is left over.
+    "SVR": dataclasses.replace(
+        _svc,
+        arrays={name: rule for name, rule in _SVM.items() if name != "_n_support"},
+        also=lambda svr: svr._n_support.shape == (2,) and svr._n_support[0] == len(svr.support_),
+    ),
+    "HistGradientBoostingClassifier": _boosting,
+    "HistGradientBoostingRegressor": _boosting,
+    "DecisionTreeClassifier": _tree,
+    "DecisionTreeRegressor": _tree,
+    "ExtraTreeClassifier": _tree,
+    "ExtraTreeRegressor": _tree,
+    "ExtraTreesClassifier": _forest,
+    "ExtraTreesRegressor": _forest,
+    "RandomForestClassifier": _forest,
+    "RandomForestRegressor": _forest,
+    "OneHotEncoder": Rule("categories_", also=_encoder_right),
+    "DummyClassifier": Rule("n_outputs_", also=lambda dummy: _classes(dummy) is not None),
+    "DummyRegressor": Rule(
+        "n_outputs_",
+        lambda dummy: {"one": 1, "outputs": dummy.n_outputs_},
+        {"constant_": Numbers("one outputs")},
+    ),
+    # A cache in a folder holds pickles.
+    "Pipeline": Rule("steps", choices={"memory": (None,)}),
+}
