@@ -278,7 +278,7 @@ def _check_trees(schema: Any, archive: zipfile.ZipFile) -> None:
         if node["__loader__"] == "TreeNode":
             arguments = [plain(each) for each in node["__reduce__"]["args"]["content"]]
             state = {name: plain(each) for name, each in node["content"]["content"].items()}
-            check_tree(*arguments, state)
+            check_tree(state, *arguments)
 
 
 def _about(names: list[str]) -> str:

@@ -85,10 +85,11 @@ def check_values(model: Any) -> None:
             if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
                 raise ValueError(f"an array of type {part.dtype!r} is no part of a model")
             continue
-        # An attribute of the object would be taken for the method or the setting of its class.
-        fields = getattr(part, "__dataclass_fields__", {})
-        for each in set(vars(part)).difference(fields):
-            if hasattr(type(part), each):
+        # Such an attribute would be taken for the method or the setting of its class. Estimators of
+        # this package have settings that are defaults.
+        foreign = type(part).__module__.startswith("sklearn.")
+        for each in vars(part):
+            if hasattr(type(part), each) and (foreign or callable(getattr(type(part), each))):
                 raise ValueError(f"{name} has an attribute {each!r}, which hides one of its own")
         jobs = vars(part).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
@@ -98,7 +99,7 @@ def check_values(model: Any) -> None:
             raise ValueError(f"the attributes of {name} do not fit together")
 
 
-def check_tree(n_features: Any, n_classes: Any, n_outputs: Any, state: dict[str, Any]) -> None:
+def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
     """Raise ValueError if scikit-learn's Tree, which copies without looking, cannot be made so."""
     nodes = state["nodes"]
     sizes = {"outputs": n_outputs, "nodes": len(nodes), "classes": int(np.max(n_classes))}
