@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from domainwise import DCM, datasets
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, draw_rows, make_problem, outer_splits
-from domainwise.models.registry import METHODS, Method, dcm_at, dcmcv_with_svm
+from domainwise.models.method import Method, Setting
+from domainwise.models.registry import METHODS, weights
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
 
 TRAINING_ROWS = 1000
@@ -53,24 +55,33 @@ DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
         "hipc": datasets.load_hipc,
     },
 }
+
+
+class WithSVM(Method):
+    """A projection judged and followed by a support vector machine instead of a linear head."""
+
+    def make(self, setting: Setting) -> Any:
+        return super().make(replace(setting, predictor="svm"))
+
+
 COMPARED: list[Method] = [
     *(METHODS[key] for key in ("constant", "svm", "boosting", "coir", "dica", "dcm", "dcmcv")),
-    Method("dcmcv_svm", ("DCMCV, SVM", "DCMCV, SVR"), "projection", dcmcv_with_svm, ""),
+    WithSVM(
+        **vars(METHODS["dcmcv"]) | {"key": "dcmcv_svm", "labels": ("DCMCV, SVM", "DCMCV, SVR")}
+    ),
     METHODS["invariant"],
     METHODS["invariantridge"],
 ]
 #: DCM at other weights, from which the default follows; they do not take part in the ranks.
 WEIGHTS: list[Method] = [
-    Method(f"dcm@{weight}", (f"DCM, weight {weight}",) * 2, "projection", dcm_at(weight), "")
+    replace(
+        METHODS["dcm"],
+        key=f"dcm@{weight}",
+        labels=(f"DCM, weight {weight}",) * 2,
+        grids=(weights(weight),) * 2,
+    )
     for weight in (0.01, 0.1, 10.0)
 ]
-
-
-class StudyJob(MethodJob):
-    """A method on a split, without the reference inside domains, which this study does not show."""
-
-    def _within(self, choice: Any, rows: Any) -> float:
-        return float("nan")
 
 
 def pose(load: Callable[[], Bunch]) -> tuple[Problem, list[tuple[Any, Any]]]:
@@ -105,7 +116,7 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
         done = {(row["method"], row["split"]) for row in read(store) if "scores" in row}
         problem, splits = pose(load)
         todo = [
-            StudyJob(problem, method, split, number)
+            MethodJob(problem, method, split, number, inside=False)
             for method in methods
             for number, split in enumerate(splits)
             if (method.key, number) not in done
@@ -116,6 +127,7 @@ def run(stage: str, out: Path, jobs: int, methods: list[Method]) -> None:
         )
         with store.open("a") as lines:
             for (row,) in rows:
+                row.pop("predictions", None)
                 row |= {"measure": problem.measure.name, "rows": len(problem.y)}
                 lines.write(json.dumps(row) + "\n")
                 lines.flush()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.jobs.statistics import compare, rank_methods
-from domainwise.models.registry import Method
+from domainwise.models.method import Method
 
 NAMES = {
     "facies": "facies",

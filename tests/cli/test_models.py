@@ -15,10 +15,13 @@ testing = pytest.importorskip("typer.testing")
 
 import domainwise  # noqa: E402
 from domainwise.cli import app  # noqa: E402
+from domainwise.evaluation import evaluate  # noqa: E402
+from domainwise.evaluation.check import check_table  # noqa: E402
 from domainwise.models import persistence  # noqa: E402
 from domainwise.models import table_model as models  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
-from domainwise.models.recipes import METHODS, make_recipe  # noqa: E402
+from domainwise.models.method import Setting  # noqa: E402
+from domainwise.models.registry import METHODS, find_method  # noqa: E402
 from domainwise.tables import schema as tables  # noqa: E402
 
 runner = testing.CliRunner()
@@ -119,12 +122,12 @@ def test_unseen_domains_categories_and_gaps_are_predicted(folder, tmp_path):
     assert out.notna().all(axis=None)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "auto"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("target", ["ill", "risk"])
 def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path):
     frame = make_frame(48).drop(columns="risk" if target == "ill" else "ill")
     table = tables.check_table(frame, target=target, domain="site")
-    model = models.fit_table(table, method=method, check=False)
+    model = models.fit_table(table, method=method)
     model.save(tmp_path / "m.skops")
     again = models.TableModel.load(tmp_path / "m.skops")
     X = again.schema.prepare(frame)
@@ -140,7 +143,7 @@ def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path):
 @pytest.mark.parametrize("predictor", ["logistic", "svm"])
 def test_every_predictor_follows_a_projection(predictor, tmp_path):
     table = tables.check_table(make_frame(48), target="ill", domain="site", drop=["risk"])
-    options = dict(method="coir", predictor=predictor, balanced=True, check=False)
+    options = dict(method="coir", predictor=predictor, class_weight="balanced")
     model = models.fit_table(table, **options)
     model.save(tmp_path / "m.skops")
     again = models.TableModel.load(tmp_path / "m.skops")
@@ -149,12 +152,46 @@ def test_every_predictor_follows_a_projection(predictor, tmp_path):
 
 
 def test_auto_uses_landmarks_for_large_tables():
-    sizes = dict(n_domains=5, task="classification")
-    assert make_recipe(n_rows=3000, **sizes).method == "dcmcv"
-    large = make_recipe(n_rows=3001, **sizes)
-    assert large.method == "fastdcmcv"
-    assert large.steps[0][1].n_landmarks == "auto"
-    assert make_recipe(n_rows=100_000, **sizes).steps[0][1].n_landmarks == 500 / 100_000
+    assert find_method("auto", 3000).key == "dcmcv"
+    assert find_method("auto", 3001).key == "fastdcmcv"
+    for n_rows, count in ((3001, "auto"), (100_000, 500 / 100_000)):
+        made = METHODS["fastdcmcv"].make(Setting(True, n_rows))
+        assert made.estimator.named_steps["project"].n_landmarks == count
+
+
+@pytest.mark.parametrize("name", ["logistic", "Ridge", "LINEAR", "linear"])
+def test_names_that_are_shown_are_names_that_are_accepted(name):
+    assert find_method(name).key == "linear"
+    for method in METHODS.values():
+        assert all(find_method(label.upper()) is method for label in method.labels)
+
+
+def test_classes_weigh_the_same_where_they_do_in_the_measure_unless_told_otherwise():
+    frame = make_frame()
+    frame["ill"] = np.where(frame["risk"] > 1.2, "yes", "no")
+    table = tables.check_table(frame, target="ill", domain="site", drop=["risk"])
+    weights = {"auto": "balanced", "balanced": "balanced", None: None}
+    for given, expected in weights.items():
+        model = models.fit_table(table, method="linear", class_weight=given)
+        assert model.pipeline[-1].estimator_.class_weight == expected
+        assert model.info["class_weight"] == expected
+    table = tables.check_table(make_frame(), target="risk", domain="site", drop=["ill"])
+    with pytest.raises(ValueError, match="class_weight is about classes"):
+        models.fit_table(table, method="linear", class_weight="balanced")
+
+
+@pytest.mark.parametrize("method", ["linear", "dcm"])
+@pytest.mark.parametrize("target", ["ill", "risk"])
+def test_fit_and_evaluate_print_the_same_number_for_the_same_method(method, target):
+    frame = make_frame(100).drop(columns="risk" if target == "ill" else "ill")
+    table = tables.check_table(frame, target=target, domain="site")
+    check = check_table(table, method=method)
+    found = evaluate(
+        table.X, table.y, table.sample_domain, methods=["constant", method], progress=False
+    )
+    assert check.model == found.find(method).mean
+    assert check.constant == found.find("constant").mean
+    assert (check.worst, check.metric) == (found.find(method).worst, found.measure.name)
 
 
 def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):
@@ -175,15 +212,14 @@ def test_a_model_no_better_than_a_constant_is_a_warning(tmp_path):
 def test_the_check_sees_what_carries_over_and_what_does_not():
     frame = make_frame(noise=0.1)
     good = tables.check_table(frame, target="ill", domain="site", features=["age"])
-    pipeline = models.fit_table(good, method="linear", check=False).pipeline
-    check = models.check_on_held_out_domains(pipeline, good)
+    check = check_table(good, method="linear")
     assert check.better
     assert check.model > 0.85
-    assert check.constant == 0.5
+    assert check.constant < 0.6
     flip = np.where(frame["site"].isin(["A", "B"]), 1, -1)
     frame["age"] = flip * frame["risk"]
     bad = tables.check_table(frame, target="ill", domain="site", features=["age"])
-    assert not models.check_on_held_out_domains(pipeline, bad).better
+    assert not check_table(bad, method="linear").better
 
 
 def test_json_is_all_that_stdout_holds(folder, tmp_path):
@@ -192,7 +228,7 @@ def test_json_is_all_that_stdout_holds(folder, tmp_path):
     told = json.loads(done.stdout)
     assert told["schema"]["numeric"] == ["age"]
     assert told["domains"] == [["A", 30], ["B", 30], ["C", 30], ["D", 30]]
-    assert told["check"]["metric"] == "balanced_accuracy"
+    assert told["check"]["metric"] == "accuracy"
     told = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)
     assert told["info"]["method"] == "linear"
     done = run("predict", tmp_path / "m.skops", folder / "data.csv", "--keep", "dose",
@@ -222,7 +258,7 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     data = folder / "data.csv"
     refused("did you mean 'ill'", "fit", data, "--target", "il", "--domain", "site", *out)
     refused("no such file", "fit", tmp_path / "none.csv", *COMMON, *out)
-    refused("use one of auto, dcmcv", "fit", data, *COMMON, *out, "--method", "magic")
+    refused("use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
     refused("use one of lda", "fit", data, *COMMON, *out, "--predictor", "ridge")
     refused("predicts by itself", "fit", data, *COMMON, *out, "--method", "svm",
             "--predictor", "lda")  # fmt: skip

@@ -2,26 +2,46 @@
 
 import json
 import warnings
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 
 from domainwise import evaluate
-from domainwise.evaluation import _methods
 from domainwise.evaluation.problem import draw_rows
-from domainwise.models.registry import ALPHAS, METHODS, ClassMeans
+from domainwise.models import registry
+from domainwise.models.method import ClassMeans, In
+from domainwise.models.registry import ALPHAS, METHODS
 
 QUICK = ["constant", "linear"]
 
 
+def one_of(values):
+    """The second of the values to choose from, which is the middle one for widths."""
+    if isinstance(values, In):
+        return replace(values, values=values.values[1:2] or values.values)
+    return values[1:2] or values
+
+
+def narrow(monkeypatch, *names):
+    """Let methods choose from one value of these arguments, or of all, for speed."""
+    for key, method in METHODS.items():
+        grids = method.grids and tuple(
+            {name: one_of(v) if not names or name in names else v for name, v in grid.items()}
+            for grid in method.grids
+        )
+        monkeypatch.setitem(METHODS, key, replace(method, grids=grids))
+
+
 @pytest.fixture
 def one_width(monkeypatch):
-    """A single kernel width, for speed; not in worker processes, which import modules afresh."""
-    monkeypatch.setattr(_methods, "GAMMAS", (1.0,))
+    narrow(monkeypatch, "gamma", "gammas")
 
 
 def problem(n_domains=5, size=16, seed=0, regression=False):
@@ -116,37 +136,43 @@ def test_inner_splits_get_source_domains_only():
             return super().split(X, y, groups)
 
     evaluate(X, y, domain, methods=["linear"], inner_cv=Spy())
-    everything = set(range(5))
-    assert seen == [everything - {left_out} for left_out in range(5)]
+    assert seen == [set(range(4))] * 5  # codes of the four source domains
+
+
+class Spy(ClassifierMixin, BaseEstimator):
+    """Writes down what it is fitted to."""
+
+    seen: ClassVar = []
+
+    def fit(self, X, y, sample_domain):
+        self.classes_ = np.unique(y)
+        self.seen.append((X, set(sample_domain.tolist())))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
 
 
 def test_methods_get_rows_of_source_domains_only(monkeypatch):
     X, y, domain = problem()
     X[:, 2] = np.unique(domain, return_inverse=True)[1]  # tells the domain, before scaling
-    seen = []
-
-    def spy(sources):
-        seen.append(set(sources.sample_domain.tolist()))
-        for train, test in sources.splits:
-            assert max(train.max(), test.max()) < len(sources.X) == 64
-            assert not set(sources.sample_domain[train]) & set(sources.sample_domain[test])
-        # Standardised with the sources' own mean, which the left-out domain would shift.
-        np.testing.assert_allclose(sources.X.mean(axis=0), 0, atol=1e-12)
-        return METHODS["constant"].search(sources)
-
-    spied = _methods.Method("linear", ("spy", "spy"), "baseline", spy, "looks")
+    Spy.seen.clear()
+    spied = replace(METHODS["linear"], build=lambda setting: Spy(), grids=None)
     monkeypatch.setitem(METHODS, "linear", spied)
     evaluate(X, y, domain, methods=["linear"])
-    assert seen == [set(range(5)) - {left_out} for left_out in range(5)]
+    assert [seen for _, seen in Spy.seen] == [set(range(4))] * 5
+    for rows, _ in Spy.seen:
+        # Standardised with the sources' own mean, which the left-out domain would shift.
+        assert len(rows) == 64
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("regression", [False, True])
-def test_every_method_runs_on_classes_and_on_numbers(regression, one_width, monkeypatch):
-    small = dict(COSTS=(1.0,), RIDGES=(1e-1,), WEIGHTS=(0.1,), TREES=3)
-    for name, value in small.items():
-        monkeypatch.setattr(_methods, name, value)
+def test_every_method_runs_on_classes_and_on_numbers(regression, monkeypatch):
+    narrow(monkeypatch)
+    monkeypatch.setattr(registry, "TREES", 3)
     X, y, domain = problem(3, 12, regression=regression)
-    found = evaluate(X, y, domain)
+    found = evaluate(X, y, domain, methods=list(METHODS))
     assert {result.key for result in found.results} == set(METHODS)
     assert not found.left_out
     assert all(np.isfinite(result.mean) for result in found.results)
@@ -156,7 +182,7 @@ def test_more_than_ten_domains_are_left_out_in_groups_and_scored_one_by_one():
     X, y, domain = problem(12, 8)
     found = evaluate(X, y, domain, methods=QUICK)
     assert len(found.domains) == 12
-    assert len(found.find("linear").parameters) == 6  # groups of two
+    assert len(found.find("linear").parameters) == 10  # two groups of two
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
@@ -249,7 +275,7 @@ def test_within_is_the_mean_of_folds_inside_the_domain():
         (dict(sample_domain=None), "sample_domain is needed"),
         (dict(sample_domain=np.zeros(3)), "3 entries"),
         (dict(y=np.zeros(80)), "one class"),
-        (dict(methods=["svn"]), "svn is not known"),
+        (dict(methods=["svn"]), "'svn' is not known"),
         (dict(scoring="acuracy"), "did you mean 'accuracy'"),
         (dict(scoring="r2"), "continuous target"),
         (dict(task="clustering"), "'auto', 'classification' or 'regression'"),

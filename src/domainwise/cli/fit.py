@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -41,7 +41,7 @@ def fit(
         Path, typer.Option("--out", "-o", help="Model file to write.", show_default=False)
     ],
     method: Annotated[
-        str, typer.Option(help="One of those above; auto searches the parameters of DCM.")
+        str, typer.Option(help="One of those above; auto is dcmcv, or fastdcmcv for many rows.")
     ] = "auto",
     predictor: Annotated[
         str,
@@ -52,8 +52,13 @@ def fit(
     drop: DropOption = None,
     drop_domains: DropDomainsOption = None,
     balanced: Annotated[
-        bool, typer.Option("--balanced", help="Let every class count the same.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--balanced/--not-balanced",
+            help="Let every class count the same; if not given, where the measure does.",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option(help="Score the method on domains left out, beside a constant.")
     ] = True,
@@ -66,16 +71,19 @@ def fit(
 ) -> None:
     """Fit a model to a table and write it to one file.
 
-    Missing values, categories and scaling are part of the model. Methods: auto, dcmcv, dcm, coir,
-    dica, kpca, the same with fast in front (landmarks, for large tables), invariant,
-    invariantridge, svm, linear, boosting, constant.
+    Missing values, categories and scaling are part of the model, and its parameters are chosen as
+    evaluate does. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
+    fastdica, fastkpca (landmarks, for large tables).
     """
     with reported_errors(debug):
+        from domainwise.evaluation.check import check_table
+        from domainwise.models.registry import find_method
         from domainwise.models.table_model import fit_table
 
         n_jobs = processes(jobs, dask)
         check_seed(seed)
         check_output(out, force, [".skops"])
+        find_method(method, 0)
         table = read_input(
             data,
             target=target,
@@ -91,15 +99,16 @@ def fit(
             working(doing) as say,
             folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
         ):
-            model = fit_table(
-                table,
-                method=method,
-                predictor=predictor,
-                balanced=balanced,
-                check=check,
-                random_state=seed,
-                n_jobs=n_jobs,
-            )
+            options: dict[str, Any] = {
+                "method": method,
+                "predictor": predictor,
+                "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
+                "random_state": seed,
+                "n_jobs": n_jobs,
+            }
+            checked = vars(check_table(table, **options)) if check else None
+            model = fit_table(table, **options)
+            model.info["check"] = checked
             model.save(out)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from domainwise.evaluation.jobs import MethodJob, Row, can_score
-from domainwise.evaluation.problem import make_problem, outer_splits
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.evaluation.projection import project_domains
 from domainwise.evaluation.result import Evaluation
 from domainwise.jobs.progress import progress_bar
 from domainwise.jobs.runner import Progress, run_jobs
+from domainwise.models.method import Method
 from domainwise.models.registry import choose_methods
 
 
@@ -102,13 +104,33 @@ def evaluate(
         max_rows=max_rows,
         random_state=random_state,
     )
-    chosen = choose_methods(methods)
-    able = [method for method in chosen if can_score(method, problem)]
+    return compare_methods(
+        problem,
+        choose_methods(methods),
+        cv=cv,
+        inner_cv=inner_cv,
+        n_jobs=n_jobs,
+        progress=progress,
+    )
+
+
+def compare_methods(
+    problem: Problem,
+    methods: Sequence[Method],
+    *,
+    cv: Any = None,
+    inner_cv: Any = None,
+    inside: bool = True,
+    n_jobs: int | None = None,
+    progress: bool | Progress = True,
+) -> Evaluation:
+    """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""
+    able = [method for method in methods if can_score(method, problem)]
     if not able:
         raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
     splits = outer_splits(problem, cv)
     jobs = [
-        MethodJob(problem, method, split, number, inner_cv)
+        MethodJob(problem, method, split, number, inner_cv, inside)
         for number, split in enumerate(splits)
         for method in able
     ]
@@ -119,9 +141,10 @@ def evaluate(
     rows = sorted(found.rows, key=lambda row: (row["split"], order[row["method"]]))
     left_out = {
         method.key: f"gives no probabilities, which {problem.measure.name} needs"
-        for method in chosen
+        for method in methods
         if method not in able
     }
     result = Evaluation.from_rows(problem, able, rows, left_out)
-    result.projection = project_domains(problem, splits, rows, result)
+    if inside:
+        result.projection = project_domains(problem, able, splits, rows, result)
     return result

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.svm import SVC
+from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.evaluation.problem import Problem, Split, inner_splits, within_splits
-from domainwise.models.registry import Choice, Method, Sources
+from domainwise.evaluation.problem import Problem, within_splits
+from domainwise.models.method import Method
+from domainwise.models.search import MethodSearch
+from domainwise.models.table_model import plain_parameters
+from domainwise.selection.folds import NO_DOMAINS, Split
+from domainwise.selection.predictions import Predictions, fit_with_domains
 
 Row = dict[str, Any]
 
@@ -26,26 +29,29 @@ _EXPECTED = (
     "The least populated class",
     "A single label was found",
     "Found unknown categories",
+    NO_DOMAINS,  # a note says it, for all methods
 )
-#: Rough seconds per thousand rows, for the time left.
-_COSTS = {"constant": 0.2, "linear": 0.7, "boosting": 5.0, "fastdcm": 5.0, "dcmcv": 8.0}
 _FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
 
 
 @dataclass(frozen=True)
 class MethodJob:
-    """A method on a split; picklable, and independent of all others."""
+    """A method on a split; picklable, and independent of all others.
+
+    ``inside`` asks for the reference inside the left-out domains, too.
+    """
 
     problem: Problem
     method: Method
     split: Split
     number: int
     inner_cv: Any = None
+    inside: bool = True
 
     @property
     def cost(self) -> float:
         """Rough seconds, for the time left."""
-        return _COSTS.get(self.method.key, 4.0) * len(self.problem.y) / 1000
+        return self.method.cost * len(self.problem.y) / 1000
 
     def run(self) -> list[Row]:
         """Choose, fit, score. A failure is a row that says so.
@@ -68,57 +74,63 @@ class MethodJob:
         return [row]
 
     def _scores(self) -> Row:
-        problem, (train, test) = self.problem, self.split
-        features = clone(problem.preprocessor).fit(problem.rows(train))
-        splits, rule = inner_splits(problem, train, self.inner_cv)
-        choice = self.method.search(
-            Sources(
-                np.asarray(features.transform(problem.rows(train))),
-                problem.y[train],
-                problem.codes[train],
-                splits,
-                problem.measure,
-                problem.classification,
-                problem.seed,
-            )
-        )
-        scores, within = {}, {}
+        problem, method, (train, test) = self.problem, self.method, self.split
+        model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
+        rows = problem.rows(train, method.prepare)
+        fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
+        search: MethodSearch = model[-1]
+        scores, within, records = {}, {}, []
         for code in np.unique(problem.codes[test]):
             rows = test[problem.codes[test] == code]
-            scores[int(code)] = self._score(choice, features, train, rows)
-            within[int(code)] = self._within(choice, rows)
+            told = self._predictions(model, rows)
+            scores[int(code)] = self._score(model, told, train, rows)
+            within[int(code)] = self._within(search, rows) if self.inside else float("nan")
+            records.append(
+                {
+                    "rows": problem.index[rows],
+                    "domain": int(code),
+                    "target": problem.y[rows],
+                    "prediction": told.labels,
+                    "probabilities": told.probabilities,
+                    "decisions": told.decisions if told.probabilities is None else None,
+                }
+            )
+        chosen = plain_parameters(search.best_params_)
         return {
             "scores": scores,
             "within": within,
-            "parameters": plain_parameters(choice.parameters),
-            "candidates": choice.n_candidates,
-            "selected_on": rule,
+            "parameters": {name: chosen[name] for name in search.varied_},
+            "settled": chosen,
+            "candidates": search.n_candidates_,
+            "selected_on": search.selected_on_,
+            "predictions": records,
         }
 
-    def _score(self, choice: Choice, features: Any, train: Array, rows: Array) -> float:
-        problem = self.problem
-        y = problem.y[rows]
+    def _predictions(self, model: Any, rows: Array) -> Predictions:
+        X = self.problem.rows(rows, self.method.prepare)
+        domains = self.problem.domain_of(rows) if self.method.context else None
+        return Predictions(model, X, self.problem.classes, domains)
+
+    def _score(self, model: Any, told: Predictions, train: Array, rows: Array) -> float:
+        problem, y = self.problem, self.problem.y[rows]
         if not problem.measure.defined(problem.y[train], y, problem.classification):
             return float("nan")
-        X = np.asarray(features.transform(problem.rows(rows)))
-        return float(problem.measure.scorer(choice.estimator, X, y))
+        judged = model if problem.measure.own else told
+        return float(problem.measure.scorer(judged, told.X, y))
 
-    def _within(self, choice: Choice, rows: Array) -> float:
+    def _within(self, search: MethodSearch, rows: Array) -> float:
         """Score of folds inside the domain, with the parameters chosen on the sources."""
-        problem = self.problem
+        problem, prepare = self.problem, self.method.prepare
         scores = []
         for train, test in within_splits(problem, rows):
-            features = clone(problem.preprocessor).fit(problem.rows(rows[train]))
-            X = np.asarray(features.transform(problem.rows(rows[train])))
-            X_test = np.asarray(features.transform(problem.rows(rows[test])))
-            plain = choice.estimator if choice.plain is None else choice.plain
-            model = _smaller(clone(plain), len(train))
+            steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
+            model = Pipeline([*steps, ("model", _smaller(search.settled_, len(train)))])
             try:
-                model.fit(X, problem.y[rows[train]])
-                score = float(problem.measure.scorer(model, X_test, problem.y[rows[test]]))
-            except _FAILURES:
-                return float("nan")  # too few rows for this method
-            scores.append(score)
+                model.fit(problem.rows(rows[train], prepare), problem.y[rows[train]])
+                told = self._predictions(model, rows[test])
+                scores.append(self._score(model, told, rows[train], rows[test]))
+            except (*_FAILURES, TypeError):
+                return float("nan")  # too few rows for this method, or it needs several domains
         return float(np.mean(scores)) if scores else float("nan")
 
 
@@ -130,27 +142,19 @@ def _smaller(model: Any, n_rows: int) -> Any:
     return model
 
 
-def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON knows them; an infinite ridge becomes text."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        value = value.item() if hasattr(value, "item") else value
-        unfit = isinstance(value, float) and not np.isfinite(value)
-        plain[name] = str(value) if unfit else value
-    return plain
-
-
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the method has what the measure asks for: support vectors give no probabilities."""
-    if method.key not in ("svm", "invariant", "invariantridge") or not problem.classification:
+    if problem.classes is None or problem.measure.own:
         return True
-    assert problem.classes is not None
-    y = np.repeat(np.arange(len(problem.classes)), 2)
-    X = np.arange(len(y), dtype=np.float64)[:, None]
+    n = len(problem.classes)
+    told = Predictions(method.make(problem.setting(len(problem.y))), None, problem.classes)
+    told.labels = np.repeat(problem.classes, 2)
+    told.probabilities = np.full((2 * n, n), 1 / n)
+    told.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            problem.measure.scorer(SVC().fit(X, y), X, y)
+            problem.measure.scorer(told, None, told.labels)
         except AttributeError:
             return False
     return True

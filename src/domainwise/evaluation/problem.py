@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, check_target, take_rows
 from domainwise.evaluation.features import prepare_features
+from domainwise.models.method import Setting
 from domainwise.selection import LeaveDomainsOut
-from domainwise.selection.measure import Measure, choose_measure
+from domainwise.selection.folds import MAX_FOLDS, Split, row_folds
+from domainwise.selection.measure import Measure, choose_measure, positive_last
 
-Split = tuple[Array, Array]
-
-#: One domain is left out at a time up to this many domains, beyond that as many groups of them.
-MAX_FOLDS = 10
-#: The same for the source domains that parameters are chosen on.
-MAX_INNER_FOLDS = 5
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
 #: Rows drawn where there are more and ``max_rows`` is "auto".
@@ -37,26 +33,34 @@ class Problem:
     Attributes
     ----------
     X : array or data frame of shape (n_rows, n_columns)
-        Features as given.
+        Features, checked.
+    given : array or data frame of shape (n_rows, n_columns)
+        The same as they were given.
+    index : ndarray of shape (n_rows,)
+        Which of the rows given these are.
     preprocessor : transformer
         Turns rows of X into numbers; not fitted, so that it can be fitted on sources alone.
     y : ndarray of shape (n_rows,)
-        Codes of classes, or a continuous target.
+        Classes as they are called, or a continuous target.
     codes : ndarray of shape (n_rows,)
         Index into ``domains`` of each row.
     domains : ndarray
         Names of the domains, sorted.
     classes : ndarray or None
-        Names of the classes; None for a continuous target.
+        The classes, the positive one of two last; None for a continuous target.
     measure : Measure
         What is measured.
     n_given : int
         Rows before some were drawn.
     seed : int
         Of every random choice.
+    overrides : dict
+        Parts of :class:`~domainwise.models.method.Setting` that the caller has decided.
     """
 
     X: Any
+    given: Any
+    index: Array
     preprocessor: Any
     y: Array
     codes: Array
@@ -65,6 +69,7 @@ class Problem:
     measure: Measure
     n_given: int
     seed: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def classification(self) -> bool:
@@ -76,9 +81,36 @@ class Problem:
         """Kind of target."""
         return "classification" if self.classification else "regression"
 
-    def rows(self, index: Array) -> Any:
+    @property
+    def class_weight(self) -> str | None:
+        """Classes weigh the same in training where they do in the measure."""
+        return "balanced" if self.classification and self.measure.balanced else None
+
+    def setting(self, n_rows: int, cv: Any = None) -> Setting:
+        """What methods are made for, if they are fitted to so many rows."""
+        setting = Setting(
+            self.classification,
+            n_rows,
+            self.measure.scoring,
+            self.class_weight,
+            pos_label=self.positive,
+            cv=cv,
+            seed=self.seed,
+        )
+        return replace(setting, **self.overrides)
+
+    @property
+    def positive(self) -> Any:
+        """Of two classes the one that some measures are about; None for more."""
+        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
+
+    def rows(self, index: Array, prepared: bool = True) -> Any:
         """Some rows of X, of the type it has."""
-        return take_rows(self.X, index)
+        return take_rows(self.X if prepared else self.given, index)
+
+    def domain_of(self, index: Array) -> Array:
+        """Name of the domain of some rows."""
+        return np.asarray(self.domains[self.codes[index]])
 
 
 def make_problem(
@@ -90,8 +122,10 @@ def make_problem(
     scoring: Any,
     max_rows: int | str | None,
     random_state: int,
+    pos_label: Any = None,
 ) -> Problem:
     """Check the input, decide the task and the measure, and draw rows where there are many."""
+    given = X if hasattr(X, "shape") else np.asarray(X)
     X, preprocessor = prepare_features(X)
     n = X.shape[0]
     if sample_domain is None:
@@ -105,19 +139,20 @@ def make_problem(
             "one out"
         )
     target, classes = check_task(y, n, task)
-    measure = choose_measure(scoring, target, classes is not None)
+    measure = choose_measure(scoring, target, classes is not None, pos_label)
     objection = measure.objection(target, target, classes is not None)
     if objection:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
     rows = draw_rows(labels.codes, max_rows, random_state)
     return Problem(
-        take_rows(X, rows) if len(rows) < n else X,
+        *((take_rows(X, rows), take_rows(given, rows)) if len(rows) < n else (X, given)),
+        rows,
         preprocessor,
         target[rows],
         labels.codes[rows],
         labels.names,
-        classes,
+        None if classes is None else positive_last(classes, pos_label),
         measure,
         n,
         random_state,
@@ -125,7 +160,7 @@ def make_problem(
 
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
-    """Return targets as numbers, and the names of the classes if that is what they are."""
+    """Return targets, and the names of the classes if that is what they are."""
     if task not in ("auto", "classification", "regression"):
         raise ValueError(
             f"task={task!r} is not known; use 'auto', 'classification' or 'regression'"
@@ -144,8 +179,8 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
                 "whole; use task='regression'"
             )
         labels = check_target(y, n, "delta")
-        assert labels.codes is not None
-        return labels.codes, labels.names
+        assert labels.names is not None
+        return labels.names[labels.codes], labels.names
     values = check_target(y, n, "rbf").values
     assert values is not None
     if values.shape[1] != 1:
@@ -210,56 +245,16 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     return splits
 
 
-def inner_splits(problem: Problem, sources: Array, cv: Any) -> tuple[list[Split], str]:
-    """Splits of the source rows alone, numbered within them, and how they were made.
-
-    Splits that leave one class to learn from, or targets the measure cannot judge, are left out.
-    """
-    y, codes = problem.y[sources], problem.codes[sources]
-    names = np.unique(codes)
-    if cv is None and len(names) > 1:
-        cv = LeaveDomainsOut(max_splits=MAX_INNER_FOLDS)
-    if cv is not None:
-        splitter = check_cv(cv, y, classifier=problem.classification)
-        found = _usable(splitter.split(np.zeros((len(y), 1)), y, codes), problem, y)
-        if found:
-            return found, "domains"
-    folds = StratifiedKFold if problem.classification else KFold
-    splitter = folds(min(5, _most_folds(y, problem.classification)), shuffle=True, random_state=0)
-    found = _usable(splitter.split(np.zeros((len(y), 1)), y), problem, y)
-    if not found:
-        raise ValueError(
-            f"{problem.measure.label} cannot be computed on any part of the source domains; "
-            "choose another measure"
-        )
-    return found, "rows"
-
-
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
     """Folds inside one domain; none where it is too small or has one class."""
     y = problem.y[rows]
     if problem.classification and len(np.unique(y)) < 2:
         return []
-    n_folds = min(WITHIN_FOLDS, _most_folds(y, problem.classification))
-    if n_folds < 2 or len(y) < 2 * WITHIN_FOLDS:
+    if len(y) < 2 * WITHIN_FOLDS:
         return []
-    folds = StratifiedKFold if problem.classification else KFold
-    splitter = folds(n_folds, shuffle=True, random_state=problem.seed)
-    return _usable(splitter.split(np.zeros((len(y), 1)), y), problem, y)
-
-
-def _usable(splits: Any, problem: Problem, y: Array) -> list[Split]:
-    with warnings.catch_warnings():
-        # A class may have fewer rows than there are folds.
-        warnings.filterwarnings("ignore", message="The least populated class")
-        return [
-            (train, test)
-            for train, test in splits
-            if not (problem.classification and len(np.unique(y[train])) < 2)
-            and problem.measure.defined(y[train], y[test], problem.classification)
-        ]
-
-
-def _most_folds(y: Array, classification: bool) -> int:
-    """As many folds as the largest class has rows; rarer classes miss some folds."""
-    return int(np.bincount(y).max()) if classification else len(y)
+    return [
+        (train, test)
+        for train, test in row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
+        if not (problem.classification and len(np.unique(y[train])) < 2)
+        and problem.measure.defined(y[train], y[test], problem.classification)
+    ]

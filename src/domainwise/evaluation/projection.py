@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.estimators import COIR, DCM, DICA, KPCA, FastDCM
-from domainwise.evaluation.problem import Problem, Split
+from domainwise.evaluation.problem import Problem
 from domainwise.metrics import mmd
+from domainwise.models.method import Method
+from domainwise.selection.folds import Split
+from domainwise.selection.predictions import fit_with_domains
 
 if TYPE_CHECKING:
     from domainwise.evaluation.result import Evaluation
@@ -25,14 +26,6 @@ Row = dict[str, Any]
 #: Points in a picture, and domains in a matrix.
 MAX_POINTS = 1500
 MAX_DOMAINS = 25
-_PROJECTIONS: dict[str, type] = {
-    "kpca": KPCA,
-    "coir": COIR,
-    "dica": DICA,
-    "dcm": DCM,
-    "fastdcm": FastDCM,
-    "dcmcv": DCM,
-}
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,11 @@ class DomainProjection:
 
 
 def project_domains(
-    problem: Problem, splits: Sequence[Split], rows: Sequence[Row], found: Evaluation
+    problem: Problem,
+    methods: Sequence[Method],
+    splits: Sequence[Split],
+    rows: Sequence[Row],
+    found: Evaluation,
 ) -> DomainProjection | None:
     """Project with the best of the projections, fitted without the worst domain.
 
@@ -93,9 +90,9 @@ def project_domains(
             warnings.simplefilter("ignore")
             features = clone(problem.preprocessor).fit(problem.rows(train))
             X = np.asarray(features.transform(problem.rows(train)))
-            model = _projection(best.key, row["parameters"], problem.seed)
-            with config_context(enable_metadata_routing=True):
-                model.fit(X, problem.y[train], sample_domain=problem.codes[train])
+            method = next(method for method in methods if method.key == best.key)
+            model = _projection(method, row["settled"], problem, len(train))
+            fit_with_domains(model, X, problem.y[train], problem.codes[train])
             before = np.asarray(features.transform(problem.rows(shown)))
             after = model.transform(before)
             left_out = np.unique(problem.codes[test])
@@ -105,29 +102,29 @@ def project_domains(
             apart = [mmd(Z[kept], problem.codes[shown][kept]) for Z in (before, after)]
     except (ValueError, ArithmeticError, np.linalg.LinAlgError):
         return None
-    target = problem.y[shown]
     return DomainProjection(
         best.label,
         [names[code] for code in left_out],
         names[worst],
         after[:, :2] if after.shape[1] > 1 else np.column_stack([after, np.zeros(len(after))]),
         int(getattr(model, "n_informative_", after.shape[1])),
-        target if problem.classes is None else problem.classes[target],
+        problem.y[shown],
         problem.domains[problem.codes[shown]],
         [names[code] for code in order],
         *(distance[np.ix_(rank, rank)] for distance in apart),
     )
 
 
-def _projection(key: str, parameters: dict[str, Any], seed: int) -> Any:
-    model = _PROJECTIONS[key](n_components=2)
-    known = model.get_params()
-    chosen = {
+def _projection(method: Method, chosen: dict[str, Any], problem: Problem, n_rows: int) -> Any:
+    """The projection alone, not fitted, with what was chosen, and two components."""
+    model = method.make(problem.setting(n_rows)).estimator.named_steps["project"]
+    arguments = {
         name: float(value) if value == "inf" else value
-        for name, value in parameters.items()
-        if name in known and name != "n_components"
+        for name, value in chosen.items()
+        if name != "n_components"
     }
-    return model.set_params(**chosen, random_state=seed)
+    model = model.searched(arguments) if method.searches else model.set_params(**arguments)
+    return model.set_params(n_components=2)
 
 
 def _thinned(problem: Problem, worst: int) -> Array:

@@ -16,7 +16,7 @@ from domainwise import __version__
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import compare, p_text
-from domainwise.models.registry import Method
+from domainwise.models.method import Method
 from domainwise.selection.measure import Measure
 
 if TYPE_CHECKING:

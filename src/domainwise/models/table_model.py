@@ -8,23 +8,21 @@ applies it to files of any size.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
-from sklearn import config_context
-from sklearn.base import clone
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils.metadata_routing import get_routing_for_object
 
-from domainwise.arrays import Array
+from domainwise.models.method import PREDICTORS, Setting
 from domainwise.models.persistence import ModelFileError, load, read_info, save
-from domainwise.models.recipes import make_recipe
-from domainwise.selection import LeaveDomainsOut, domain_cross_validate
+from domainwise.models.registry import find_method
+from domainwise.models.search import MethodSearch
+from domainwise.selection.measure import choose_measure
+from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.schema import (
     Schema,
     Table,
@@ -32,40 +30,6 @@ from domainwise.tables.schema import (
     import_pandas,
     make_preprocessor,
 )
-
-#: Groups of domains that are left out in turn, and rows of each domain, when a model is checked.
-CHECK_FOLDS, CHECK_ROWS = 5, 200
-#: Scores that domains of different class mix or spread do not distort.
-SCORING = {
-    "classification": "balanced_accuracy",
-    "regression": "neg_root_mean_squared_error",
-}
-
-
-@dataclass(frozen=True)
-class Check:
-    """How a model does on domains it has not seen, beside a constant prediction.
-
-    Attributes
-    ----------
-    metric : str
-    model, constant : float
-        Mean over domains; larger is better (errors are negative).
-    worst : float
-        The model's score on the worst domain.
-    worst_domain : object
-    n_domains : int
-    better : bool
-        Whether the gain over the constant is more than chance among so many domains.
-    """
-
-    metric: str
-    model: float
-    constant: float
-    worst: float
-    worst_domain: Any
-    n_domains: int
-    better: bool
 
 
 @dataclass(frozen=True)
@@ -129,12 +93,12 @@ class TableModel:
 
     def projection(self, X: Any) -> Any:
         """Project rows that :meth:`Schema.prepare` has prepared; a data frame, too."""
-        if "project" not in self.pipeline.named_steps:
+        project = self.pipeline[-1].projection_
+        if project is None:
             raise TableError(
                 f"this model ({self.info.get('method')}) predicts from the features and has no "
-                "projection; fit one with --method dcm, coir, dica or kpca"
+                "projection; fit one by the method dcm, coir, dica or kpca"
             )
-        project = self.pipeline.named_steps["project"]
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
 
@@ -149,154 +113,102 @@ class TableModel:
         }
 
 
-def fit_table(
+def table_setting(
     table: Table,
     *,
-    method: str = "auto",
     predictor: str = "auto",
-    balanced: bool = False,
-    check: bool = True,
+    class_weight: str | None = "auto",
+    scoring: Any = None,
+    pos_label: Any = None,
     random_state: int = 0,
     n_jobs: int | None = None,
-) -> TableModel:
-    """Fit a model to all rows of a table, and find out how it does on domains left out.
+) -> Setting:
+    """What a method is made for, to be fitted to a table.
 
     Parameters
     ----------
     table : Table
-    method, predictor, balanced
-        See :func:`~domainwise.models.recipes.make_recipe`.
-    check : bool, default=True
-        Score the same recipe with domains left out, next to a constant prediction.
+    predictor : str, default="auto"
+        What predicts from a projection: one of ``PREDICTORS``.
+    class_weight : "auto", "balanced" or None, default="auto"
+        "auto" lets every class count the same where it does in the score.
+    scoring : str or callable, default=None
+        What arguments are chosen by; None is what `evaluate` would measure.
+    pos_label : object, default=None
+        Of two classes the one that scores such as F1 are about; None is the second.
     random_state : int, default=0
     n_jobs : int, default=None
-        Processes of a search, or of the folds that score a method without one.
+        Processes of a search.
+    """
+    classification = table.schema.task == "classification"
+    measure = choose_measure(scoring, table.y, classification, pos_label)
+    if class_weight == "auto":
+        class_weight = "balanced" if classification and measure.balanced else None
+    elif class_weight not in (None, "balanced"):
+        raise ValueError(f"class_weight={class_weight!r} must be 'auto', 'balanced' or None")
+    elif class_weight is not None and not classification:
+        raise ValueError("class_weight is about classes, but the target is continuous")
+    return Setting(
+        classification,
+        len(table.y),
+        measure.scoring,
+        class_weight,
+        predictor,
+        probability=True,
+        pos_label=pos_label,
+        seed=random_state,
+        n_jobs=n_jobs,
+    )
+
+
+def fit_table(table: Table, method: str = "auto", **options: Any) -> TableModel:
+    """Fit a method to all rows of a table.
+
+    Parameters
+    ----------
+    table : Table
+    method : str, default="auto"
+        See :func:`~domainwise.models.registry.find_method`.
+    **options
+        See :func:`table_setting`.
 
     Returns
     -------
     TableModel
     """
-    recipe = make_recipe(
-        table.schema.task,
-        method,
-        predictor=predictor,
-        balanced=balanced,
-        n_rows=len(table.y),
-        n_domains=len(table.domains),
-        random_state=random_state,
-        n_jobs=n_jobs,
-    )
-    pipeline = Pipeline([("prepare", make_preprocessor(table.schema)), *recipe.steps])
-    notes = list(table.notes)
+    chosen = find_method(method, len(table.y))
+    setting = table_setting(table, **options)
+    pipeline = chosen.pipeline(setting, make_preprocessor(table.schema))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = None
-        if check:
-            # A search shares out its own folds, of which there are more.
-            folds = None if _shares_out(pipeline) else n_jobs
-            found = check_on_held_out_domains(pipeline, table, random_state, folds)
-        n_check = len(caught)
-        fitted = clone(pipeline)
-        with config_context(enable_metadata_routing=True):
-            # Of the methods, some have no use for domains, and a pipeline refuses what it has not.
-            wanted = get_routing_for_object(fitted).consumes("fit", ["sample_domain"])
-            fitted.fit(table.X, table.y, **dict.fromkeys(wanted, table.sample_domain))
-    said = [w for w in caught[n_check:] if issubclass(w.category, UserWarning)]
-    notes += dict.fromkeys(str(warning.message) for warning in said)
+        fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    search: MethodSearch = pipeline[-1]
+    project = search.projection_
+    default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     domains, counts = np.unique(table.sample_domain, return_counts=True)
     info = {
-        "method": recipe.method,
-        "predictor": recipe.predictor,
+        "method": chosen.key,
+        "predictor": "" if project is None else default,
         "classes": table.classes,
+        "class_weight": setting.class_weight,
         "domains": [[d, n] for d, n in zip(domains.tolist(), counts.tolist(), strict=True)],
         "n_rows": len(table.y),
-        "seed": random_state,
-        "chosen": _chosen(fitted),
-        "n_components": _n_components(fitted),
-        "check": None if found is None else vars(found),
-        "notes": notes,
+        "seed": setting.seed,
+        "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
+        "n_components": None if project is None else int(project.dual_coef_.shape[1]),
+        "check": None,
+        "notes": [*table.notes, *dict.fromkeys(said)],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return TableModel(fitted, table.schema, info)
+    return TableModel(pipeline, table.schema, info)
 
 
-def check_on_held_out_domains(
-    pipeline: Pipeline, table: Table, random_state: int = 0, n_jobs: int | None = None
-) -> Check:
-    """Score a pipeline, and a constant, on domains left out of its training.
-
-    At most 200 rows of each domain are used, and domains are left out in at most five groups.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        Not fitted.
-    table : Table
-    random_state : int, default=0
-        Seed of the choice of rows.
-    n_jobs : int, default=None
-        Folds fitted at a time.
-
-    Returns
-    -------
-    Check
-    """
-    rows = _rows_per_domain(table.sample_domain, CHECK_ROWS, random_state)
-    X, y, domain = table.X.iloc[rows], table.y[rows], table.sample_domain[rows]
-    if "project__n_landmarks" in pipeline.get_params():
-        pipeline = clone(pipeline).set_params(project__n_landmarks="auto")  # fewer rows than in fit
-    metric = SCORING[table.schema.task]
-    constant = DummyRegressor() if table.schema.task == "regression" else DummyClassifier()
-    options: dict[str, Any] = dict(cv=LeaveDomainsOut(max_splits=CHECK_FOLDS), scoring=metric)
-    model_scores = domain_cross_validate(pipeline, X, y, domain, **options, n_jobs=n_jobs)
-    constant_scores = domain_cross_validate(constant, X, y, domain, **options)
-    gain = model_scores.scores - constant_scores.scores
-    # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
-    error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
-    return Check(
-        metric,
-        model_scores.mean,
-        constant_scores.mean,
-        model_scores.worst,
-        np.asarray(model_scores.worst_domain).item(),
-        len(gain),
-        bool(gain.mean() > max(error, 1e-12)),
-    )
-
-
-def _shares_out(pipeline: Pipeline) -> bool:
-    """Whether a step has processes of its own."""
-    params = pipeline.get_params().items()
-    return any(value is not None for name, value in params if name.endswith("n_jobs"))
-
-
-def _rows_per_domain(domains: Array, most: int, random_state: int) -> Array:
-    """Rows in their order, at most so many of each domain."""
-    rng = np.random.default_rng(random_state)
-    chosen = []
-    for domain in np.unique(domains):
-        rows = np.flatnonzero(domains == domain)
-        chosen.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))
-    return np.sort(np.concatenate(chosen))
-
-
-def _chosen(pipeline: Pipeline) -> dict[str, Any]:
-    """Arguments that a search has chosen, or the kernel's scale."""
-    found: dict[str, Any] = {}
-    for step in pipeline.named_steps.values():
-        inner = getattr(step, "regressor_", step)
-        found |= getattr(inner, "best_params_", {})
-        if hasattr(inner, "gamma_"):
-            found["gamma"] = inner.gamma_
-    return {name: _plain(value) for name, value in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON knows; it has no infinity."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _n_components(pipeline: Pipeline) -> int | None:
-    project = pipeline.named_steps.get("project")
-    return None if project is None else int(project.dual_coef_.shape[1])
+def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON knows them; an infinite ridge becomes text."""
+    plain: dict[str, Any] = {}
+    for name, value in parameters.items():
+        value = value.item() if hasattr(value, "item") else value
+        unfit = isinstance(value, float) and not np.isfinite(value)
+        plain[name] = str(value) if unfit else value
+    return plain

@@ -36,6 +36,8 @@ OBJECTS = {
     "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
     "domainwise.invariant.ridge": "Expansion",
     "domainwise.kernels.functions": "Kernel",
+    "domainwise.models.method": "ClassMeans",
+    "domainwise.models.search": "MethodSearch",
     "domainwise.selection.dcmcv": "DCMCV FastDCMCV",
     "domainwise.selection.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
     "domainwise.selection.invariant_search": "InvariantSearchCV",

@@ -96,7 +96,7 @@ class _SearchMixin:
         )
         gammas = self._gammas(X)
         points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
-        splits = make_splits(self.cv, X, values, target, domain)
+        splits = make_splits(self.cv, values, target, domain)
         tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
         scores = run_search(tasks, X, values, splits, self.n_jobs, self.verbose)
         self.cv_results_ = cv_results(points, scores)
@@ -104,7 +104,7 @@ class _SearchMixin:
         self.best_params_ = points[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.n_splits_ = len(splits)
-        best = self._estimator(**self._shared_arguments()).set_params(**self.best_params_)
+        best = self.searched(self.best_params_)
         self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
         arguments = best.get_params(deep=False)
         vars(self).update({k: v for k, v in vars(best).items() if k not in arguments})
@@ -112,6 +112,10 @@ class _SearchMixin:
     def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method of the model that was chosen."""
         return self.best_estimator_._solve(gram, labels, continuous)
+
+    def searched(self: Any, arguments: dict[str, Any]) -> Any:
+        """Return the estimator that is searched for, not fitted, with chosen arguments."""
+        return self._estimator(**self._shared_arguments()).set_params(**arguments)
 
     def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> Task:
         template = self._estimator(**self._shared_arguments()).set_params(

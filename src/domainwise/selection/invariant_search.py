@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -12,12 +10,13 @@ from joblib import Parallel, delayed
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
-from sklearn.model_selection import KFold, ParameterGrid, StratifiedKFold, check_cv
+from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain
+from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import (
     SVM_ARGUMENTS,
     kernel_groups,
@@ -25,7 +24,6 @@ from domainwise.selection.invariant_path import (
     score_group,
 )
 from domainwise.selection.search import comparable, ranks
-from domainwise.selection.splitters import LeaveDomainsOut
 
 
 class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
@@ -135,7 +133,13 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         groups = kernel_groups(self.estimator, candidates)
         X, y = np.asarray(X), np.asarray(y)
         given = None if sample_domain is None else np.asarray(sample_domain)
-        splits = list(self._splits(X, y, given))
+        splits, _ = domain_folds(
+            y,
+            None if given is None else check_sample_domain(given, len(X)).codes,
+            classification=is_classifier(self.estimator),
+            cv=self.cv,
+            max_splits=None,
+        )
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         tasks = [(split, group) for split in range(len(splits)) for group in range(len(groups))]
         found = Parallel(n_jobs=self.n_jobs)(
@@ -167,21 +171,6 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             kind = {k: v for k, v in candidates[i].items() if k not in varied}
             best.setdefault(repr(sorted(kind.items(), key=lambda item: item[0])), candidates[i])
         return list(best.values())[: self.n_average]
-
-    def _splits(self, X: Array, y: Array, given: Array | None) -> Iterator[tuple[Array, Array]]:
-        codes = None if given is None else check_sample_domain(given, len(X)).codes
-        if self.cv is None and (codes is None or len(np.unique(codes)) < 2):
-            warnings.warn(
-                "without at least two domains in sample_domain candidates are compared on "
-                "random folds, which says nothing about unseen domains",
-                UserWarning,
-                stacklevel=3,
-            )
-            folds = StratifiedKFold if is_classifier(self.estimator) else KFold
-            return iter(folds(5, shuffle=True, random_state=0).split(X, y))
-        cv = LeaveDomainsOut() if self.cv is None else self.cv
-        cv = check_cv(cv, y, classifier=is_classifier(self.estimator))
-        return iter(cv.split(X, y, codes))
 
     def _record(self, candidates: list[dict[str, Any]], scores: Array) -> None:
         compared = comparable(scores)

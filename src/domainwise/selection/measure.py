@@ -12,6 +12,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from domainwise.arrays import Array
+from domainwise.selection.predictions import NamedScorer
 
 #: Classes are balanced while the rarest has this part of an equal share of the rows.
 BALANCED_SHARE = 0.5
@@ -44,20 +45,30 @@ class Measure:
     label : str
         How it is shown.
     scorer : callable
-        ``scorer(estimator, X, y)``; larger is better.
+        ``scorer(estimator, X, y)``; larger is better. It takes estimators, which it asks itself,
+        or :class:`~domainwise.selection.predictions.Predictions`; a caller's own scorer estimators
+        only.
     sign : int
         -1 where the scorer is the negative of an error; values are then shown as errors.
+    own : bool
+        Whether the scorer is a caller's.
     """
 
     name: str
     label: str
     scorer: Any
     sign: int = 1
+    own: bool = False
 
     @property
     def balanced(self) -> bool:
         """Whether classes weigh the same whatever their size."""
         return self.name in _CLASS_AVERAGED
+
+    @property
+    def scoring(self) -> Any:
+        """What finds this measure again: a name, or the caller's scorer."""
+        return self.scorer if self.own else self.name
 
     @property
     def direction(self) -> str:
@@ -98,7 +109,7 @@ def _is_for_numbers(name: str) -> bool:
     return name in ("r2", "explained_variance") or name.endswith(("_error", "_deviance"))
 
 
-def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
+def choose_measure(scoring: Any, y: Array, classification: bool, pos_label: Any = None) -> Measure:
     """Look a scorer up, or choose one by task and balance.
 
     Parameters
@@ -110,6 +121,8 @@ def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
         Targets.
     classification : bool
         Whether they are classes.
+    pos_label : object, default=None
+        Of two classes the one that scores such as F1 are about; None is the second.
 
     Returns
     -------
@@ -119,7 +132,7 @@ def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
         scoring = default_scoring(y, classification)
     if callable(scoring):
         name = getattr(scoring, "__name__", "score")
-        return Measure(name, name.replace("_", " "), scoring)
+        return Measure(name, name.replace("_", " "), scoring, own=True)
     names = get_scorer_names()
     if scoring not in names:
         # Errors are known by their plain names as well.
@@ -139,7 +152,27 @@ def choose_measure(scoring: Any, y: Array, classification: bool) -> Measure:
         )
     sign = -1 if scoring.startswith("neg_") else 1
     plain = scoring.removeprefix("neg_").replace("_", " ")
-    return Measure(scoring, _LABELS.get(scoring, plain), get_scorer(scoring), sign)
+    scorer = get_scorer(scoring)
+    if classification:
+        scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label))
+    return Measure(scoring, _LABELS.get(scoring, plain), scorer, sign)
+
+
+def positive_last(classes: Array, pos_label: Any) -> Array:
+    """Classes in their order, but for a positive one of two, which comes last.
+
+    >>> positive_last(np.array(["case", "control"]), "case").tolist()
+    ['control', 'case']
+    """
+    if pos_label is None:
+        return classes
+    named = [i for i, name in enumerate(classes.tolist()) if str(name) == str(pos_label)]
+    if len(classes) != 2 or not named:
+        raise ValueError(
+            f"pos_label={pos_label!r} must be one of two classes; there are "
+            f"{', '.join(map(str, classes.tolist()))}"
+        )
+    return classes[[1 - named[0], named[0]]]
 
 
 def default_scoring(y: Array, classification: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_is_fitted
 
@@ -100,7 +100,7 @@ class InvariantRidge(BaseEstimator):
         spectrum = Spectrum(self._kinds(rows.domain, conditionals), _positive(self, "alphas"))
         kernels = self._kernels(rows.X)
         count = self._landmark_count(rows)
-        splits = make_splits(self.cv, rows.X, y, rows.target, rows.domain)
+        splits = make_splits(self.cv, y, rows.target, rows.domain)
         chosen = [self._landmarks(rows.X[split.train], count) for split in splits]
         tasks = list(product(kernels, zip(splits, chosen, strict=True)))
         found = Parallel(n_jobs=self.n_jobs)(
@@ -133,6 +133,18 @@ class InvariantRidge(BaseEstimator):
         if isinstance(self.n_landmarks, str):
             return AUTO_LANDMARKS
         return landmark_count(self.n_landmarks, len(rows.X))
+
+    def settled(self) -> Any:
+        """Return the best single kernel without a search, not fitted; it needs no domains."""
+        best = self.best_params_
+        return clone(self).set_params(
+            kernels=[best["kernel"]],
+            gammas=[best["gamma"]],
+            alphas=[best["alpha"]],
+            domain_weights=[0.0],
+            n_average=1,
+            cv=2,
+        )
 
     def _members(self, points: list[dict[str, Any]], n_alphas: int) -> list[dict[str, Any]]:
         """The best alpha of each kernel and penalty, and of these the best ``n_average``."""

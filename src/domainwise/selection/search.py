@@ -13,19 +13,16 @@ from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
+from domainwise.selection.folds import domain_folds
 from domainwise.selection.path import Grid, projected_path
-from domainwise.selection.splitters import LeaveDomainsOut
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
 AUTO_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
 AUTO_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
-#: Leave-one-domain-out up to this many domains, as many grouped folds beyond.
-MAX_FOLDS = 10
 
 
 @dataclass(frozen=True)
@@ -38,29 +35,13 @@ class Split:
     domain: Labels
 
 
-def make_splits(cv: Any, X: Array, y: Array, target: Labels, domain: Labels) -> list[Split]:
+def make_splits(cv: Any, y: Array, target: Labels, domain: Labels) -> list[Split]:
     """Split by domains, or by rows where there are no domains to leave out."""
-    if cv is None and domain.n_categories > 1:
-        cv = LeaveDomainsOut(max_splits=MAX_FOLDS)
-    elif cv is None:
-        warnings.warn(
-            "without several domains there is no domain to leave out: folds of rows are used, "
-            "which say little about unseen domains",
-            UserWarning,
-            stacklevel=4,
-        )
-        folds = StratifiedKFold if target.codes is not None else KFold
-        cv = folds(5, shuffle=True, random_state=0)
-    splitter = check_cv(cv, y, classifier=target.codes is not None)
-    groups = domain.codes if domain.n_categories > 1 else None
-    splits = []
-    for train, test in splitter.split(X, y, groups):
-        if target.codes is not None and len(np.unique(target.codes[train])) < 2:
-            continue  # nothing to learn without two classes
-        splits.append(Split(train, test, _subset(target, train), _subset(domain, train)))
-    if not splits:
-        raise ValueError("no split leaves two classes to train on")
-    return splits
+    classification = target.codes is not None
+    splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
+    return [
+        Split(train, test, _subset(target, train), _subset(domain, train)) for train, test in splits
+    ]
 
 
 def _subset(labels: Labels, rows: Array) -> Labels:

@@ -1,0 +1,203 @@
+"""What a method is: an estimator, what is chosen for it, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from domainwise.arrays import Array
+from domainwise.kernels.landmarks import landmark_count
+from domainwise.models.search import MethodSearch
+
+#: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
+SEARCH_LANDMARKS = 500
+#: Predictors that can follow a projection, by task; the first is the default.
+PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
+
+
+@dataclass(frozen=True)
+class In:
+    """Values to choose from, in a unit that :class:`MethodSearch` knows."""
+
+    unit: str
+    values: Sequence[float]
+
+
+Grid = Mapping[str, In | Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method is made for.
+
+    Attributes
+    ----------
+    classification : bool
+    n_rows : int
+        Rows that it will be fitted to.
+    scoring : str or callable
+        What arguments are chosen by.
+    class_weight : "balanced" or None
+    predictor : str
+        What follows a projection: "auto", or one of ``PREDICTORS``.
+    probability : bool
+        Whether machines that need more time for probabilities shall give them.
+    pos_label, cv, n_jobs
+        See :class:`MethodSearch`.
+    seed : int
+    """
+
+    classification: bool
+    n_rows: int
+    scoring: Any = None
+    class_weight: str | None = None
+    predictor: str = "auto"
+    probability: bool = False
+    pos_label: Any = None
+    cv: Any = None
+    seed: int = 0
+    n_jobs: int | None = None
+
+    @property
+    def task(self) -> str:
+        """Kind of target."""
+        return "classification" if self.classification else "regression"
+
+    @property
+    def landmarks(self) -> dict[str, Any]:
+        """Arguments of a search with landmarks."""
+        few = landmark_count("auto", self.n_rows) <= SEARCH_LANDMARKS
+        # A fraction, because a search also fits to fewer rows.
+        count = "auto" if few else SEARCH_LANDMARKS / self.n_rows
+        return {"n_landmarks": count, "random_state": self.seed}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name.
+
+    Attributes
+    ----------
+    key : str
+        Name in ``methods``.
+    labels : tuple of str
+        Names in tables, for classes and for a continuous target.
+    kind : {"baseline", "projection", "machine", "own"}
+        Plain methods are those that the others are compared with; a caller's own are "own".
+    about : str
+        What it is and what is chosen, in a line.
+    build : callable
+        From :class:`Setting` to the estimator that is searched for. Of a projection this is the
+        projection alone; the predictor is added.
+    grids : tuple of dict
+        Values to choose from, for classes and for a continuous target.
+    searches : bool
+        Whether the estimator searches by itself, with the grid as arguments.
+    compared : bool
+        Whether `evaluate` runs it unless told otherwise.
+    context : bool
+        Whether it predicts rows of a new domain together: `evaluate` then passes their domains.
+    cost : float
+        Rough seconds per thousand rows in `evaluate`, for the time left.
+    prepare : bool
+        Whether it gets rows as numbers; False gives it the rows as they are.
+    """
+
+    key: str
+    labels: tuple[str, str]
+    kind: str
+    about: str
+    build: Callable[[Setting], Any]
+    grids: tuple[Grid, Grid] | None = None
+    searches: bool = False
+    compared: bool = True
+    context: bool = False
+    cost: float = 4.0
+    prepare: bool = True
+
+    def label(self, classification: bool) -> str:
+        """Name in tables."""
+        return self.labels[0 if classification else 1]
+
+    def grid(self, classification: bool) -> Grid | None:
+        """Values to choose from; None where nothing is chosen."""
+        return None if self.grids is None else self.grids[0 if classification else 1]
+
+    def make(self, setting: Setting) -> MethodSearch:
+        """Return the estimator, not fitted; it chooses its arguments inside ``fit``."""
+        estimator = self.build(setting)
+        if self.kind == "projection":
+            predict = head(setting)
+            if self.searches:  # projections are judged by the predictor that will be used
+                estimator.set_params(estimator=predict)
+            estimator = Pipeline([("project", estimator), ("predict", predict)])
+        elif setting.predictor != "auto":
+            raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
+        grid = self.grid(setting.classification)
+        values = {k: v.values if isinstance(v, In) else v for k, v in (grid or {}).items()}
+        return MethodSearch(
+            estimator,
+            None if grid is None else {name: list(given) for name, given in values.items()},
+            {name: v.unit for name, v in (grid or {}).items() if isinstance(v, In)},
+            step="project" if self.kind == "projection" else "",
+            searches=self.searches,
+            own=self.kind == "own",
+            scoring=setting.scoring,
+            pos_label=setting.pos_label,
+            cv=setting.cv,
+            n_jobs=None if self.searches else setting.n_jobs,
+        )
+
+    def pipeline(self, setting: Setting, preprocessor: Any) -> Pipeline:
+        """Return the estimator behind the preprocessing, not fitted, for rows as they are given."""
+        model = ("model", self.make(setting))
+        return Pipeline([("prepare", clone(preprocessor)), model] if self.prepare else [model])
+
+
+class ClassMeans(LinearDiscriminantAnalysis):
+    """Linear discriminant analysis that takes all classes for equally frequent."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit with the same prior for every class."""
+        model: Any = super().fit(X, y)
+        # Frequencies enter the pooled covariance, as they should, and the intercepts.
+        model.intercept_ = model.intercept_ - _log_odds(model.priors_)
+        model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
+        return self
+
+
+def _log_odds(priors: Array) -> Array:
+    """What frequencies add to the intercepts: one for two classes, one each for more."""
+    logs = np.log(priors)
+    return logs[1:] - logs[:1] if len(logs) == 2 else logs
+
+
+def head(setting: Setting) -> Any:
+    """Return the simple predictor behind a projection."""
+    accepted = PREDICTORS[setting.task]
+    if setting.predictor not in ("auto", *accepted):
+        raise ValueError(
+            f"predictor {setting.predictor!r}: for {setting.task} use one of {', '.join(accepted)}"
+        )
+    predictor = accepted[0] if setting.predictor == "auto" else setting.predictor
+    weight = setting.class_weight
+    if predictor == "ridge":
+        return Ridge()
+    if predictor == "lda":
+        return LinearDiscriminantAnalysis() if weight is None else ClassMeans()
+    if predictor == "logistic":
+        return LogisticRegression(max_iter=1000, class_weight=weight)
+    if setting.classification:
+        return SVC(class_weight=weight)
+    # An SVR's C and epsilon are in units of the target: give it one of unit variance.
+    return TransformedTargetRegressor(SVR(), transformer=StandardScaler())

@@ -1,0 +1,306 @@
+"""A method as one estimator: its arguments are chosen inside ``fit`` by leaving domains out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import GridSearchCV, ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import check_sample_domain
+from domainwise.kernels.functions import resolve_gamma
+from domainwise.selection.folds import Split, domain_folds
+from domainwise.selection.measure import Measure, choose_measure
+from domainwise.selection.predictions import fit_with_domains, takes
+
+#: Source domains that arguments are chosen on are left out in this many groups, at most.
+MAX_INNER_FOLDS = 5
+
+
+def _has(name: str) -> Any:
+    """Whether the searched estimator has a method, before the fit and after it."""
+    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
+
+
+class MethodSearch(MetaEstimatorMixin, BaseEstimator):
+    """An estimator with arguments chosen by leaving source domains out.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is searched for; or a search of its own, see ``searches``.
+    grid : dict, default=None
+        Values to choose from, by argument; None chooses nothing.
+    units : dict, default=None
+        Unit in which the values of an argument are given: ``"median"`` (the median rule for the
+        kernel's scale), ``"deviation"`` (of the target), ``"tolerance"`` (the same, at most 1),
+        ``"rows"`` (their number) or ``"components"`` (as many as the rows of a split allow).
+    step : str, default=""
+        Name of the pipeline's step that ``grid`` is about.
+    searches : bool, default=False
+        Whether the estimator (or that step) searches by itself: it gets splits, score and values.
+    own : bool, default=False
+        Whether it is a caller's: it gets domains as they are called.
+    scoring : str or callable, default=None
+        What to choose by.
+    pos_label : object, default=None
+        Of two classes the one that scores such as F1 are about; None is the second.
+    cv : int, splitter or iterable, default=None
+        None leaves source domains out in at most five groups.
+    n_jobs : int, default=None
+        Fits at a time.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted to all rows with what was chosen.
+    best_params_ : dict
+        What was chosen.
+    varied_ : list of str
+        Arguments for which there was a choice.
+    n_candidates_ : int
+    selected_on_ : {"domains", "rows", None}
+        What was held out to choose.
+    settled_ : estimator
+        Not fitted, with what was chosen, and without a search.
+
+    Examples
+    --------
+    >>> from sklearn.svm import SVC
+    >>> from domainwise.datasets import make_synthetic
+    >>> from domainwise.models.search import MethodSearch
+    >>> data = make_synthetic(n_domains=4, random_state=0)
+    >>> search = MethodSearch(SVC(), {"gamma": [0.3, 3.0]}, {"gamma": "median"})
+    >>> search.fit(data.data, data.target, sample_domain=data.sample_domain).n_candidates_
+    2
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    def __init__(
+        self,
+        estimator: Any,
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        units: Mapping[str, str] | None = None,
+        *,
+        step: str = "",
+        searches: bool = False,
+        own: bool = False,
+        scoring: Any = None,
+        pos_label: Any = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.grid = grid
+        self.units = units
+        self.step = step
+        self.searches = searches
+        self.own = own
+        self.scoring = scoring
+        self.pos_label = pos_label
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Choose on source domains left out, then fit to all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row.
+
+        Returns
+        -------
+        self : object
+        """
+        y = np.asarray(y)
+        codes = check_sample_domain(sample_domain, len(y), "delta").codes
+        given = sample_domain if self.own or sample_domain is None else codes
+        if self.grid is None:
+            self._keep(fit_with_domains(clone(self.estimator), X, y, given), {}, [{}], None)
+            return self
+        classification = is_classifier(self.estimator)
+        measure = choose_measure(self.scoring, y, classification, self.pos_label)
+        splits, by = domain_folds(
+            y,
+            codes,
+            classification=classification,
+            cv=self.cv,
+            max_splits=MAX_INNER_FOLDS,
+            usable=lambda train, test: measure.defined(train, test, classification),
+        )
+        grids = in_units(self.grid, self.units or {}, X, y, splits)
+        choose = self._search_itself if self.searches else self._search_grid
+        choose(X, y, given, splits, by, grids, measure)
+        return self
+
+    def _search_grid(
+        self,
+        X: Any,
+        y: Array,
+        given: Any,
+        splits: list[Split],
+        by: str,
+        grids: list[dict[str, Any]],
+        measure: Measure,
+    ) -> None:
+        at = f"{self.step}__" if self.step else ""
+        search = GridSearchCV(
+            self.estimator,
+            [{at + name: values for name, values in grid.items()} for grid in grids],
+            cv=splits,
+            scoring=measure.scorer,
+            error_score="raise",
+            n_jobs=self.n_jobs,
+        )
+        fit_with_domains(search, X, y, given)
+        chosen = {name.removeprefix(at): v for name, v in search.best_params_.items()}
+        self._keep(search.best_estimator_, chosen, list(ParameterGrid(grids)), by)
+
+    def _search_itself(
+        self,
+        X: Any,
+        y: Array,
+        given: Any,
+        splits: list[Split],
+        by: str,
+        grids: list[dict[str, Any]],
+        measure: Measure,
+    ) -> None:
+        model = clone(self.estimator)
+        search = model.named_steps[self.step] if self.step else model
+        whole = "param_grid" in search.get_params(deep=False)
+        search.set_params(**({"param_grid": grids} if whole else grids[0]))
+        search.set_params(cv=splits, scoring=measure.scorer)
+        fit_with_domains(model, X, y, given)
+        candidates = search.cv_results_["params"]
+        if self.step:
+            steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
+            model = Pipeline(steps)
+        else:
+            search.set_params(cv=None, scoring=None)  # row numbers, which nobody needs any more
+        self._keep(model, search.best_params_, candidates, by)
+
+    def _keep(
+        self, fitted: Any, chosen: dict[str, Any], candidates: list[dict[str, Any]], by: str | None
+    ) -> None:
+        self.estimator_ = fitted
+        self.best_params_ = dict(chosen)
+        self.n_candidates_ = len(candidates)
+        self.selected_on_ = by
+        self.varied_ = [
+            name
+            for name in chosen
+            if len({repr(candidate.get(name)) for candidate in candidates}) > 1
+        ]
+
+    @property
+    def settled_(self) -> Any:
+        """An estimator with what was chosen that searches no more, not fitted."""
+        fitted = self.estimator_
+        if not self.searches or self.step:
+            return clone(fitted)
+        best = getattr(fitted, "best_estimator_", None)
+        return fitted.settled() if best is None else clone(best)
+
+    @property
+    def classes_(self) -> Array:
+        """Class labels."""
+        return np.asarray(self.estimator_.classes_)
+
+    def _ask(self, method: str, X: Any, sample_domain: Any) -> Any:
+        check_is_fitted(self)
+        call = getattr(self.estimator_, method)
+        if sample_domain is None or not takes(call):
+            return call(X)
+        return call(X, sample_domain=sample_domain)
+
+    def predict(self, X: Any, sample_domain: Any = None) -> Any:
+        """Predict; ``sample_domain`` reaches estimators that look at a domain's rows together."""
+        return self._ask("predict", X, sample_domain)
+
+    @available_if(_has("predict_proba"))
+    def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
+        """Return probabilities of the classes."""
+        return self._ask("predict_proba", X, sample_domain)
+
+    @available_if(_has("decision_function"))
+    def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
+        """Return decision values."""
+        return self._ask("decision_function", X, sample_domain)
+
+    @property
+    def projection_(self) -> Any:
+        """The fitted projection inside, None where there is none."""
+        steps = getattr(self.estimator_, "named_steps", {})
+        return None if self.own else steps.get("project")
+
+    def score(self, X: Any, y: Any) -> float:
+        """Score the predictions by ``scoring``."""
+        measure = choose_measure(
+            self.scoring, np.asarray(y), is_classifier(self.estimator), self.pos_label
+        )
+        return float(measure.scorer(self, X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags = inner.input_tags
+        return tags
+
+
+def in_units(
+    grid: Mapping[str, Sequence[Any]],
+    units: Mapping[str, str],
+    X: Any,
+    y: Array,
+    splits: list[Split],
+) -> list[dict[str, Any]]:
+    """Values of a grid for the rows at hand; one grid per kernel, whose scales differ.
+
+    Parameters
+    ----------
+    grid, units : dict
+        See :class:`MethodSearch`.
+    X, y : ndarray
+        Source rows.
+    splits : list of (train, test)
+        Splits of these rows.
+
+    Examples
+    --------
+    >>> in_units({"lam": [0.1]}, {"lam": "rows"}, np.zeros((50, 2)), np.zeros(50), [])
+    [{'lam': [5.0]}]
+    """
+    kernels = grid.get("kernel", ["rbf"])
+    deviation = (float(np.std(y)) or 1.0) if "deviation" in units.values() else 1.0
+    scales = {"deviation": deviation, "tolerance": min(deviation, 1.0), "rows": len(y)}
+    grids = []
+    for kernel in kernels:
+        values: dict[str, Any] = {}
+        for name, given in grid.items():
+            unit = units.get(name)
+            if unit == "median":
+                scale = resolve_gamma("median", kernel, X)
+                values[name] = [scale * factor for factor in given]
+            elif unit == "components":
+                fewest = min(len(train) for train, _ in splits) - 1
+                values[name] = sorted({min(size, fewest) for size in given})
+            else:
+                values[name] = list(given) if unit is None else [scales[unit] * f for f in given]
+        grids.append(values | ({"kernel": [kernel]} if "kernel" in grid else {}))
+    return grids

@@ -1,0 +1,179 @@
+"""Predictions as a record that scorers can judge, and fits that are told the domains they ask for.
+
+Scorers of scikit-learn call the estimator themselves: they pass no ``sample_domain`` to
+``predict``, and leave nothing behind. Here predictions are made first, and scored then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.metaestimators import available_if
+
+from domainwise.arrays import Array
+
+
+def takes(method: Any, name: str = "sample_domain") -> bool:
+    """Whether a function has an argument of this name."""
+    return name in inspect.signature(method).parameters
+
+
+def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Any:
+    """Fit an estimator in place; ``sample_domain`` reaches it, or its parts, if they ask for it."""
+    with config_context(enable_metadata_routing=True):
+        if sample_domain is not None and not asks_for_domains(estimator) and takes(estimator.fit):
+            if not hasattr(estimator, "set_fit_request"):
+                return estimator.fit(X, y, sample_domain=sample_domain)
+            # It has the argument, and nobody has said whether to use it.
+            estimator.set_fit_request(sample_domain=True)
+        asked = asks_for_domains(estimator) and sample_domain is not None
+        return estimator.fit(X, y, **({"sample_domain": sample_domain} if asked else {}))
+
+
+def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
+    """Whether an estimator, or a part of it, has asked for ``sample_domain``."""
+    with config_context(enable_metadata_routing=True):
+        return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
+
+
+def has_probabilities(estimator: Any) -> bool:
+    """Whether an estimator, fitted or not, gives probabilities."""
+    return hasattr(estimator, "predict_proba")
+
+
+class Predictions(BaseEstimator):
+    """What an estimator says about some rows; for scorers it stands for the estimator.
+
+    Classes are codes here, so that scores which need a positive class find it: the last one.
+    Values are computed when they are asked for, and kept.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    X : array-like
+        Rows.
+    classes : ndarray or None
+        All classes, the positive one last; None for a continuous target.
+    sample_domain : array-like, default=None
+        Domains of the rows, for estimators that look at the rows of a domain together.
+    """
+
+    def __init__(
+        self, estimator: Any, X: Any, classes: Array | None = None, sample_domain: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.X = X
+        self.classes = classes
+        self.sample_domain = sample_domain
+
+    def _ask(self, method: str) -> Array:
+        if self.sample_domain is None:
+            return np.asarray(getattr(self.estimator, method)(self.X))
+        with config_context(enable_metadata_routing=True):
+            call = getattr(self.estimator, method)
+            return np.asarray(call(self.X, sample_domain=self.sample_domain))
+
+    @cached_property
+    def labels(self) -> Array:
+        """Predicted classes as they are called, or numbers."""
+        return self._ask("predict")
+
+    @cached_property
+    def probabilities(self) -> Array | None:
+        """One column per class; zeros for a class that was not there in training."""
+        if self.classes is None or not has_probabilities(self.estimator):
+            return None
+        return self._columns(self._ask("predict_proba"), 0.0)
+
+    @cached_property
+    def decisions(self) -> Array | None:
+        """One value for two classes, positive for the last; one column per class for more."""
+        if self.classes is None or not hasattr(self.estimator, "decision_function"):
+            return None
+        values = self._ask("decision_function")
+        if len(self.classes) == 2:
+            values = values if values.ndim == 1 else values[:, 1] - values[:, 0]
+            return values if self.estimator.classes_[-1] == self.classes[-1] else -values
+        if values.ndim == 1:
+            values = np.column_stack([-values, values])
+        return self._columns(values, float(values.min()) - 1.0)
+
+    def _columns(self, values: Array, missing: float) -> Array:
+        assert self.classes is not None
+        columns = np.full((len(values), len(self.classes)), missing)
+        columns[:, codes_of(self.estimator.classes_, self.classes)] = values
+        return columns
+
+    @property
+    def classes_(self) -> Array:
+        """Codes of the classes."""
+        return np.arange(0 if self.classes is None else len(self.classes))
+
+    def predict(self, X: Any) -> Array:
+        """Codes of classes, or numbers."""
+        return self.labels if self.classes is None else codes_of(self.labels, self.classes)
+
+    @available_if(lambda self: self.classes is not None and has_probabilities(self.estimator))
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of classes."""
+        return self.probabilities
+
+    @available_if(
+        lambda self: self.classes is not None and hasattr(self.estimator, "decision_function")
+    )
+    def decision_function(self, X: Any) -> Any:
+        """Decision values."""
+        return self.decisions
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.classes is None:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags
+
+
+def codes_of(labels: Any, classes: Array) -> Array:
+    """Place of each label in ``classes``, which are in any order."""
+    labels = np.asarray(labels)
+    order = np.argsort(classes)
+    place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
+    codes = order[place]
+    strange = classes[codes] != labels
+    if np.any(strange):
+        raise ValueError(
+            f"class {labels[strange][0]!r} is none of {', '.join(map(str, classes.tolist()))}"
+        )
+    return np.asarray(codes)
+
+
+@dataclass(frozen=True)
+class NamedScorer:
+    """A scorer of scikit-learn for classes whatever they are called.
+
+    Attributes
+    ----------
+    scorer : callable
+        As :func:`sklearn.metrics.get_scorer` gives it.
+    classes : ndarray
+        The positive one last.
+    """
+
+    scorer: Any
+    classes: Array
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Score an estimator, or predictions that it has made."""
+        if not isinstance(estimator, Predictions):
+            estimator = Predictions(estimator, X, self.classes)
+        return float(self.scorer(estimator, None, codes_of(y, self.classes)))
