@@ -80,6 +80,8 @@ def domain_folds(
             stacklevel=4,
         )
     splits = kept(row_folds(y, classification)) if usable or not several else []
+    if not splits and len(y) < 2:
+        raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
     if not splits:
         what = "the score can judge" if usable else "two classes to train on"
         raise ValueError(f"no split leaves {what}; choose another scoring, or cv")
