@@ -84,13 +84,11 @@ def rbf(X: torch.Tensor) -> Kernel:
 
 def reference(kernel: Kernel, X: torch.Tensor, V: torch.Tensor, rows: int = 512) -> torch.Tensor:
     """First rows of (K - constant) V in float64."""
-    from domainwise.gram.torch.evaluate import block, prepare
-
     total = torch.zeros((rows, V.shape[1]), dtype=torch.float64, device=DEVICE)
-    left = prepare(kernel, X[:rows].double()).left
+    left = kernel.prepare(X[:rows].double()).left
     for i in range(0, len(X), 65536):
-        right = prepare(kernel, X[i : i + 65536].double()).right
-        total += block(kernel, left, right) @ V[i : i + 65536]
+        right = kernel.prepare(X[i : i + 65536].double()).right
+        total += kernel.block(left, right) @ V[i : i + 65536]
     return total
 
 

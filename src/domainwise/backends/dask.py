@@ -7,7 +7,6 @@ memory.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import dask.array as da
@@ -36,7 +35,7 @@ from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
 from domainwise.gram.nystrom import NystromSums
-from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel, products_suffice
+from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels.factors import RowLabels
 
 
@@ -140,7 +139,13 @@ class DaskBackend(NumpyBackend):
                 if not np.isfinite(rows).all():
                     raise ValueError("Input X contains NaN or infinity.")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
-        return _centred_on(make_kernel(kernel, row, gamma=gamma, **arguments), X)
+        resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
+        if resolved.name not in ("rbf", "linear"):
+            return resolved
+        origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
+        if resolved.name == "rbf":
+            farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
+        return resolved.about(origin, farthest)
 
     def kernel_matrix(self, kernel: Kernel, rows: Any) -> Array:
         """Evaluate the whole kernel matrix in the client's memory, where the rows are few."""
@@ -257,16 +262,3 @@ def _gathered(labels: Any, X: Any, name: str) -> Array:
     if not is_dask(labels):
         check_aligned(X, labels, name)
     return fetch(labels)
-
-
-def _centred_on(kernel: Kernel, X: Any) -> Kernel:
-    """Return the kernel with the mean of X as its origin, where that gains digits."""
-    if kernel.name not in ("rbf", "linear"):
-        return kernel
-    origin = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
-    if kernel.name == "linear":
-        return replace(kernel, origin=origin)
-    farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
-    if products_suffice(kernel.gamma * farthest, np.finfo(X.dtype).eps):
-        return replace(kernel, origin=origin, by_differences=False)
-    return replace(kernel, origin=None, by_differences=True)

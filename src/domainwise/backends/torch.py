@@ -12,16 +12,16 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import precision_name, to_host
 from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
 from domainwise.gram.nystrom import NystromMap, NystromSums
-from domainwise.gram.torch.evaluate import numpy_dtype, resolve_kernel
 from domainwise.gram.torch.nystrom import sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
-from domainwise.kernels.functions import Kernel
+from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels, category_space, label_rows
 
 Tensor = Any
@@ -57,7 +57,7 @@ class HostRows:
     def __init__(self, X: Tensor) -> None:
         self._X, self.shape = X, tuple(X.shape)
         self.ndim = X.ndim
-        self.dtype = numpy_dtype(X.dtype)
+        self.dtype = np.dtype(precision_name(X))
 
     def __len__(self) -> int:
         return len(self._X)
@@ -106,7 +106,7 @@ class TorchBackend(Backend):
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if isinstance(y, np.ndarray) or y.ndim != 1 or not _whole(y) or kernel not in _CLASSES:
-            return self._placed(check_target(_on_host(y), len(rows), kernel, **options), rows)
+            return self._placed(check_target(to_host(y), len(rows), kernel, **options), rows)
         labels = _encoded(y, len(rows), "y")
         # The host's check of the names alone says what it would say of all of y.
         check_target(labels.names, labels.n_categories, "delta", **options)
@@ -119,9 +119,9 @@ class TorchBackend(Backend):
             return Labels(codes=codes, names=np.array([0]))
         domains = self._label_array(sample_domain, "sample_domain", rows)
         if isinstance(domains, np.ndarray) or domains.ndim != 1 or not _whole(domains):
-            return self._placed(check_sample_domain(_on_host(domains), len(rows), kernel), rows)
+            return self._placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
         if kernel not in _CLASSES:
-            return check_sample_domain(_on_host(domains), len(rows), kernel)
+            return check_sample_domain(to_host(domains), len(rows), kernel)
         return _encoded(domains, len(rows), "sample_domain")
 
     def check_same_place(self, coefficients: Any, rows: Tensor) -> None:
@@ -153,7 +153,7 @@ class TorchBackend(Backend):
 
     def resolve_kernel(self, kernel: Any, rows: Tensor, **arguments: Any) -> Kernel:
         """Resolve kernel arguments on the rows."""
-        return resolve_kernel(kernel, rows, **arguments)
+        return make_kernel(kernel, rows, **arguments)
 
     def label_rows(
         self,
@@ -290,14 +290,10 @@ def _encoded(labels: Tensor, n: int, name: str) -> Labels:
     if len(labels) != n:
         raise ValueError(f"{name} has {len(labels)} entries but X has {n} rows")
     names, codes = labels.unique(sorted=True, return_inverse=True)
-    return Labels(codes=codes, names=_on_host(names))
-
-
-def _on_host(labels: Any) -> Array:
-    return labels if isinstance(labels, np.ndarray) else labels.cpu().numpy()
+    return Labels(codes=codes, names=to_host(names))
 
 
 def _host_feature(feature: Feature | None) -> Feature | None:
     if feature is None or feature.codes is None:
         return feature
-    return Feature.of_categories(_on_host(feature.codes), feature.n_categories)
+    return Feature.of_categories(to_host(feature.codes), feature.n_categories)

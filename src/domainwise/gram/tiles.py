@@ -50,9 +50,9 @@ def single_blas_thread(active: bool = True) -> Iterator[None]:
         yield
 
 
-def tile_side(itemsize: int) -> int:
+def tile_side(itemsize: int, most: int | None = None) -> int:
     """Rows (and columns) of a square tile within scikit-learn's ``working_memory``."""
-    budget = min(float(get_config()["working_memory"]) * 2**20, MAX_TILE_BYTES)
+    budget = min(float(get_config()["working_memory"]) * 2**20, most or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(budget / itemsize)))
 
 

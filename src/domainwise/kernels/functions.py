@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import comb
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_tensor
+from domainwise.arrays.namespace import (
+    beside,
+    cast,
+    cross_distances,
+    namespace,
+    pair_distances,
+    positive_median,
+    precision_name,
+    squared_norms,
+    to_host,
+)
 
 KERNEL_NAMES = ("rbf", "linear", "poly", "laplacian", "cosine", "precomputed")
 #: Rows used by the median rule: all of them up to here, evenly spaced ones beyond.
@@ -74,63 +84,76 @@ class Kernel:
         """Whether :meth:`block` is the plain product of prepared rows, so that K is thin."""
         return self.name in ("linear", "cosine")
 
-    def centred_on(self, X: Array) -> Kernel:
+    def centred_on(self, X: Any) -> Kernel:
         """Return this kernel with the mean of X as its origin, where that gains digits."""
         if self.name not in ("rbf", "linear"):
             return self
-        origin = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-        if self.name != "rbf":
-            return replace(self, origin=origin)
-        with np.errstate(over="ignore"):
-            farthest = 0.0
-            for start in range(0, len(X), 4096):
-                rows = X[start : start + 4096] - origin
-                farthest = max(farthest, float(np.einsum("ij,ij->i", rows, rows).max()))
-            reach = self.gamma * farthest
-        if products_suffice(reach, np.finfo(X.dtype).eps):
-            return replace(self, origin=origin, by_differences=False)
-        return replace(self, origin=None, by_differences=True)
+        origin = cast(X.mean(0, dtype=namespace(X).float64), X.dtype)
+        farthest, batch = 0.0, max(1, 2**22 // X.shape[1])
+        if self.name == "rbf":
+            with np.errstate(over="ignore"):
+                for start in range(0, len(X), batch):
+                    sizes = squared_norms(X[start : start + batch] - origin)
+                    farthest = max(farthest, float(sizes.max()))
+        return self.about(to_host(origin), farthest)
 
-    def prepare(self, X: Array) -> Prepared:
+    def about(self, origin: Array, farthest: float) -> Kernel:
+        """Return this kernel with an origin, where that gains digits.
+
+        ``farthest`` is the largest squared distance of a row to it.
+        """
+        if self.name == "rbf":
+            precision = precision_name(origin)
+            error = self.gamma * farthest * float(np.finfo(origin.dtype).eps)
+            if not error <= EXPONENT_ERROR[precision]:
+                return replace(self, origin=None, by_differences=True)
+        return replace(self, origin=origin, by_differences=False)
+
+    def from_origin(self, X: Any) -> Any:
+        """Return rows about the kernel's origin."""
+        return X if self.origin is None else X - beside(self.origin, X)
+
+    def prepare(self, X: Any) -> Prepared:
         """Bring rows into the form that :meth:`block` multiplies."""
-        if self.origin is not None:
-            X = X - self.origin
+        xp, X = namespace(X), self.from_origin(X)
         if self.name == "rbf" and not self.by_differences:
             # -gamma d^2 = u.v - |u|^2/2 - |v|^2/2 for u = sqrt(2 gamma) x: two more columns turn
             # the whole exponent into one matrix product.
-            U = X * X.dtype.type(np.sqrt(2.0 * self.gamma))
-            half = -0.5 * np.einsum("ij,ij->i", U, U)[:, None]
-            one = np.ones_like(half)
-            return Prepared(np.hstack([U, half, one]), np.hstack([U, one, half]))
+            U = X * sqrt(2.0 * self.gamma)
+            half = -0.5 * squared_norms(U)[:, None]
+            one = xp.ones_like(half)
+            return Prepared(xp.hstack([U, half, one]), xp.hstack([U, one, half]))
         if self.name == "poly":
-            # Its values differ by orders of magnitude, of which float32 loses the small ones.
-            X = X.astype(np.float64, copy=False)
+            # Its values differ by orders of magnitude, of which float32 loses the small ones. On a
+            # device, which may be slow in float64, the precision is the caller's choice.
+            X = X if is_tensor(X) else cast(X, np.float64)
             return Prepared(X * self.gamma, X)
         if self.name == "cosine":
-            X = _divided(X, np.abs(X).max(axis=1, initial=0.0))  # squares stay within range
-            X = _divided(X, np.sqrt(np.einsum("ij,ij->i", X, X)))
+            X = _divided(X, xp.amax(xp.abs(X), 1))  # squares stay within range
+            X = _divided(X, xp.sqrt(squared_norms(X)))
         return Prepared(X, X)
 
-    def block(self, left: Array, right: Array, out: Array | None = None) -> Array:
+    def block(self, left: Any, right: Any, out: Any = None) -> Any:
         """Evaluate ``k - constant`` between the left form of some rows and the right of others."""
         if self.name == "callable":
             return self._call(left, right)
+        xp = namespace(left)
         if self.name == "laplacian" or self.by_differences:
-            K = cdist(left, right, "cityblock" if self.name == "laplacian" else "sqeuclidean")
+            K = cross_distances(left, right, l1=self.name == "laplacian")
             K *= -self.gamma
-            return np.expm1(K, out=K).astype(left.dtype, copy=False)
+            return cast(xp.expm1(K, out=K), left.dtype)
         if out is not None and out.dtype != left.dtype:
             out = None
-        K = np.matmul(left, right.T, out=out)
+        K = xp.matmul(left, right.T, out=out)
         if self.name == "rbf":
             # Rounding must not make a row closer to another than to itself.
-            np.minimum(K, 0, out=K)
-            np.expm1(K, out=K)
+            xp.clip(K, None, 0.0, out=K)
+            xp.expm1(K, out=K)
         elif self.name == "poly":
             K = self._polynomial(K)
         return K
 
-    def matrix(self, X: Array, Y: Array | None = None) -> Array:
+    def matrix(self, X: Any, Y: Any = None) -> Any:
         """Evaluate the kernel itself, constant included, between the rows of X and Y.
 
         >>> import numpy as np
@@ -143,51 +166,58 @@ class Kernel:
         K = self.block(left.left, right.right)
         if Y is None:
             if self.name in ("rbf", "laplacian"):
-                np.fill_diagonal(K, 0.0)
+                K.reshape(-1)[:: len(K) + 1] = 0.0
             K = (K + K.T) / 2
-        return K + K.dtype.type(self.constant) if self.constant else K
+        return K + self.constant if self.constant else K
 
-    def _polynomial(self, T: Array) -> Array:
+    def _polynomial(self, T: Any) -> Any:
         """(T + coef0)^degree - coef0^degree, by Horner's rule so that small T keep their digits."""
+        xp, c = namespace(T), float(self.coef0)
         if not float(self.degree).is_integer():
-            base = T + T.dtype.type(self.coef0)
-            if base.min(initial=0.0) < 0:
+            base = T + c
+            if bool((base < 0).any()):
                 raise ValueError(
                     f"degree={self.degree} has no value where gamma x'y + coef0 is negative, as "
                     "for some rows here: choose a whole degree, or features that are not negative"
                 )
-            return base ** T.dtype.type(self.degree)
-        d, c = int(self.degree), float(self.coef0)
-        total = np.ones_like(T)
+            return base ** float(self.degree)
+        d = int(self.degree)
+        total = xp.ones_like(T)
         for power in range(d - 1, 0, -1):
             total *= T
-            total += T.dtype.type(comb(d, power) * c ** (d - power))
-        return total * T if d > 0 else np.zeros_like(T)
+            total += comb(d, power) * c ** (d - power)
+        return total * T if d > 0 else xp.zeros_like(T)
 
-    def _call(self, X: Array, Y: Array) -> Array:
+    def _call(self, X: Any, Y: Any) -> Any:
         assert self.function is not None
-        K = np.asarray(self.function(X, Y, **self.params))
-        if K.shape != (len(X), len(Y)):
+        xp = namespace(X)
+        K = self.function(X, Y, **self.params)
+        K = xp.as_tensor(K).detach() if is_tensor(X) else np.asarray(K)
+        if tuple(K.shape) != (len(X), len(Y)):
             raise ValueError(
-                f"the callable kernel returned shape {K.shape} for {len(X)} and {len(Y)} rows; "
-                f"expected ({len(X)}, {len(Y)})"
+                f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "
+                f"rows; expected ({len(X)}, {len(Y)})"
             )
-        if not np.isfinite(K).all():
+        if is_tensor(X) and K.device != X.device:
+            raise ValueError(
+                f"the callable kernel returned values on {K.device} for rows on {X.device}"
+            )
+        if not bool(xp.isfinite(K).all()):
             raise ValueError("the callable kernel returned NaN or infinite values")
-        return K.astype(X.dtype, copy=False)
+        return cast(K, X.dtype)
 
 
-def _divided(X: Array, sizes: Array) -> Array:
+def _divided(X: Any, sizes: Any) -> Any:
     """Rows over their sizes; rows of zeros stay."""
-    return np.asarray(X / np.where(sizes > 0, sizes, 1).astype(X.dtype)[:, None])
+    return X / namespace(X).where(sizes > 0, sizes, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Rows ready for :meth:`Kernel.block`, as its left and as its right argument."""
 
-    left: Array
-    right: Array
+    left: Any
+    right: Any
 
 
 def check_finite(values: Array, dtype: Any) -> Array:
@@ -200,15 +230,9 @@ def check_finite(values: Array, dtype: Any) -> Array:
     return values
 
 
-def products_suffice(reach: float, eps: Any) -> bool:
-    """Whether products tell exponents of up to ``reach`` well enough in a precision of eps."""
-    precision = "float64" if eps < 1e-10 else "float32"
-    return reach * float(eps) <= EXPONENT_ERROR[precision]
-
-
 def make_kernel(
     kernel: str | Callable[..., Array],
-    X: Array,
+    X: Any,
     *,
     gamma: float | str = "median",
     degree: float = 3,
@@ -225,26 +249,27 @@ def make_kernel(
             f"kernel={kernel!r} takes gamma, degree and coef0"
         )
     resolved = resolve_gamma(gamma, kernel, X)
-    found = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
+    scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
     if kernel == "poly":
-        _check_powers(found, X)
-    return found
+        _check_powers(scaled, X)
+    return scaled
 
 
-def _check_powers(kernel: Kernel, X: Array) -> None:
+def _check_powers(kernel: Kernel, X: Any) -> None:
     """Refuse a polynomial whose values leave no room for the sums and squares made of them."""
-    limit = LARGEST_POWER[np.dtype(X.dtype).name]
+    limit = LARGEST_POWER[precision_name(X)]
     with np.errstate(over="ignore"):
-        farthest = np.square(np.float64(np.abs(X).max(initial=0.0))) * X.shape[1]
+        farthest = np.square(np.float64(abs(X).max())) * X.shape[1]
         exponent = kernel.degree * np.log10(kernel.gamma * farthest + abs(kernel.coef0) + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
-            f"the polynomial kernel overflows: its values reach 1e{exponent:.0f}, and {X.dtype} "
+            f"the polynomial kernel overflows: its values reach 1e{exponent:.0f}, and "
+            f"{precision_name(X)} "
             f"data allow {limit:.0e}; scale X, or choose a smaller gamma or degree"
         )
 
 
-def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:
+def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     """Turn ``"median"``, ``"scale"`` or a number into the kernel's scale (theory 11.2).
 
     ``"median"`` takes the off-diagonal non-zero distances of all rows up to ``MEDIAN_ROWS``,
@@ -260,30 +285,24 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Array) -> float:
         return float(gamma)
     if kernel == "precomputed":
         return 1.0
-    n, p = X.shape
+    (n, p), xp = X.shape, namespace(X)
     if gamma == "scale":
-        variance = float(X.var(dtype=np.float64))
+        variance = float(xp.var(cast(X, xp.float64), correction=0))
         return 1.0 / (p * variance) if variance > 0 else 1.0
     if kernel not in ("rbf", "laplacian"):
         return 1.0 / p
     rows = X if n <= MEDIAN_ROWS else X[np.linspace(0, n - 1, MEDIAN_ROWS).astype(int)]
-    metric = "euclidean" if kernel == "rbf" else "cityblock"
-    rows = np.asarray(rows, dtype=np.float64)
-    farthest = float(np.abs(rows).max(initial=0.0))
-    if kernel == "rbf" and rows.any() and not SMALLEST_ROW < farthest < LARGEST_ROW:
+    rows = cast(rows, xp.float64)
+    farthest = float(abs(rows).max())
+    if kernel == "rbf" and farthest > 0 and not SMALLEST_ROW < farthest < LARGEST_ROW:
         raise ValueError(
             f"gamma={gamma!r} cannot be found for features of size {farthest:.0e}, whose squared "
             "distances leave the range of numbers: scale X, or give gamma as a number"
         )
-    distances = pdist(rows, metric)
-    zeros = len(distances) - int(np.count_nonzero(distances))
-    if zeros == len(distances):
+    median = positive_median(pair_distances(rows, l1=kernel == "laplacian"))
+    if median is None:
         raise ValueError(
             f"gamma={gamma!r} needs rows that differ: all {len(rows)} rows looked at are the same; "
             "give gamma as a number"
         )
-    # The median of the positive ones, which stand behind the zeros.
-    low, high = (zeros + len(distances) - 1) // 2, (zeros + len(distances)) // 2
-    distances.partition((low, high))
-    median = float(distances[low] + distances[high]) / 2
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from domainwise.gram.torch.evaluate import from_origin
 from domainwise.kernels.functions import Kernel
 
 LOG2E = 1.4426950408889634
@@ -151,7 +150,7 @@ class FusedKernel:
     def _scaled(self, X: Any) -> Any:
         """Rows about the origin, scaled so that the exponent is one of 2."""
         kernel = self.kernel
-        X = from_origin(kernel, X)
+        X = kernel.from_origin(X)
         if kernel.name == "laplacian":
             return X * (kernel.gamma * LOG2E)
         if kernel.name == "rbf":

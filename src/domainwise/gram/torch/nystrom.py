@@ -10,8 +10,8 @@ import torch
 
 from domainwise.arrays import Array
 from domainwise.gram.nystrom import NystromMap, NystromSums
-from domainwise.gram.torch.evaluate import block, prepare
-from domainwise.gram.torch.products import full_precision, panels
+from domainwise.gram.tiles import panels
+from domainwise.gram.torch.products import full_precision
 
 Tensor = Any
 
@@ -60,7 +60,7 @@ class _Features:
     def __init__(self, nystrom: NystromMap, X: Tensor) -> None:
         landmarks = torch.from_numpy(nystrom.landmarks).to(X.device)
         self.map, self.dtype = nystrom, torch.promote_types(sum_dtype(X), landmarks.dtype)
-        self.right = prepare(nystrom.kernel, landmarks).right
+        self.right = nystrom.kernel.prepare(landmarks).right
         self.inverse = None
         if not nystrom.direct:
             eye = torch.eye(nystrom.n_features, dtype=torch.float64, device=X.device)
@@ -73,7 +73,7 @@ class _Features:
     def __call__(self, X: Tensor) -> Tensor:
         kernel = self.map.kernel
         X = X.to(self.right.dtype)
-        values = block(kernel, prepare(kernel, X).left, self.right).to(self.dtype)
+        values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
         if self.inverse is None:
             return values
         return (values + kernel.constant) @ self.inverse

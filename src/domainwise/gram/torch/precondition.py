@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from domainwise.gram.iterative import PRECONDITIONER_RANK
-from domainwise.gram.torch.evaluate import block, matrix, prepare
-from domainwise.gram.torch.products import full_precision, kernel_product, panels
+from domainwise.gram.tiles import panels
+from domainwise.gram.torch.products import full_precision, kernel_product
 from domainwise.kernels.functions import Kernel
 
 Tensor = Any
@@ -42,7 +42,7 @@ class LandmarkPreconditioner:
         chosen = np.sort(rng.choice(n, m, replace=False, shuffle=False))
         landmarks = X[torch.from_numpy(chosen).to(X.device)]
         eps = float(torch.finfo(torch.float32).eps)
-        d, U = torch.linalg.eigh(matrix(kernel, landmarks.double()))
+        d, U = torch.linalg.eigh(kernel.matrix(landmarks.double()))
         keep = d > m * eps * d[-1].clamp(min=0.0)
         root = U[:, keep] / d[keep].sqrt()
         d, W = torch.linalg.eigh(_second_moment(kernel, X, landmarks, root))
@@ -71,12 +71,12 @@ class LandmarkPreconditioner:
 
 def _second_moment(kernel: Kernel, X: Tensor, landmarks: Tensor, root: Tensor) -> Tensor:
     """``Phi'Phi`` of the centred features ``Phi = k(X, landmarks) root``, in float64."""
-    right = prepare(kernel, landmarks).right
+    right = kernel.prepare(landmarks).right
     second = torch.zeros((root.shape[1],) * 2, dtype=torch.float64, device=X.device)
     total = torch.zeros(root.shape[1], dtype=torch.float64, device=X.device)
     with full_precision():
         for rows in panels(len(X), PANEL_ROWS):
-            values = block(kernel, prepare(kernel, X[rows]).left, right).double()
+            values = kernel.block(kernel.prepare(X[rows]).left, right).double()
             features = (values + kernel.constant) @ root
             second.addmm_(features.T, features)
             total += features.sum(0)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import sqrt
 from typing import Any, Protocol
 
 import torch
-from sklearn import get_config
 
-from domainwise.gram.torch.evaluate import block, prepare
+from domainwise.gram import tiles
+from domainwise.gram.tiles import panels
 from domainwise.gram.torch.fused import FusedKernel, can_fuse
 from domainwise.kernels.functions import Kernel
 from domainwise.kernels.precision import current_precision
 
 Tensor = Any
 
-#: A tile's bytes at most: beyond this a GPU is filled, and a CPU's cache is left.
-MAX_TILE_BYTES = {"cuda": 256 * 2**20, "cpu": 4 * 2**20}
+#: A tile's bytes at most: beyond this a GPU is filled.
+CUDA_TILE_BYTES = 256 * 2**20
 
 
 class KernelProduct(Protocol):
@@ -50,8 +49,8 @@ class _FactorProduct:
     path = "feature products"
 
     def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
-        self.right: Tensor = prepare(kernel, right).right
-        self.left: Tensor = self.right if left is None else prepare(kernel, left).left
+        self.right: Tensor = kernel.prepare(right).right
+        self.left: Tensor = self.right if left is None else kernel.prepare(left).left
 
     def product(self, V: Tensor) -> Tensor:
         middle = torch.zeros((self.right.shape[1], V.shape[1]), dtype=V.dtype, device=V.device)
@@ -68,9 +67,9 @@ class _BlockedProduct:
 
     def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
         self.kernel = kernel
-        self.rows = prepare(kernel, right)
+        self.rows = kernel.prepare(right)
         self.symmetric = left is None
-        self.left = self.rows.left if left is None else prepare(kernel, left).left
+        self.left = self.rows.left if left is None else kernel.prepare(left).left
         self.side = tile_side(right)
 
     def product(self, V: Tensor) -> Tensor:
@@ -82,7 +81,7 @@ class _BlockedProduct:
         with full_precision():
             for i, a in enumerate(panels(len(self.left), self.side)):
                 for b in columns[i:] if self.symmetric else columns:
-                    tile = block(self.kernel, self.left[a], self.rows.right[b])
+                    tile = self.kernel.block(self.left[a], self.rows.right[b])
                     total[a] += tile @ V[b]
                     if self.symmetric and b is not columns[i]:
                         total[b] += tile.T @ V[a]
@@ -91,13 +90,13 @@ class _BlockedProduct:
 
 def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
     """Return the whole uncentred kernel matrix in float64, exactly symmetric."""
-    rows, n = prepare(kernel, X.double() if kernel.is_product else X), len(X)
+    rows, n = kernel.prepare(X.double() if kernel.is_product else X), len(X)
     K = torch.empty((n, n), dtype=torch.float64, device=X.device)
     cuts = panels(n, tile_side(X))
     with full_precision():
         for i, a in enumerate(cuts):
             for b in cuts[i:]:
-                tile = block(kernel, rows.left[a], rows.right[b])
+                tile = kernel.block(rows.left[a], rows.right[b])
                 if b is a:
                     tile = (tile + tile.T) / 2
                 K[a, b] = tile
@@ -107,14 +106,7 @@ def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
 
 def tile_side(X: Tensor) -> int:
     """Rows of a square tile within scikit-learn's ``working_memory``."""
-    budget = float(get_config()["working_memory"]) * 2**20
-    budget = min(budget, MAX_TILE_BYTES.get(X.device.type, MAX_TILE_BYTES["cpu"]))
-    return max(1, int(sqrt(budget / X.element_size())))
-
-
-def panels(n: int, side: int) -> list[slice]:
-    """Cut n rows into slices of at most ``side`` rows."""
-    return [slice(i, min(i + side, n)) for i in range(0, n, side)]
+    return tiles.tile_side(X.element_size(), CUDA_TILE_BYTES if X.device.type == "cuda" else None)
 
 
 @contextmanager

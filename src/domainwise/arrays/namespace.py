@@ -1,0 +1,81 @@
+"""One way to write for NumPy arrays and torch tensors.
+
+Most functions have the same name and meaning in both: ``namespace(X).expm1``. The few that differ,
+and that kernels and operators need, stand here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist, pdist
+
+from domainwise.arrays import Array, is_tensor
+
+
+def namespace(X: Any) -> Any:
+    """Return the module whose functions work on X."""
+    return sys.modules["torch"] if is_tensor(X) else np
+
+
+def cast(X: Any, dtype: Any) -> Any:
+    """Return X in a precision, X itself where it has that already."""
+    return X.to(dtype) if is_tensor(X) else X.astype(dtype, copy=False)
+
+
+def to_host(X: Any) -> Array:
+    """Return an array of what may be a tensor on a device."""
+    return np.asarray(X.cpu().numpy() if is_tensor(X) else X)
+
+
+def beside(values: Any, X: Any) -> Any:
+    """Return an array where X is, in the precision of X."""
+    if is_tensor(X):
+        return namespace(X).as_tensor(values).to(device=X.device, dtype=X.dtype)
+    return cast(np.asarray(values), X.dtype)
+
+
+def precision_name(X: Any) -> str:
+    """Return ``"float32"`` or ``"float64"``."""
+    return str(X.dtype).removeprefix("torch.")
+
+
+def squared_norms(X: Any) -> Any:
+    """Squared length of each row."""
+    # torch.einsum would follow the program's choice of TF32.
+    return X.square().sum(1) if is_tensor(X) else np.einsum("ij,ij->i", X, X)
+
+
+def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:
+    """L1 or squared Euclidean distances between the rows of X and Y, from their differences."""
+    if not is_tensor(X):
+        return cdist(X, Y, "cityblock" if l1 else "sqeuclidean")
+    if l1:
+        return namespace(X).cdist(X, Y, p=1.0)
+    exact = "donot_use_mm_for_euclid_dist"
+    return namespace(X).cdist(X, Y, p=2.0, compute_mode=exact).square_()
+
+
+def pair_distances(X: Any, *, l1: bool) -> Any:
+    """L1 or Euclidean distances between all pairs of rows of X."""
+    if is_tensor(X):
+        return namespace(X).nn.functional.pdist(X, p=1.0 if l1 else 2.0)
+    return pdist(X, "cityblock" if l1 else "euclidean")
+
+
+def positive_median(values: Any) -> float | None:
+    """Median of the positive ones among values of at least 0; None without any.
+
+    An array is reordered.
+    """
+    zeros = len(values) - int((values > 0).sum())
+    if zeros == len(values):
+        return None
+    low, high = (zeros + len(values) - 1) // 2, (zeros + len(values)) // 2
+    if is_tensor(values):
+        values = values.sort().values
+    else:
+        values.partition((low, high))
+    return float(values[low] + values[high]) / 2
