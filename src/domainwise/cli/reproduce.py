@@ -6,17 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from domainwise.cli.common import JsonOption, check_seed, errors, require, usage_errors
 from domainwise.cli.report import publish_folder
@@ -55,6 +47,7 @@ def reproduce(
     Finished repeats are in the results file at once: the same command continues an interrupted run
     and gives the same numbers, whatever the number of workers.
     """
+    from domainwise.jobs.progress import progress_bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import (
@@ -86,12 +79,19 @@ def reproduce(
         + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
     )
     try:
+        words = f"experiments on {n_jobs} worker(s)"
         with (
             usage_errors(),
             _folder_is_out(),
-            _progress(plan.cost, total, n_jobs) as (advance, announce),
+            progress_bar(True, plan.cost, total, words) as bar,
         ):
-            failed = run_plan(plan, store, n_jobs=n_jobs, progress=advance, on_serial=announce)
+            failed = run_plan(
+                plan,
+                store,
+                n_jobs=n_jobs,
+                progress=bar,
+                on_serial=lambda: bar.describe("time and memory, one by one"),
+            )
     except KeyboardInterrupt:
         errors.print(
             f"\n[yellow]interrupted[/yellow]: what was finished is in {store.path};"
@@ -115,35 +115,3 @@ def _folder_is_out() -> Iterator[None]:
         yield
     except ResultsError as error:
         raise ValueError(f"{error} (--out)") from error
-
-
-@contextmanager
-def _progress(cost: float, total: int, n_jobs: int) -> Iterator[tuple[Any, Any]]:
-    """A Rich progress bar on stderr, with the time left."""
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[done]}/{task.fields[total_jobs]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=errors,
-        disable=total == 0,
-        # Jobs differ in length; a long memory steadies the estimate.
-        speed_estimate_period=600,
-    ) as bar:
-        task = bar.add_task(
-            f"experiments on {n_jobs} worker(s)", total=cost, done=0, total_jobs=total
-        )
-        done = 0
-
-        def advance(cost: float, rows: list[dict[str, Any]]) -> None:
-            nonlocal done
-            done += 1
-            bar.update(task, advance=cost, done=done)
-
-        def announce() -> None:
-            bar.update(task, description="time and memory, one by one")
-
-        yield advance, announce

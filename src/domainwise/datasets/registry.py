@@ -20,10 +20,10 @@ class DataFile:
     domains: int
     features: int
     target: str
-    classes: int | None
     description: str
     origin: str
     descr: str
+    classes: int | None = None
 
 
 _DEEPCYTOF = (
@@ -39,7 +39,6 @@ PARKINSONS = DataFile(
     domains=42,
     features=16,
     target="motor_UPDRS",
-    classes=None,
     description="Parkinson's telemonitoring: voice measures of 42 people, clinical score",
     origin=(
         "data/parkinsons_updrs.data in the GitHub repository"
@@ -333,7 +332,6 @@ BIKE = DataFile(
     domains=8,
     features=8,
     target="log_count",
-    classes=None,
     description="Bike sharing: hours of 8 seasons, log of the bikes rented",
     origin=(
         "hour.csv in the GitHub repository zdvi/BikeSharing, commit"
@@ -362,7 +360,6 @@ COMMUNITIES = DataFile(
     domains=30,
     features=98,
     target="log_violent_crimes",
-    classes=None,
     description="Communities and crime: census figures in 30 states, log of violent crimes",
     origin=(
         "data/cleaned/communities.csv in the GitHub repository nirbhik-datta/CrimesInCommunities,"
@@ -392,7 +389,6 @@ KC_HOUSE = DataFile(
     domains=70,
     features=15,
     target="log_price",
-    classes=None,
     description="King County houses: sales in 70 zip codes, log of the price",
     origin=(
         "kc_house_data.csv in the GitHub repository Sumeet1203/KC_House, commit"

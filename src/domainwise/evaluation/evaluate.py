@@ -135,7 +135,8 @@ def compare_methods(
         for method in able
     ]
     found = _Memory()
-    with progress_bar(progress, sum(job.cost for job in jobs), len(jobs)) as report:
+    cost = sum(job.cost for job in jobs)
+    with progress_bar(progress, cost, len(jobs), "methods on left-out domains") as report:
         run_jobs(jobs, found, n_jobs=n_jobs or 1, progress=report)
     order = {method.key: place for place, method in enumerate(able)}
     rows = sorted(found.rows, key=lambda row: (row["split"], order[row["method"]]))

@@ -111,6 +111,8 @@ def _build(estimator: type, *names: str) -> Callable[[Parameters, str], BaseEsti
         # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
         if estimator is DICA:
             chosen["solver"] = "dense"
+        if issubclass(estimator, ReferenceDCM):
+            chosen["continuous"] = task == "regression"
         return estimator(**chosen)
 
     return build
@@ -123,16 +125,6 @@ _COIR = (*_LABELS, "ridge")
 _DCM = (*_COIR, "domain_weight")
 _NYSTROM = ("n_landmarks", "random_state")
 _SVM = ("C", "class_weight")
-
-
-def _reference(*names: str) -> Callable[[Parameters, str], BaseEstimator]:
-    def build(parameters: Parameters, task: str) -> BaseEstimator:
-        chosen = {name: getattr(parameters, name) for name in names}
-        if "n_landmarks" in names:
-            return ReferenceFastDCM(continuous=task == "regression", **chosen)
-        return ReferenceDCM(continuous=task == "regression", **chosen)
-
-    return build
 
 
 METHODS: dict[str, Method] = {
@@ -181,7 +173,7 @@ METHODS: dict[str, Method] = {
             "algorithm1",
             "Algorithm 1",
             "reference",
-            _reference(*_LABELS, "domain_weight"),
+            _build(ReferenceDCM, *_LABELS, "domain_weight"),
             uses=(*_LABELS, "domain_weight", *_SVM),
         ),
         *(
@@ -189,7 +181,7 @@ METHODS: dict[str, Method] = {
                 f"algorithm2{suffix}",
                 f"Algorithm 2{words}",
                 "reference",
-                _reference(*_LABELS, "domain_weight", *_NYSTROM),
+                _build(ReferenceFastDCM, *_LABELS, "domain_weight", *_NYSTROM),
                 reading,
                 (*_LABELS, "domain_weight", "n_landmarks", *_SVM),
             )

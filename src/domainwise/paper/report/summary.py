@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,16 +53,12 @@ class MethodView:
     kind: str
     cells: Mapping[str, CellView]
     values: Mapping[int, float]
-    rival_of: str
     paired: Paired | None
     seconds: float | None
     paper_seconds: float | None
     peak_mib: float | None
-    n_landmarks: int | None
     invariance: Mapping[str, float] | None
-    eigenvalues: Sequence[float]
     rules: Sequence[str]
-    warnings: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,6 @@ class CaseView:
     methods: Sequence[MethodView]
     n_repeats: int
     n_train: tuple[int, int]
-    n_test: tuple[int, int]
 
     @property
     def metrics(self) -> list[Metric]:
@@ -258,27 +253,22 @@ def _case_view(
                     if any(key in row["metrics"] for row in rows)
                 },
                 values=values[name],
-                rival_of=rival,
                 paired=paired,
                 seconds=timed.get("seconds"),
                 paper_seconds=None if paper_row is None else paper_row.seconds,
                 peak_mib=timed.get("peak_mib"),
-                n_landmarks=timed.get("n_landmarks"),
                 invariance=_mean_invariance(rows),
-                eigenvalues=rows[0].get("eigenvalues", []),
-                rules=_distinct(row["selection"]["rule"] for row in rows),
-                warnings=_distinct(text for row in rows for text in row["warnings"]),
+                rules=list(dict.fromkeys(row["selection"]["rule"] for row in rows)),
             )
         )
-    everything = [row for rows in by_method.values() for row in rows.values()]
+    sizes = [row["n_train"] for rows in by_method.values() for row in rows.values()]
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
         n_repeats=max(len(rows) for rows in by_method.values()),
-        n_train=_range(row["n_train"] for row in everything),
-        n_test=_range(row["n_test"] for row in everything),
+        n_train=(min(sizes), max(sizes)),
     )
 
 
@@ -332,12 +322,3 @@ def _signed_means(case: CaseView, names: Sequence[str]) -> np.ndarray:
     return np.array(
         [[sign * view.cells[case.primary.key].ours.mean for view in views if view is not None]]
     )
-
-
-def _distinct(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))
-
-
-def _range(values: Iterable[int]) -> tuple[int, int]:
-    listed = list(values)
-    return min(listed), max(listed)
