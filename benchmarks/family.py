@@ -277,8 +277,8 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
             lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
     report.text(
         f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} "
-        "domains. The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: `eigh`) "
-        f"as the authors' programs do. Times are medians of {ROUNDS} rounds in turn."
+        "domains. The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: "
+        f"`eigh`), as the authors' programs do. Times are medians of {ROUNDS} rounds in turn."
     )
     report.table(["", "seconds", "memory (MiB)"], lines)
 
