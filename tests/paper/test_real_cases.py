@@ -1,5 +1,7 @@
 """Every case on real data runs, in its quick size."""
 
+from dataclasses import replace
+
 import pytest
 
 from domainwise.paper.data import make_split
@@ -19,6 +21,18 @@ def test_a_case_runs_on_its_data(case, data_dir, monkeypatch):
     assert all(set(row["metrics"]) >= set(case.metrics[:1]) for row in rows)
     assert len(rows[0]["train_domains"]) == case.train_domains
     assert len(rows[0]["test_domains"]) == case.test_domains
+
+
+@pytest.mark.parametrize(
+    ("key", "methods"), [("oil/facies", ("sca", "mda", "mida")), ("parkinsons/motor", ("mida",))]
+)
+@pytest.mark.parametrize("setting", ["paper", "tuned"])
+def test_methods_beside_the_papers_run_too(key, methods, setting, data_dir, monkeypatch):
+    monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
+    case = next(case for case in CASES if case.key == key)
+    case = replace(case, tuning_rows=10, tuning_folds=2)
+    rows = Trial(case, setting, 0, methods, 0).run()
+    assert [row["status"] for row in rows] == ["ok"] * len(methods), rows
 
 
 def test_gvhd_samples_keep_their_share_of_t_cells(data_dir, monkeypatch):

@@ -18,6 +18,8 @@ from domainwise.paper.report.words import (
     who_wins,
 )
 
+NOT_IN_THE_PAPER = {"sca", "mda", "mida"}
+
 
 @pytest.fixture(scope="module")
 def folder(made_up_results):
@@ -71,10 +73,22 @@ def test_the_best_is_a_competing_method_in_the_right_direction(run):
         rivals = [
             mean
             for key, mean in means.items()
-            if not key.endswith(("_small", "_inf", "_count", "_fifth")) and "algorithm" not in key
+            if not key.endswith(("_small", "_inf", "_count", "_fifth"))
+            and "algorithm" not in key
+            and key not in NOT_IN_THE_PAPER
         ]
         wanted = max(rivals) if case.primary.greater_is_better else min(rivals)
         assert means[best.key] == wanted
+
+
+def test_methods_beside_the_papers_are_shown_and_do_not_compete(run):
+    for case in run.cases():
+        beside = [method for method in case.methods if method.key in NOT_IN_THE_PAPER]
+        assert len(beside) == (1 if case.case.task == "regression" else 3)
+        assert all(method.label.endswith("(not in the paper)") for method in beside)
+        assert not NOT_IN_THE_PAPER & {method.key for method in case.all_best()}
+    for ranking in run.rankings.values():
+        assert not any("not in the paper" in name for name in ranking.methods)
 
 
 def test_all_that_share_the_best_mean_are_named(made_up_results):

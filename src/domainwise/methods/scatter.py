@@ -2,7 +2,7 @@
 
 Both have the right side ``R = A + K M K`` with ``A = c K^2 + K + delta I`` and M in label space;
 ``c = within_weight / N`` and ``delta = N ridge``. Everything that grows with N is ``A^-1 K Q`` for
-a basis Q of label space; the rest is small (section "SCA, MDA and MIDA" of docs/theory.md).
+a basis Q of label space; the rest is small (theory 5.3).
 """
 
 from __future__ import annotations

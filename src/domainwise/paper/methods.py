@@ -21,7 +21,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 
 from domainwise.arrays import Array
-from domainwise.estimators import COIR, DCM, DICA, KPCA, FastCOIR, FastDCM, FastDICA
+from domainwise.estimators import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA, FastCOIR, FastDCM, FastDICA
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.paper.cases import Case
 from domainwise.paper.reference_models import ReferenceDCM, ReferenceFastDCM
@@ -61,8 +61,8 @@ class Method:
     ----------
     key, label : str
         Name in result files, name in tables.
-    kind : {"baseline", "exact", "ridge", "fast", "reference"}
-        What it is, for grouping in reports.
+    kind : {"baseline", "exact", "ridge", "fast", "reference", "beside"}
+        What it is, for grouping in reports; those beside are not in the paper.
     project : callable or None
         ``project(parameters, task)`` returns the transformer; None predicts from the features.
     landmarks : {"", "divisor", "count", "fifth"}
@@ -123,6 +123,8 @@ _LABELS = (*_KERNEL, "target_gamma", "epsilon")
 _DICA = (*_LABELS, "lam")
 _COIR = (*_LABELS, "ridge")
 _DCM = (*_COIR, "domain_weight")
+_SCATTER = (*_KERNEL, "ridge", "domain_weight")
+_MIDA = (*_KERNEL, "domain_weight")
 _NYSTROM = ("n_landmarks", "random_state")
 _SVM = ("C", "class_weight")
 
@@ -188,6 +190,20 @@ METHODS: dict[str, Method] = {
             for suffix, words, reading in (
                 ("", "", "divisor"),
                 ("_count", ", M landmarks", "count"),
+            )
+        ),
+        *(
+            Method(
+                name.lower(),
+                f"{name} (not in the paper)",
+                "beside",
+                _build(estimator, *names),
+                uses=(*names, *_SVM),
+            )
+            for name, estimator, names in (
+                ("SCA", SCA, _SCATTER),
+                ("MDA", MDA, _SCATTER),
+                ("MIDA", MIDA, _MIDA),
             )
         ),
     )
@@ -274,6 +290,9 @@ def paper_parameters(
         random_state=random_state,
     )
     parameters = replace(parameters, **method.overrides)
+    if method.key == "mida":
+        # Its domain kernel has eigenvalues of the size of a domain (theory 5.4).
+        parameters = replace(parameters, domain_weight=1.0 / n_rows)
     if method.kind == "reference" and parameters.n_components is None:
         # Only as many directions are determined as classes less one (theory 4).
         parameters = replace(parameters, n_components=len(np.unique(y)) - 1)

@@ -34,6 +34,8 @@ WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
 LAMBDAS = (1e-3, 1e-1, 10.0)
 COMPONENTS = (2, 10)
+SCATTER_RIDGES = (1e-4, 1e-2, 1.0)
+INDEPENDENCE = (0.1, 1.0, 10.0)  #: over the number of rows
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,10 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
             axes["ridge"] = RIDGES
         if name == "dcm":
             axes["domain_weight"] = WEIGHTS
+        if name in ("sca", "mda"):
+            axes |= {"ridge": SCATTER_RIDGES, "domain_weight": WEIGHTS}
+        if name == "mida":
+            axes["domain_weight"] = tuple(weight / len(X) for weight in INDEPENDENCE)
         if name == "dica":
             axes["lam"] = LAMBDAS
     return [
