@@ -32,9 +32,10 @@ from threadpoolctl import threadpool_limits
 from domainwise import DCM, datasets
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.evaluation.jobs import MethodJob
-from domainwise.evaluation.problem import Problem, draw_rows, make_problem, outer_splits
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.models.method import Method, Setting
 from domainwise.models.registry import METHODS, weights
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
 
 TRAINING_ROWS = 1000

@@ -14,10 +14,10 @@ from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 
 from domainwise import evaluate
-from domainwise.evaluation.problem import draw_rows
 from domainwise.models import registry
 from domainwise.models.method import ClassMeans, In
 from domainwise.models.registry import ALPHAS, METHODS
+from domainwise.selection.draw import draw_rows
 
 QUICK = ["constant", "linear"]
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from domainwise.evaluation.result import Evaluation, MethodResult, _with_p_values, holm
+from domainwise.evaluation.gather import holm, with_p_values
+from domainwise.evaluation.result import Evaluation, MethodResult
 from domainwise.selection.measure import choose_measure
 
 CLASSES = np.array([0, 0, 1, 1])
@@ -21,7 +22,7 @@ def evaluation(scores, *, scoring="accuracy", within=None):
         results.append(MethodResult(key, key.upper(), kind, "", by_domain, inside))
     measure = choose_measure(scoring, CLASSES, classification)
     domains = list(results[0].scores)
-    return Evaluation(_with_p_values(results), domains, measure, {}, {})
+    return Evaluation(with_p_values(results), domains, measure, {}, {})
 
 
 SVM = [0.70, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.77]

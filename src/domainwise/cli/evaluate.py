@@ -42,7 +42,7 @@ REPORT_NAME = "report.html"
 RESULT_NAME = "evaluation.json"
 _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow")
 #: Colour of a method's name by its kind.
-_COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta"}
+_COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
 def evaluate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from domainwise.evaluation.gather import gather
 from domainwise.evaluation.jobs import MethodJob, Row, can_score
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.evaluation.projection import project_domains
@@ -13,6 +14,18 @@ from domainwise.jobs.progress import progress_bar
 from domainwise.jobs.runner import Progress, run_jobs
 from domainwise.models.method import Method
 from domainwise.models.registry import choose_methods
+
+#: Arguments of other libraries, and what they are called here.
+_MEANT = {
+    "groups": "the domain of each row is sample_domain",
+    "metric": "what is measured is scoring",
+    "metrics": "what is measured is scoring",
+    "estimators": "what is compared is methods",
+    "models": "what is compared is methods",
+    "domain": "the domain of each row is sample_domain",
+    "domains": "the domain of each row is sample_domain",
+    "seed": "the seed is random_state",
+}
 
 
 class _Memory:
@@ -40,6 +53,9 @@ def evaluate(
     random_state: int = 0,
     progress: bool | Progress = True,
     max_rows: int | str | None = "auto",
+    pos_label: Any = None,
+    prepare: bool = True,
+    **unknown: Any,
 ) -> Evaluation:
     """Find out which method holds up on unseen domains, and how much is lost there.
 
@@ -51,13 +67,16 @@ def evaluate(
     ----------
     X : array-like or data frame of shape (n_samples, n_features)
         Numbers, or a data frame with numeric and categorical columns; NaN is missing.
-    y : array-like of shape (n_samples,)
-        Classes or a continuous target.
-    sample_domain : array-like of shape (n_samples,)
-        The domain of each row: site, patient, well.
-    methods : list of str, default=None
+    y : array-like of shape (n_samples,) or str
+        Classes or a continuous target; or the name of its column in the data frame.
+    sample_domain : array-like of shape (n_samples,) or str
+        The domain of each row: site, patient, well; or the name of its column.
+    methods : list, default=None
         Some of "constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm",
-        "dcmcv", "invariant", "invariantridge"; None is all of them.
+        "dcmcv", "invariant", "invariantridge"; None is all of them. A method of your own is a pair
+        ``(name, estimator)``, or with values to choose from ``(name, estimator, grid)``: any
+        estimator or pipeline of scikit-learn. It gets targets as they are, and ``sample_domain``
+        in ``fit`` if it asks for it.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
     scoring : str or callable, default=None
@@ -81,6 +100,11 @@ def evaluate(
     max_rows : int, "auto" or None, default="auto"
         Rows drawn, evenly from the domains, where there are more; "auto" is 2,000, None takes all.
         Beyond 5,000 source rows projections use landmarks.
+    pos_label : object, default=None
+        Of two classes the one that scores such as F1 are about; None is the second.
+    prepare : bool, default=True
+        Whether methods of your own get rows as numbers, prepared like those of all others; False
+        gives them the rows of X as they are.
 
     Returns
     -------
@@ -95,23 +119,55 @@ def evaluate(
     >>> sorted(found.scores)
     ['constant', 'linear']
     """
-    problem = make_problem(
+    for name in unknown:
+        meant = _MEANT.get(name)
+        hint = "" if meant is None else f"; {meant}"
+        raise TypeError(f"evaluate() has no argument {name!r}{hint}")
+    X, y, sample_domain = _columns(X, y, sample_domain)
+    source = make_problem(
         X,
         y,
         sample_domain,
         task=task,
         scoring=scoring,
-        max_rows=max_rows,
+        max_rows=None,
         random_state=random_state,
+        pos_label=pos_label,
     )
-    return compare_methods(
-        problem,
-        choose_methods(methods),
+    found = compare_methods(
+        source.drawn(max_rows),
+        choose_methods(methods, prepare=prepare),
         cv=cv,
         inner_cv=inner_cv,
         n_jobs=n_jobs,
         progress=progress,
     )
+    found.source, found.inner_cv = source, inner_cv
+    return found
+
+
+def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+    """Take columns that are named out of a data frame."""
+    named = {}
+    for argument, given in (("y", y), ("sample_domain", sample_domain)):
+        if not isinstance(given, str):
+            continue
+        if not hasattr(X, "columns"):
+            raise ValueError(f"{argument}={given!r} names a column, but X is no data frame")
+        if given not in X.columns:
+            raise ValueError(
+                f"{argument}={given!r} is no column of X, which has "
+                f"{', '.join(str(name) for name in X.columns)}"
+            )
+        named[argument] = given
+    if not named:
+        return X, y, sample_domain
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
+    if "y" in named:
+        y = X[named["y"]]
+    if "sample_domain" in named:
+        sample_domain = X[named["sample_domain"]]
+    return X.drop(columns=list(dict.fromkeys(named.values()))), y, sample_domain
 
 
 def compare_methods(
@@ -145,7 +201,7 @@ def compare_methods(
         for method in methods
         if method not in able
     }
-    result = Evaluation.from_rows(problem, able, rows, left_out)
+    result = gather(problem, able, rows, left_out)
     if inside:
         result.projection = project_domains(problem, able, splits, rows, result)
     return result

@@ -87,7 +87,7 @@ class MethodJob:
             within[int(code)] = self._within(search, rows) if self.inside else float("nan")
             records.append(
                 {
-                    "rows": problem.index[rows],
+                    "row": problem.index[rows],
                     "domain": int(code),
                     "target": problem.y[rows],
                     "prediction": told.labels,
@@ -144,10 +144,11 @@ def _smaller(model: Any, n_rows: int) -> Any:
 
 def can_score(method: Method, problem: Problem) -> bool:
     """Whether the method has what the measure asks for: support vectors give no probabilities."""
+    model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.own:
         return True
     n = len(problem.classes)
-    told = Predictions(method.make(problem.setting(len(problem.y))), None, problem.classes)
+    told = Predictions(model, None, problem.classes)
     told.labels = np.repeat(problem.classes, 2)
     told.probabilities = np.full((2 * n, n), 1 / n)
     told.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))

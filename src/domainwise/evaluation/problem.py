@@ -15,13 +15,12 @@ from domainwise.checks.inputs import check_sample_domain, check_target, take_row
 from domainwise.evaluation.features import prepare_features
 from domainwise.models.method import Setting
 from domainwise.selection import LeaveDomainsOut
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import MAX_FOLDS, Split, row_folds
 from domainwise.selection.measure import Measure, choose_measure, positive_last
 
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
-#: Rows drawn where there are more and ``max_rows`` is "auto".
-AUTO_ROWS = 2000
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
 
@@ -108,6 +107,20 @@ class Problem:
         """Some rows of X, of the type it has."""
         return take_rows(self.X if prepared else self.given, index)
 
+    def drawn(self, max_rows: int | str | None) -> Problem:
+        """The same with fewer rows; see :func:`~domainwise.selection.draw.draw_rows`."""
+        rows = draw_rows(self.codes, max_rows, self.seed)
+        if len(rows) == len(self.y):
+            return self
+        return replace(
+            self,
+            X=self.rows(rows),
+            given=self.rows(rows, prepared=False),
+            index=self.index[rows],
+            y=self.y[rows],
+            codes=self.codes[rows],
+        )
+
     def domain_of(self, index: Array) -> Array:
         """Name of the domain of some rows."""
         return np.asarray(self.domains[self.codes[index]])
@@ -144,19 +157,20 @@ def make_problem(
     if objection:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
-    rows = draw_rows(labels.codes, max_rows, random_state)
-    return Problem(
-        *((take_rows(X, rows), take_rows(given, rows)) if len(rows) < n else (X, given)),
-        rows,
+    problem = Problem(
+        X,
+        given,
+        np.arange(n),
         preprocessor,
-        target[rows],
-        labels.codes[rows],
+        target,
+        labels.codes,
         labels.names,
         None if classes is None else positive_last(classes, pos_label),
         measure,
         n,
         random_state,
     )
+    return problem.drawn(max_rows)
 
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
@@ -186,38 +200,6 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     if values.shape[1] != 1:
         raise ValueError(f"the target must be one column, got {values.shape[1]}")
     return values[:, 0], None
-
-
-def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
-    n = len(codes)
-    if isinstance(max_rows, str):
-        if max_rows != "auto":
-            raise ValueError(f"max_rows={max_rows!r} must be 'auto', a number, or None for all")
-        max_rows = AUTO_ROWS
-    if max_rows is None or n <= max_rows:
-        return np.arange(n)
-    counts = np.bincount(codes)
-    if max_rows < 2 * len(counts):
-        raise ValueError(
-            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
-        )
-    share = np.minimum(counts, 2)
-    while share.sum() < max_rows:
-        open_ = share < counts
-        step = max(1, (max_rows - int(share.sum())) // int(open_.sum()))
-        grown = np.where(open_, np.minimum(counts, share + step), share)
-        if grown.sum() > max_rows:  # fewer rows left than domains: one each, largest first
-            largest = np.argsort(-(counts - share), kind="stable")
-            share[largest[: max_rows - int(share.sum())]] += 1
-            break
-        share = grown
-    rng = np.random.default_rng(random_state)
-    rows = [
-        rng.choice(np.flatnonzero(codes == code), size, replace=False)
-        for code, size in enumerate(share)
-    ]
-    return np.sort(np.concatenate(rows))
 
 
 def outer_splits(problem: Problem, cv: Any) -> list[Split]:

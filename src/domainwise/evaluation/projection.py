@@ -15,6 +15,7 @@ from domainwise.arrays import Array
 from domainwise.evaluation.problem import Problem
 from domainwise.metrics import mmd
 from domainwise.models.method import Method
+from domainwise.selection.draw import spaced_rows
 from domainwise.selection.folds import Split
 from domainwise.selection.predictions import fit_with_domains
 
@@ -82,7 +83,8 @@ def project_domains(
     worst = names.index(found.worst_domain)
     number = next(n for n, (_, test) in enumerate(splits) if worst in problem.codes[test])
     row = next(r for r in rows if r["split"] == number and r["method"] == best.key)
-    shown = _thinned(problem, worst)
+    share = max(10, MAX_POINTS // (len(names) + 1))
+    shown = spaced_rows(problem.codes, np.where(np.arange(len(names)) == worst, 2, 1) * share)
     train, test = splits[number]
     try:
         with threadpool_limits(limits=1), warnings.catch_warnings():
@@ -125,17 +127,6 @@ def _projection(method: Method, chosen: dict[str, Any], problem: Problem, n_rows
     }
     model = model.searched(arguments) if method.searches else model.set_params(**arguments)
     return model.set_params(n_components=2)
-
-
-def _thinned(problem: Problem, worst: int) -> Array:
-    """Evenly spaced rows of each domain, more of the worst one."""
-    share = max(10, MAX_POINTS // (len(problem.domains) + 1))
-    parts = []
-    for code in range(len(problem.domains)):
-        mine = np.flatnonzero(problem.codes == code)
-        most = min(len(mine), 2 * share if code == worst else share)
-        parts.append(mine[np.linspace(0, len(mine) - 1, most).astype(int)])
-    return np.concatenate(parts)
 
 
 def _order(problem: Problem, left_out: Array, worst: int) -> Array:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sklearn
 
-from domainwise import __version__
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.verdict import make_verdict
-from domainwise.jobs.statistics import compare, p_text
+from domainwise.jobs.statistics import p_text
 from domainwise.models.method import Method
 from domainwise.selection.measure import Measure
+from domainwise.selection.predictions import fit_with_domains
+from domainwise.tables.files import import_pandas
 
 if TYPE_CHECKING:
     from domainwise.evaluation.projection import DomainProjection
@@ -121,6 +121,14 @@ class Evaluation:
         Rows projected with the worst domain left out, for pictures.
     facts : dict
         Task, sizes, seed, versions.
+    records : dict
+        Predictions for left-out rows by method, one record per domain; see ``predictions_``.
+    methods : list of Method
+        The methods of ``results``, as they can be made again.
+    source : Problem or None
+        All rows, of which those that were evaluated on were drawn.
+    inner_cv : splitter or None
+        What parameters were chosen by.
     """
 
     results: list[MethodResult]
@@ -130,55 +138,20 @@ class Evaluation:
     facts: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     projection: DomainProjection | None = None
-
-    @classmethod
-    def from_rows(
-        cls,
-        problem: Problem,
-        methods: Sequence[Method],
-        rows: Sequence[Row],
-        left_out: Mapping[str, str],
-    ) -> Evaluation:
-        """Gather the rows of all jobs."""
-        missing = dict(left_out)
-        results = []
-        for method in methods:
-            mine = [row for row in rows if row["method"] == method.key]
-            errors = [row["error"] for row in mine if "error" in row]
-            if errors:
-                missing[method.key] = f"failed: {errors[0]}"
-                continue
-            scores = _by_domain(problem, mine, "scores")
-            if not any(np.isfinite(value) for value in scores.values()):
-                missing[method.key] = f"{problem.measure.label} is defined on no domain"
-                continue
-            results.append(
-                MethodResult(
-                    method.key,
-                    method.label(problem.classification),
-                    method.kind,
-                    method.about,
-                    scores,
-                    _by_domain(problem, mine, "within"),
-                    [row["parameters"] for row in mine],
-                    mine[0]["candidates"],
-                    float(sum(row["seconds"] for row in mine)),
-                    tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
-                )
-            )
-        if not results:
-            reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
-            raise ValueError(f"no method could be evaluated: {reasons}")
-        compared = _with_p_values(results)
-        domains = list(compared[0].scores)
-        found = cls(compared, domains, problem.measure, missing, _facts(problem))
-        found.notes = _notes(problem, found, rows)
-        return found
+    records: dict[str, list[Row]] = field(default_factory=dict)
+    methods: list[Method] = field(default_factory=list)
+    source: Problem | None = None
+    inner_cv: Any = None
 
     @property
     def best(self) -> MethodResult:
         """The method with the best mean."""
         return self.results[0]
+
+    @property
+    def best_(self) -> str:
+        """Name of the method with the best mean, as :meth:`fit` takes it."""
+        return self.best.key
 
     @property
     def baseline(self) -> MethodResult | None:
@@ -195,9 +168,60 @@ class Evaluation:
         """Scores by method and domain; larger is better."""
         return {result.key: dict(result.scores) for result in self.results}
 
-    def find(self, key: str) -> MethodResult | None:
-        """A method by its key, if it was evaluated."""
-        return next((result for result in self.results if result.key == key), None)
+    def find(self, name: str) -> MethodResult | None:
+        """A method by its key or its name in tables, if it was evaluated."""
+        wanted = name.lower()
+        named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
+        return next(named, None)
+
+    def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Any:
+        """Fit what was measured to all rows, those that were not drawn included.
+
+        Parameters are chosen again, on all domains, from the same values; preprocessing and
+        weights of classes are the same, too.
+
+        Parameters
+        ----------
+        method : str, default=None
+            One of the methods evaluated, by key or by name; None is ``best_``.
+        n_jobs : int, default=None
+            Fits at a time.
+
+        Returns
+        -------
+        model : Pipeline
+            Takes rows as they were given; :func:`domainwise.save` writes it to a file.
+        """
+        chosen = self.find(self.best_ if method is None else method)
+        if chosen is None:
+            raise ValueError(
+                f"method={method!r} was not evaluated; use one of "
+                f"{', '.join(result.key for result in self.results)}"
+            )
+        if self.source is None:
+            raise ValueError("this evaluation has no rows to fit to")
+        made = next(made for made in self.methods if made.key == chosen.key)
+        everything = np.arange(len(self.source.y))
+        setting = self.source.setting(len(everything), self.inner_cv)
+        setting = replace(setting, probability=True, n_jobs=n_jobs)
+        model = made.pipeline(setting, self.source.preprocessor)
+        rows = self.source.rows(everything, made.prepare)
+        return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
+
+    @property
+    def predictions_(self) -> Any:
+        """A data frame of what each method predicted for rows of domains that it had not seen.
+
+        Columns: method, row (its number among the rows given), domain, target, prediction, and
+        for classes a probability or a decision value of each.
+        """
+        pandas = import_pandas()
+        frames = [
+            pandas.DataFrame({"method": key, **record_columns(record, self.facts["classes"])})
+            for key, records in self.records.items()
+            for record in records
+        ]
+        return pandas.concat(frames, ignore_index=True)
 
     def table(self) -> Any:
         """Return a data frame with one row per method, the best mean first.
@@ -206,7 +230,7 @@ class Evaluation:
         the domain itself), p_value, p_adjusted, seconds. Errors are shown as positive numbers.
         """
         shown = self.measure.shown
-        return _frame(
+        return import_pandas().DataFrame(
             [
                 {
                     "method": result.label,
@@ -226,7 +250,7 @@ class Evaluation:
     def per_domain(self) -> Any:
         """Return a data frame with one row per method and domain."""
         shown = self.measure.shown
-        return _frame(
+        return import_pandas().DataFrame(
             [
                 {
                     "method": result.label,
@@ -299,7 +323,29 @@ class Evaluation:
             lines.append(f"{result.label:14}{shown}{p:>8}  {result.worst_domain!s}")
         return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The table and the verdict, for a notebook."""
+        show = self.measure.format
+        cells = [
+            [
+                f"{result.label} ●" if result is self.baseline else result.label,
+                *(show(value) for value in (result.mean, result.worst)),
+                str(result.worst_domain),
+                show(result.reference),
+                p_text(result.p_value),
+            ]
+            for result in self.results
+        ]
+        head = ("method", "mean", "worst", "worst domain", "within", "p")
+        rows = [("th", head), *(("td", row) for row in cells)]
+        body = "".join(
+            "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in row) + "</tr>"
+            for tag, row in rows
+        )
+        title = f"{self.measure.label} ({self.measure.direction}) on left-out domains"
+        return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         shown = self.measure.shown
@@ -329,92 +375,19 @@ class Evaluation:
         }
 
 
-def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
-    """Mean over the splits in which a domain was left out, in the order of the domains."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        for code, value in row[name].items():
-            found.setdefault(code, []).append(value)
-    return {_plain(problem.domains[code]): float(np.mean(found[code])) for code in sorted(found)}
-
-
-def _with_p_values(results: list[MethodResult]) -> list[MethodResult]:
-    """Sort by mean and test against the best baseline, over domains."""
-    results = sorted(results, key=lambda result: -result.mean)
-    baseline = next((result for result in results if result.kind == "baseline"), None)
-    if baseline is None:
-        return results
-    raw = {
-        result.key: p_value
-        for result in results
-        if result.kind != "baseline"
-        and (p_value := compare(result.known, baseline.known).p_value) is not None
-    }
-    adjusted = holm(raw)
-    return [
-        replace(result, p_value=raw.get(result.key), p_adjusted=adjusted.get(result.key))
-        for result in results
-    ]
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Adjust p-values for their number by Holm's rule.
-
-    >>> holm({"a": 0.01, "b": 0.04})
-    {'a': 0.02, 'b': 0.04}
-    """
-    adjusted: dict[str, float] = {}
-    largest = 0.0
-    for rank, (key, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_value))
-        adjusted[key] = largest
-    return adjusted
-
-
-def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str]:
-    notes = []
-    if len(problem.y) < problem.n_given:
-        notes.append(
-            f"{len(problem.y):,} of {problem.n_given:,} rows were used, drawn evenly from the "
-            "domains (max_rows)."
-        )
-    undefined = [str(name) for name, score in found.best.scores.items() if not np.isfinite(score)]
-    if undefined:
-        notes.append(
-            f"{found.measure.label} is not defined on {', '.join(undefined)}; the means leave "
-            "these domains out."
-        )
-    if any(row.get("selected_on") == "rows" for row in rows):
-        notes.append(
-            "Some parameters were chosen by folds of rows, because there was no second source "
-            "domain to leave out."
-        )
-    notes += [f"{key}: {reason}." for key, reason in found.left_out.items()]
-    return notes
-
-
-def _facts(problem: Problem) -> dict[str, Any]:
-    return {
-        "task": problem.task,
-        "rows": len(problem.y),
-        "rows_given": problem.n_given,
-        "columns": int(problem.X.shape[1]),
-        "domains": len(problem.domains),
-        "classes": None if problem.classes is None else [_plain(c) for c in problem.classes],
-        "seed": problem.seed,
-        "python": platform.python_version(),
-        "versions": {
-            "domainwise": __version__,
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-    }
-
-
-def _frame(rows: list[dict[str, Any]]) -> Any:
-    from domainwise.tables.files import import_pandas
-
-    return import_pandas().DataFrame(rows)
+def record_columns(record: Row, classes: Sequence[Any] | None) -> dict[str, Any]:
+    """Columns of a table of predictions for the rows of one domain."""
+    names = ("row", "domain", "target", "prediction")
+    columns: dict[str, Any] = {name: record[name] for name in names}
+    for what, name in (("probabilities", "probability"), ("decisions", "decision")):
+        values = record[what]
+        if values is None or classes is None:
+            continue
+        if np.ndim(values) == 1:
+            columns[f"{name}_{classes[-1]}"] = values
+        else:
+            columns |= {f"{name}_{c}": values[:, i] for i, c in enumerate(classes)}
+    return columns
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A progress bar where Rich is installed and someone is looking."""
+"""A progress bar where Rich is installed and someone is looking: a terminal, a notebook."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def progress_bar(progress: bool | Progress, cost: float, n_jobs: int, words: str
         yield Bar()
         return
     console = Console(stderr=True)
-    if not (progress and n_jobs and console.is_terminal):
+    if not (progress and n_jobs and (console.is_terminal or console.is_jupyter)):
         yield Bar()
         return
     with rich.Progress(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -144,6 +145,8 @@ class Method:
         elif setting.predictor != "auto":
             raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
         grid = self.grid(setting.classification)
+        if self.kind == "own":
+            _check_kind(self.key, estimator, setting)
         values = {k: v.values if isinstance(v, In) else v for k, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
@@ -180,6 +183,41 @@ def _log_odds(priors: Array) -> Array:
     """What frequencies add to the intercepts: one for two classes, one each for more."""
     logs = np.log(priors)
     return logs[1:] - logs[:1] if len(logs) == 2 else logs
+
+
+def own_method(given: Any, prepare: bool = True) -> Method:
+    """Make a method of a caller's ``(name, estimator)`` or ``(name, estimator, grid)``."""
+    if not isinstance(given, tuple) or len(given) not in (2, 3) or not isinstance(given[0], str):
+        raise ValueError(
+            f"methods holds {given!r}; use names, (name, estimator) or (name, estimator, grid)"
+        )
+    name, estimator, *rest = given
+    lacking = [m for m in ("fit", "predict", "get_params") if not hasattr(estimator, m)]
+    if lacking or isinstance(estimator, type):
+        raise ValueError(
+            f"methods: {name!r} must be an estimator of scikit-learn, got {estimator!r}"
+        )
+    grid = rest[0] if rest else None
+    if grid is not None and not isinstance(grid, Mapping):
+        raise ValueError(f"methods: the grid of {name!r} must be a dict, got {grid!r}")
+    what = type(estimator).__name__
+    about = f"{what}; {', '.join(grid)} chosen" if grid else what
+    grids = None if grid is None else (grid, grid)
+    return Method(
+        name, (name, name), "own", about, partial(_clone, estimator), grids, prepare=prepare
+    )
+
+
+def _clone(estimator: Any, setting: Setting) -> Any:
+    return clone(estimator)
+
+
+def _check_kind(name: str, estimator: Any, setting: Setting) -> None:
+    """Refuse a caller's regressor for classes, and the other way round."""
+    wrong = is_regressor(estimator) if setting.classification else is_classifier(estimator)
+    if wrong:
+        kind = "classes" if setting.classification else "a continuous target"
+        raise ValueError(f"methods: {name!r} is no estimator for {kind}, which the target is")
 
 
 def head(setting: Setting) -> Any:

@@ -16,7 +16,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise.estimators import DICA, KPCA, FastDICA, FastKPCA
 from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.models.method import Grid, In, Method, Setting
+from domainwise.models.method import Grid, In, Method, Setting, own_method
 from domainwise.selection import (
     DCMCV,
     FastDCMCV,
@@ -270,13 +270,36 @@ def find_method(name: str, n_rows: int | None = None) -> Method:
     raise ValueError(f"method {name!r} is not known; use one of {', '.join(accepted)}")
 
 
-def choose_methods(names: Any) -> list[Method]:
-    """Look methods up by name, in the order of the registry; None is those compared by default."""
+def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
+    """Look methods up by name; None is those compared by default.
+
+    Parameters
+    ----------
+    names : str, sequence or None
+        Names, with commas between in a str; methods; and a caller's own estimators as ``(name,
+        estimator)`` or ``(name, estimator, grid)``.
+    prepare : bool, default=True
+        Whether these get rows as numbers.
+
+    Returns
+    -------
+    list of Method
+        Those of the registry first, in its order.
+    """
     if names is None:
         return [method for method in METHODS.values() if method.compared]
     if isinstance(names, str):
         names = [part for part in names.replace(",", " ").split() if part]
     if not names:
         raise ValueError(f"methods: none is named; use some of {', '.join(METHODS)}")
-    wanted = {find_method(name).key for name in names}
-    return [method for method in METHODS.values() if method.key in wanted]
+    own = [name for name in names if not isinstance(name, str)]
+    wanted = {find_method(name).key for name in names if isinstance(name, str)}
+    chosen = [method for method in METHODS.values() if method.key in wanted]
+    for item in own:
+        method = item if isinstance(item, Method) else own_method(item, prepare)
+        others = [*chosen, *METHODS.values()]
+        taken = {name.lower() for other in others for name in (other.key, *other.labels)}
+        if method.kind == "own" and method.key.lower() in taken:
+            raise ValueError(f"methods: {method.key!r} is the name of another method")
+        chosen.append(method)
+    return chosen

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
@@ -131,7 +132,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         if self.grid is None:
             self._keep(fit_with_domains(clone(self.estimator), X, y, given), {}, [{}], None)
             return self
-        classification = is_classifier(self.estimator)
+        classification = _for_classes(self.estimator, y)
         measure = choose_measure(self.scoring, y, classification, self.pos_label)
         splits, by = domain_folds(
             y,
@@ -249,9 +250,8 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any) -> float:
         """Score the predictions by ``scoring``."""
-        measure = choose_measure(
-            self.scoring, np.asarray(y), is_classifier(self.estimator), self.pos_label
-        )
+        classification = _for_classes(self.estimator, y)
+        measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
         return float(measure.scorer(self, X, y))
 
     def __sklearn_tags__(self) -> Any:
@@ -261,6 +261,14 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags = inner.input_tags
         return tags
+
+
+def _for_classes(estimator: Any, y: Any) -> bool:
+    """Whether the target is classes; of an estimator that does not say so, by the target."""
+    kind = type_of_target(y)
+    return is_classifier(estimator) or (
+        not is_regressor(estimator) and not kind.startswith("continuous")
+    )
 
 
 def in_units(

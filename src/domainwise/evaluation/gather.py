@@ -1,0 +1,161 @@
+"""From the rows of all jobs to an evaluation: scores by domain, tests, and what is to be noted."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from domainwise import __version__
+from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.result import Evaluation, MethodResult
+from domainwise.jobs.statistics import compare
+from domainwise.models.method import Method
+
+Row = dict[str, Any]
+
+
+def gather(
+    problem: Problem,
+    methods: Sequence[Method],
+    rows: Sequence[Row],
+    left_out: Mapping[str, str],
+) -> Evaluation:
+    """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
+    missing = dict(left_out)
+    results, records = [], {}
+    for method in methods:
+        mine = [row for row in rows if row["method"] == method.key]
+        errors = [row["error"] for row in mine if "error" in row]
+        if errors:
+            missing[method.key] = f"failed: {errors[0]}"
+            continue
+        scores = _by_domain(problem, mine, "scores")
+        if not any(np.isfinite(value) for value in scores.values()):
+            missing[method.key] = f"{problem.measure.label} is defined on no domain"
+            continue
+        results.append(
+            MethodResult(
+                method.key,
+                method.label(problem.classification),
+                method.kind,
+                method.about,
+                scores,
+                _by_domain(problem, mine, "within"),
+                [row["parameters"] for row in mine],
+                mine[0]["candidates"],
+                float(sum(row["seconds"] for row in mine)),
+                tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
+            )
+        )
+        records[method.key] = [
+            {**record, "domain": _name(problem, record["domain"])}
+            for row in mine
+            for record in row["predictions"]
+        ]
+    if not results:
+        reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
+        raise ValueError(f"no method could be evaluated: {reasons}")
+    compared = with_p_values(results)
+    found = Evaluation(
+        compared,
+        list(compared[0].scores),
+        problem.measure,
+        missing,
+        _facts(problem),
+        records=records,
+        methods=[method for method in methods if method.key in records],
+    )
+    found.notes = _notes(problem, found, rows)
+    return found
+
+
+def _name(problem: Problem, code: int) -> Any:
+    name = problem.domains[code]
+    return name.item() if hasattr(name, "item") else name
+
+
+def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
+    """Mean over the splits in which a domain was left out, in the order of the domains."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        for code, value in row[name].items():
+            found.setdefault(code, []).append(value)
+    return {_name(problem, code): float(np.mean(found[code])) for code in sorted(found)}
+
+
+def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
+    """Sort by mean and test against the best baseline, over domains."""
+    results = sorted(results, key=lambda result: -result.mean)
+    baseline = next((result for result in results if result.kind == "baseline"), None)
+    if baseline is None:
+        return results
+    raw = {
+        result.key: p_value
+        for result in results
+        if result.kind != "baseline"
+        and (p_value := compare(result.known, baseline.known).p_value) is not None
+    }
+    adjusted = holm(raw)
+    return [
+        replace(result, p_value=raw.get(result.key), p_adjusted=adjusted.get(result.key))
+        for result in results
+    ]
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Adjust p-values for their number by Holm's rule.
+
+    >>> holm({"a": 0.01, "b": 0.04})
+    {'a': 0.02, 'b': 0.04}
+    """
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for rank, (key, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_value))
+        adjusted[key] = largest
+    return adjusted
+
+
+def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str]:
+    notes = []
+    if len(problem.y) < problem.n_given:
+        notes.append(
+            f"{len(problem.y):,} of {problem.n_given:,} rows were used, drawn evenly from the "
+            "domains (max_rows)."
+        )
+    undefined = [str(name) for name, score in found.best.scores.items() if not np.isfinite(score)]
+    if undefined:
+        notes.append(
+            f"{found.measure.label} is not defined on {', '.join(undefined)}; the means leave "
+            "these domains out."
+        )
+    if any(row.get("selected_on") == "rows" for row in rows):
+        notes.append(
+            "Some parameters were chosen by folds of rows, because there was no second source "
+            "domain to leave out."
+        )
+    notes += [f"{key}: {reason}." for key, reason in found.left_out.items()]
+    return notes
+
+
+def _facts(problem: Problem) -> dict[str, Any]:
+    return {
+        "task": problem.task,
+        "rows": len(problem.y),
+        "rows_given": problem.n_given,
+        "columns": int(problem.X.shape[1]),
+        "domains": len(problem.domains),
+        "classes": None if problem.classes is None else problem.classes.tolist(),
+        "seed": problem.seed,
+        "python": platform.python_version(),
+        "versions": {
+            "domainwise": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+    }

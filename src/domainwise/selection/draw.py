@@ -1,0 +1,51 @@
+"""Fewer rows where there are many: drawn at random or evenly spaced, so that domains count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from domainwise.arrays import Array
+
+#: Rows drawn where there are more and ``max_rows`` is "auto".
+AUTO_ROWS = 2000
+
+
+def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
+    """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
+    n = len(codes)
+    if isinstance(max_rows, str):
+        if max_rows != "auto":
+            raise ValueError(f"max_rows={max_rows!r} must be 'auto', a number, or None for all")
+        max_rows = AUTO_ROWS
+    if max_rows is None or n <= max_rows:
+        return np.arange(n)
+    counts = np.bincount(codes)
+    if max_rows < 2 * len(counts):
+        raise ValueError(
+            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
+        )
+    share = np.minimum(counts, 2)
+    while share.sum() < max_rows:
+        open_ = share < counts
+        step = max(1, (max_rows - int(share.sum())) // int(open_.sum()))
+        grown = np.where(open_, np.minimum(counts, share + step), share)
+        if grown.sum() > max_rows:  # fewer rows left than domains: one each, largest first
+            largest = np.argsort(-(counts - share), kind="stable")
+            share[largest[: max_rows - int(share.sum())]] += 1
+            break
+        share = grown
+    rng = np.random.default_rng(random_state)
+    rows = [
+        rng.choice(np.flatnonzero(codes == code), size, replace=False)
+        for code, size in enumerate(share)
+    ]
+    return np.sort(np.concatenate(rows))
+
+
+def spaced_rows(codes: Array, most: Array) -> Array:
+    """Evenly spaced rows of each domain, domain by domain; ``most`` of each, at most."""
+    parts = []
+    for code, count in enumerate(most):
+        mine = np.flatnonzero(codes == code)
+        parts.append(mine[np.linspace(0, len(mine) - 1, min(len(mine), count)).astype(int)])
+    return np.concatenate(parts)

@@ -1,0 +1,128 @@
+"""Methods of a caller's own in the comparison: what they get, and what is refused."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+
+from domainwise import InvariantSVC, evaluate
+from domainwise.models.registry import ALPHAS
+
+
+def problem(n_domains=4, size=16, seed=0):
+    rng = np.random.default_rng(seed)
+    domain = np.repeat([f"site {i}" for i in range(n_domains)], size)
+    X = rng.normal(size=(len(domain), 3)) + rng.normal(size=(n_domains, 3)).repeat(size, axis=0)
+    value = X[:, 0] - 0.5 * X[:, 1] + 0.5 * rng.normal(size=len(X))
+    return X, np.where(value > np.median(value), "yes", "no"), domain
+
+
+def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
+    X, y, domain = problem()
+    grid = {"C": [1 / alpha for alpha in ALPHAS[::-1]]}
+    mine = ("mine", LogisticRegression(max_iter=1000), grid)
+    found = evaluate(X, y, domain, methods=["linear", mine], progress=False)
+    assert found.scores["mine"] == found.scores["linear"]
+    assert found.find("mine").within == found.find("linear").within
+    assert found.find("mine").parameters == found.find("linear").parameters
+    assert found.find("mine").candidates == len(ALPHAS)
+
+
+def test_a_model_without_a_grid_is_fitted_as_it_is_and_never_tuned():
+    X, y, domain = problem()
+    own = [("plain", SVC(C=3.0)), ("piped", make_pipeline(StandardScaler(), SVC(C=3.0)))]
+    found = evaluate(X, y, domain, methods=own, progress=False)
+    assert found.find("plain").candidates == 1
+    assert found.find("plain").parameters == [{}] * 4
+    for name, score in found.scores["plain"].items():
+        train = domain != name
+        mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
+        model = SVC(C=3.0).fit((X[train] - mean) / spread, y[train])
+        assert score == model.score((X[~train] - mean) / spread, y[~train])
+    assert found.scores["piped"] == found.scores["plain"]  # standardising twice changes nothing
+
+
+class Spy(ClassifierMixin, BaseEstimator):
+    """Writes down what it is given."""
+
+    seen: ClassVar = []
+
+    def fit(self, X, y, sample_domain=None):
+        self.classes_ = np.unique(y)
+        self.seen.append((X, y, sample_domain))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+def test_classes_and_domains_come_as_they_are_called():
+    X, y, domain = problem()
+    Spy.seen.clear()
+    evaluate(X, y, domain, methods=[("spy", Spy())], progress=False)
+    fits = [seen for seen in Spy.seen if len(seen[0]) == 48]  # the others are inside one domain
+    assert len(fits) == 4
+    for i, (rows, targets, domains) in enumerate(fits):
+        assert set(targets) == {"no", "yes"}
+        assert set(domains) == {f"site {k}" for k in range(4) if k != i}
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
+
+
+def test_domains_reach_estimators_of_this_package_inside_a_pipeline():
+    X, y, domain = problem()
+    model = make_pipeline(StandardScaler(), InvariantSVC())
+    found = evaluate(X, y, domain, methods=[("invariant kernel", model)], progress=False)
+    without = evaluate(
+        X, y, domain, methods=[("no weight", model.set_params(invariantsvc__domain_weight=0))],
+        progress=False,
+    )  # fmt: skip
+    assert found.scores["invariant kernel"] != without.scores["no weight"]
+
+
+def test_raw_rows_are_for_the_callers_own_alone():
+    pandas = pytest.importorskip("pandas")
+    X, y, domain = problem()
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame["kind"] = np.where(X[:, 1] > 0, "high", "low")
+    columns = make_column_transformer(
+        (StandardScaler(), ["a", "b", "c"]), (OneHotEncoder(), ["kind"])
+    )
+    mine = ("mine", make_pipeline(columns, LogisticRegression(max_iter=1000)))
+    found = evaluate(frame, y, domain, methods=["constant", mine], prepare=False, progress=False)
+    prepared = evaluate(
+        frame, y, domain, methods=[("mine", LogisticRegression(max_iter=1000))], progress=False
+    )
+    assert found.scores["mine"] == pytest.approx(prepared.scores["mine"])
+    assert not found.left_out
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (("svm", SVC()), "name of another method"),
+        (("InvariantSVC", SVC()), "name of another method"),
+        (("mine", SVC), "must be an estimator"),
+        (("mine", 3), "must be an estimator"),
+        (("mine", SVC(), [1, 2]), "grid of 'mine' must be a dict"),
+        (("mine", Ridge()), "no estimator for classes"),
+        (SVC(), r"use names, \(name, estimator\)"),
+    ],
+)
+def test_what_is_no_method_is_refused(method, words):
+    X, y, domain = problem()
+    with pytest.raises(ValueError, match=words):
+        evaluate(X, y, domain, methods=[method], progress=False)
+
+
+def test_a_failure_of_the_callers_model_is_told_and_the_others_go_on():
+    X, y, domain = problem()
+    bad = ("bad", SVC(kernel="precomputed"))
+    found = evaluate(X, y, domain, methods=["linear", bad], progress=False)
+    assert "failed" in found.left_out["bad"]
+    assert [result.key for result in found.results] == ["linear"]

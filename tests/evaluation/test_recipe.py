@@ -1,0 +1,151 @@
+"""One recipe: what was measured can be fitted to all rows, and what was predicted is kept."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, make_scorer
+
+import domainwise
+from domainwise import evaluate
+
+pandas = pytest.importorskip("pandas")
+
+
+def make_frame(n=96, seed=0, regression=False):
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n),
+            "dose": rng.normal(size=n),
+            "sex": np.where(rng.random(n) < 0.5, "m", "f"),
+            "hospital": np.array(["A", "B", "C", "D"])[np.arange(n) % 4],
+        }
+    )
+    score = (frame["age"] - 50) / 10 + frame["dose"] + 0.5 * rng.normal(size=n)
+    frame["ill"] = score if regression else np.where(score > 0, "yes", "no")
+    frame.loc[::11, "age"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def found():
+    return evaluate(
+        make_frame(), "ill", "hospital", methods=["constant", "linear", "svm"], max_rows=60
+    )
+
+
+def test_column_names_are_as_good_as_columns(found):
+    frame = make_frame()
+    rows = frame[["age", "dose", "sex"]]
+    same = evaluate(
+        rows, frame["ill"], frame["hospital"], methods=["constant", "linear", "svm"], max_rows=60
+    )
+    assert same.scores == found.scores
+    assert found.facts["columns"] == 3
+
+
+def test_the_best_is_fitted_to_all_rows_unless_another_is_named(found, tmp_path):
+    frame = make_frame()
+    rows = frame[["age", "dose", "sex"]]
+    model = found.fit()
+    assert found.best_ in ("linear", "svm")
+    assert model.predict(rows).shape == (96,)
+    linear = found.fit("Logistic")
+    assert isinstance(linear[-1].estimator_, LogisticRegression)
+    # All 96 rows, not the 60 that were drawn: the same search by hand.
+    from sklearn.model_selection import GridSearchCV
+
+    from domainwise.models.registry import LINEAR_COSTS
+    from domainwise.selection import LeaveDomainsOut
+
+    X = linear[0].transform(rows)
+    search = GridSearchCV(
+        LogisticRegression(max_iter=1000), {"C": LINEAR_COSTS}, cv=LeaveDomainsOut()
+    )
+    search.fit(X, frame["ill"], groups=frame["hospital"])
+    assert linear[-1].best_params_ == search.best_params_
+    np.testing.assert_allclose(linear.predict_proba(rows), search.predict_proba(X), rtol=1e-6)
+    pytest.importorskip("skops")
+    domainwise.save(linear, tmp_path / "m.skops")
+    again = domainwise.load(tmp_path / "m.skops")
+    np.testing.assert_array_equal(again.predict(rows), linear.predict(rows))
+    with pytest.raises(ValueError, match="'dcm' was not evaluated; use one of"):
+        found.fit("dcm")
+
+
+def test_predictions_for_left_out_domains_are_kept_and_give_the_scores(found):
+    frame = make_frame()
+    kept = found.predictions_
+    assert set(kept["method"]) == {"constant", "linear", "svm"}
+    assert len(kept) == 3 * 60
+    for (method, domain), part in kept.groupby(["method", "domain"]):
+        assert (frame["hospital"].to_numpy()[part["row"]] == domain).all()
+        assert (frame["ill"].to_numpy()[part["row"]] == part["target"]).all()
+        score = accuracy_score(part["target"], part["prediction"])
+        assert score == pytest.approx(found.scores[method][domain])
+    linear = kept[kept["method"] == "linear"]
+    np.testing.assert_allclose(linear["probability_no"] + linear["probability_yes"], 1)
+    chosen = np.where(linear["probability_yes"] > 0.5, "yes", "no")
+    assert (chosen == linear["prediction"]).all()
+    svm = kept[kept["method"] == "svm"]
+    assert ((svm["decision_yes"] > 0) == (svm["prediction"] == "yes")).all()
+    numbers = evaluate(make_frame(regression=True), "ill", "hospital", methods=["linear"])
+    assert list(numbers.predictions_) == ["method", "row", "domain", "target", "prediction"]
+
+
+@pytest.mark.parametrize("scoring", ["f1", "average_precision", "roc_auc", "neg_log_loss"])
+@pytest.mark.parametrize("positive", ["yes", "no", None])
+def test_the_positive_class_is_the_one_named_whatever_classes_are_called(scoring, positive):
+    frame = make_frame()
+    named = evaluate(
+        frame, "ill", "hospital", methods=["linear"], scoring=scoring, pos_label=positive
+    )
+    coded = frame.assign(ill=(frame["ill"] == (positive or "yes")).astype(int))
+    expected = evaluate(coded, "ill", "hospital", methods=["linear"], scoring=scoring)
+    assert named.scores["linear"] == pytest.approx(expected.scores["linear"])
+    kept = named.predictions_
+    last = kept[kept["domain"] == "D"]
+    truth = last["target"] == (positive or "yes")
+    if scoring == "f1":
+        score = f1_score(truth, last["prediction"] == (positive or "yes"))
+        assert named.scores["linear"]["D"] == pytest.approx(score)
+    if scoring == "average_precision":
+        score = average_precision_score(truth, last[f"probability_{positive or 'yes'}"])
+        assert named.scores["linear"]["D"] == pytest.approx(score)
+
+
+def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
+    frame = make_frame()
+    scorer = make_scorer(f1_score, pos_label="no")
+    own = evaluate(frame, "ill", "hospital", methods=["linear"], scoring=scorer)
+    named = evaluate(frame, "ill", "hospital", methods=["linear"], scoring="f1", pos_label="no")
+    assert own.scores["linear"] == pytest.approx(named.scores["linear"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (dict(groups=[1]), TypeError, "the domain of each row is sample_domain"),
+        (dict(metric="f1"), TypeError, "what is measured is scoring"),
+        (dict(max_row=3), TypeError, "no argument 'max_row'"),
+        (dict(y="il"), ValueError, "y='il' is no column of X, which has age"),
+        (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is no column"),
+        (dict(X=np.zeros((96, 2))), ValueError, "but X is no data frame"),
+        (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of two classes"),
+    ],
+)
+def test_wrong_arguments_are_told_apart(change, error, words):
+    given = dict(X=make_frame(), y="ill", sample_domain="hospital", methods=["constant"]) | change
+    with pytest.raises(error, match=words):
+        evaluate(**given)
+
+
+def test_a_notebook_shows_a_table_and_the_verdict(found):
+    page = found._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "logistic" in page
+    assert found.verdict().split(";")[0] in page.replace("&#x27;", "'")
+    loud = evaluate(
+        make_frame(), "ill", "hospital", methods=[("<b>", LogisticRegression())], progress=False
+    )
+    assert "&lt;b&gt;" in loud._repr_html_()
