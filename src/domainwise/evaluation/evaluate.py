@@ -181,6 +181,8 @@ def compare_methods(
     progress: bool | Progress = True,
 ) -> Evaluation:
     """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""
+    for method in methods:
+        method.check_task(problem.classification)
     able = [method for method in methods if can_score(method, problem)]
     if not able:
         raise ValueError(f"no chosen method gives what {problem.measure.name} needs")

@@ -112,6 +112,8 @@ class Method:
         Rough seconds per thousand rows in `evaluate`, for the time left.
     prepare : bool
         Whether it gets rows as numbers; False gives it the rows as they are.
+    classes_only : bool
+        Whether it has nothing to say about a continuous target.
     """
 
     key: str
@@ -125,6 +127,12 @@ class Method:
     context: bool = False
     cost: float = 4.0
     prepare: bool = True
+    classes_only: bool = False
+
+    def check_task(self, classification: bool) -> None:
+        """Refuse a continuous target where the method is for classes."""
+        if self.classes_only and not classification:
+            raise ValueError(f"method {self.key!r} compares classes, but the target is continuous")
 
     def label(self, classification: bool) -> str:
         """Name in tables."""
@@ -136,6 +144,7 @@ class Method:
 
     def make(self, setting: Setting) -> MethodSearch:
         """Return the estimator, not fitted; it chooses its arguments inside ``fit``."""
+        self.check_task(setting.classification)
         estimator = self.build(setting)
         if self.kind == "projection":
             predict = head(setting)

@@ -14,7 +14,18 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, SVR
 
-from domainwise.estimators import DICA, KPCA, FastDICA, FastKPCA
+from domainwise.estimators import (
+    DICA,
+    KPCA,
+    MDA,
+    MIDA,
+    SCA,
+    FastDICA,
+    FastKPCA,
+    FastMDA,
+    FastMIDA,
+    FastSCA,
+)
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.models.method import Grid, In, Method, Setting, own_method
 from domainwise.selection import (
@@ -77,6 +88,10 @@ def _dica(s: Setting, fast: bool = False) -> Any:
     return FastDICA(**s.landmarks) if fast else DICA(solver="dense")
 
 
+def _family(exact: type, landmarks: type, s: Setting, fast: bool = False) -> Any:
+    return landmarks(**s.landmarks) if fast or s.n_rows > EXACT_ROWS else exact()
+
+
 def dcm_path(s: Setting, fast: bool = False) -> Any:
     """DCM along a path that shares the products of its candidates."""
     if fast or s.n_rows > EXACT_ROWS:
@@ -111,7 +126,18 @@ def weights(*values: float) -> Grid:
 BOTH: Grid = {**weights(*WEIGHTS), "conditionals": (False, True)}
 KPCA_GRID: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
 DICA_GRID: Grid = {"gamma": GAMMAS, "lam": In("rows", (1e-4, 1e-2, 1.0))}
+SCATTER_GRID: Grid = {
+    "gamma": GAMMAS,
+    "ridge": (1e-4, 1e-2, 1.0),
+    "domain_weight": (0.1, 1.0, 10.0),
+}
+MIDA_GRID: Grid = {
+    **KPCA_GRID,
+    "domain_weight": In("per row", (0.1, 1.0, 10.0)),
+}
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
+SCATTERS = "gamma, ridge and domain weight"
+INDEPENDENCE = "gamma, components and domain weight"
 LINEAR_COSTS = [1.0 / alpha for alpha in ALPHAS[::-1]]
 
 
@@ -242,6 +268,23 @@ METHODS: dict[str, Method] = {
         _projection("FastCOIR", "COIR with landmarks", dcm_path, weights(0.0), fast=True),
         _projection("FastDICA", "DICA with landmarks", _dica, DICA_GRID, fast=True),
         _projection("FastKPCA", "KPCA with landmarks", _kpca, KPCA_GRID, fast=True),
+        *(
+            _projection(
+                ("Fast" if fast else "") + exact.__name__,
+                f"{about}{' with landmarks' if fast else ''} and a linear head; {chosen} chosen",
+                partial(_family, exact, landmarks),
+                grid,
+                fast=fast,
+                compared=False,
+                classes_only=grid is SCATTER_GRID,
+            )
+            for fast in (False, True)
+            for exact, landmarks, about, grid, chosen in (
+                (SCA, FastSCA, "scatter component analysis", SCATTER_GRID, SCATTERS),
+                (MDA, FastMDA, "multidomain discriminant analysis", SCATTER_GRID, SCATTERS),
+                (MIDA, FastMIDA, "independence of the domain", MIDA_GRID, INDEPENDENCE),
+            )
+        ),
     )
 }
 

@@ -41,7 +41,8 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     units : dict, default=None
         Unit in which the values of an argument are given: ``"median"`` (the median rule for the
         kernel's scale), ``"deviation"`` (of the target), ``"tolerance"`` (the same, at most 1),
-        ``"rows"`` (their number) or ``"components"`` (as many as the rows of a split allow).
+        ``"rows"`` (their number), ``"per row"`` (one over it) or ``"components"`` (as many as the
+        rows of a split allow).
     step : str, default=""
         Name of the pipeline's step that ``grid`` is about.
     searches : bool, default=False
@@ -296,7 +297,8 @@ def in_units(
     """
     kernels = grid.get("kernel", ["rbf"])
     deviation = (float(np.std(y)) or 1.0) if "deviation" in units.values() else 1.0
-    scales = {"deviation": deviation, "tolerance": min(deviation, 1.0), "rows": len(y)}
+    scales = {"deviation": deviation, "tolerance": min(deviation, 1.0)}
+    scales |= {"rows": len(y), "per row": 1.0 / len(y)}
     grids = []
     for kernel in kernels:
         values: dict[str, Any] = {}
