@@ -15,8 +15,8 @@ import domainwise.gram.streamed as streamed_module
 import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
+from domainwise.gram.precondition import StoredPreconditioner
 from domainwise.gram.solve import (
-    NystromPreconditioner,
     RefinedCholesky,
     cholesky_inverse,
     conjugate_gradients,
@@ -198,7 +198,7 @@ def test_a_nystrom_preconditioner_saves_most_iterations():
     shift = 400 * 1e-5
     features = p.streamed()._landmark_features()
     assert features.dtype == np.float32
-    precondition = NystromPreconditioner(features).at(shift)
+    precondition = StoredPreconditioner(features).at(shift)
     runs = [
         conjugate_gradients(lambda P: p.K @ P, p.V, shift, M, tol=1e-8, max_iter=1000)
         for M in (lambda R: R, precondition)
@@ -226,7 +226,7 @@ def test_a_stalled_iteration_is_finished_by_cholesky_where_memory_allows():
 
 def test_a_stalled_iteration_warns_where_memory_does_not_allow_cholesky(monkeypatch):
     monkeypatch.setattr(streamed_module, "available_memory", lambda: 1000)
-    monkeypatch.setattr(streamed_module, "PRECONDITIONER_RANK", 5)
+    monkeypatch.setattr("domainwise.gram.precondition.PRECONDITIONER_RANK", 5)
     p = Problem()
     with pytest.warns(ConvergenceWarning, match="relative residual of .* after 2 iterations"):
         p.streamed(tol=1e-10, max_iter=2).solve(p.V, 1e-3)

@@ -7,9 +7,11 @@ and that kernels and operators need, stand here.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.spatial.distance import cdist, pdist
 
 from domainwise.arrays import Array, is_tensor
@@ -46,6 +48,25 @@ def squared_norms(X: Any) -> Any:
     """Squared length of each row."""
     # torch.einsum would follow the program's choice of TF32.
     return X.square().sum(1) if is_tensor(X) else np.einsum("ij,ij->i", X, X)
+
+
+def column_norms(V: Any) -> Any:
+    """Length of each column."""
+    return (V * V).sum(0) ** 0.5
+
+
+def cholesky(A: Any) -> Callable[[Any], Any] | None:
+    """Return ``A^-1`` as a function, or None if A is not positive definite. A is overwritten."""
+    if is_tensor(A):
+        torch = namespace(A)
+        factor, failed = torch.linalg.cholesky_ex(A)
+        return None if int(failed) else lambda V: torch.cholesky_solve(V, factor)
+    try:
+        # The transpose of the symmetric A has LAPACK's order: nothing is copied.
+        factored = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    return lambda V: cho_solve(factored, V, check_finite=False)
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.gram.arrays import ArrayGram
+from domainwise.arrays.namespace import column_norms
+from domainwise.gram.rows import RowsGram
 from domainwise.gram.solve import (
     RefinedCholesky,
     cholesky_inverse,
+    largest_residual,
     spectral_solve,
     warn_low_rank,
 )
+from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, project_pencil
 
@@ -23,12 +26,12 @@ from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, proje
 LAPACK_ROWS = 800
 
 
-class DenseGram(ArrayGram):
+class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
     Parameters
     ----------
-    matrix : ndarray of shape (N, N)
+    matrix : array or tensor of shape (N, N)
         The uncentred kernel matrix in float64, up to a constant. It is centred in place.
     labels : RowLabels
     dtype : dtype
@@ -36,24 +39,24 @@ class DenseGram(ArrayGram):
     lapack : bool
         Use full eigendecompositions whatever N is.
     **options
-        See :class:`~domainwise.gram.arrays.ArrayGram`.
+        See :class:`~domainwise.gram.rows.RowsGram`.
     """
 
     def __init__(
-        self, matrix: Array, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
+        self, matrix: Thin, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
-        super().__init__(labels, dtype, **options)
+        super().__init__(labels, dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
-        self._row_means = self.check_finite(matrix.mean(axis=1))
+        self._row_means = check_finite(matrix.mean(1), self.dtype)
         self.K = matrix
         self.K -= self._row_means
         self.K -= (self._row_means - self._row_means.mean())[:, None]
 
-    def uncentred_product(self, V: Array) -> Array:
+    def uncentred_product(self, V: Thin) -> Thin:
         """Return ``K V``; the matrix held is centred already."""
-        return np.asarray(self.K @ V)
+        return self.K @ V
 
-    def solve(self, V: Array, shift: float) -> Solution:
+    def solve(self, V: Thin, shift: float) -> Solution:
         """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
         inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
@@ -65,31 +68,29 @@ class DenseGram(ArrayGram):
             if shift == 0:
                 warn_low_rank(rank, self.n_samples)
         KX = self.K @ X
-        residual = V - KX - shift * X
-        scale = np.linalg.norm(V, axis=0)
-        relative = np.linalg.norm(residual, axis=0) / np.where(scale > 0, scale, 1)
-        info["residual"] = float(relative.max(initial=0.0))
+        scale = column_norms(V)
+        info["residual"] = largest_residual(V - KX - shift * X, scale + (scale == 0))
         # K X loses digits where X is long, V - shift X where the two cancel.
-        cancels = np.linalg.norm(KX, axis=0) < 1e-3 * scale
-        image = np.where(cancels, KX, V - shift * X) if shift > 0 else KX
-        return Solution(X, info, image - image.mean(axis=0))
+        cancels = column_norms(KX) < 1e-3 * scale
+        image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
+        return Solution(X, info, image - image.mean(0))
 
-    def solve_shifts(self, V: Array, shifts: Sequence[float]) -> list[Solution]:
+    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
         """Solve with each shift, by factors in float32 refined to float64 where that works."""
-        if self.lapack or len(shifts) < 2:
+        if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
         refine = RefinedCholesky(self.K)
         return [self._refined(refine, V, shift) or self.solve(V, shift) for shift in shifts]
 
     def _refined(self, refine: RefinedCholesky, V: Array, shift: float) -> Solution | None:
-        found = refine.solve(V, shift)
-        if found is None:
+        refined = refine.solve(V, shift)
+        if refined is None:
             return None
-        X, KX, residual = found
+        X, KX, residual = refined
         info = {"linear_solver": "cholesky, refined", "residual": residual}
         return Solution(X, info, KX - KX.mean(axis=0))
 
-    def preconditioner(self, shift: float) -> Callable[[Array], Array]:
+    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
         """Return the inverse itself, factored once."""
         return cholesky_inverse(self.K, shift) or super().preconditioner(shift)
 
@@ -106,12 +107,12 @@ class DenseGram(ArrayGram):
         if not self.lapack:
             return super().ritz(images, k, depth=depth, start=start, precondition=precondition)
         n = self.n_samples
-        X = np.eye(n) - 1.0 / n
+        X = self.placed(np.eye(n) - 1.0 / n)
         KKX = self.K @ self.K if depth == 2 else None
         values, C, _, _ = project_pencil(self, images, X, self.K, KKX)
         lead = C[:, :k]
         info = {"eigen_solver": "lapack", "converged": True}
-        return RitzPairs(values[:k], X @ lead, self.K @ lead, info)
+        return RitzPairs(values[:k], self.combine(X, lead), self.combine(self.K, lead), info)
 
 
 def check_dense_memory(n_samples: int, what: str) -> None:
@@ -139,3 +140,8 @@ def available_memory() -> int | None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def dense_fits(n_samples: int, free: int | None) -> bool:
+    """Whether a matrix of all rows and its factor take less than half of the free memory."""
+    return free is not None and 3 * 8 * n_samples**2 < free / 2

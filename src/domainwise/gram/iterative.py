@@ -8,95 +8,96 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
-from domainwise.gram.arrays import ArrayGram
+from domainwise.gram.dense import DenseGram
+from domainwise.gram.precondition import Preconditioner
+from domainwise.gram.rows import RowsGram
 from domainwise.gram.solve import conjugate_gradients, warn_not_converged
-from domainwise.methods.contract import Solution
+from domainwise.methods.contract import Solution, Thin
 
 #: Relative residual that products in float32 can tell from rounding.
 FLOAT32_TOLERANCE = 1e-5
-#: Landmarks of the preconditioner: cheap next to one product, and enough for default ridges.
-PRECONDITIONER_RANK = 500
 
 
-class IterativeGram(ArrayGram):
+class IterativeGram(RowsGram):
     """Centred Gram matrix that is not stored; products are all there is.
 
-    A subclass multiplies, and builds a preconditioner: an object with the eigenvalues it knows as
-    ``values``, and ``at(shift)``, which returns its inverse as a function.
+    A subclass multiplies, and builds a preconditioner.
 
     Parameters
     ----------
     labels : RowLabels
     dtype : dtype
+    device : str or torch.device
     **options
-        See :class:`~domainwise.gram.arrays.ArrayGram`.
+        See :class:`~domainwise.gram.rows.RowsGram`.
     """
 
-    def __init__(self, labels: Any, dtype: Any, **options: Any) -> None:
-        super().__init__(labels, dtype, **options)
+    def __init__(self, labels: Any, dtype: Any, device: Any = "cpu", **options: Any) -> None:
+        super().__init__(labels, dtype, device, **options)
         if self.dtype == np.float32:
             self.tol = max(self.tol, FLOAT32_TOLERANCE)
-        self._preconditioner: Any = None
+        self._preconditioner: Preconditioner | None = None
 
     @abstractmethod
-    def _build_preconditioner(self) -> Any:
+    def _build_preconditioner(self) -> Preconditioner:
         """Approximate the inverse from a few landmarks."""
 
-    def _direct(self, V: Array, shift: float) -> Solution | None:
-        """Solve without iterating, where that is affordable."""
+    def _stored(self) -> DenseGram | None:
+        """Return the same matrix in memory, where that is affordable."""
         return None
 
-    def preconditioner(self, shift: float) -> Callable[[Array], Array]:
+    def accurate_product(self, V: Thin) -> Thin:
+        """Return a product for the true residual, where others are quick and rough."""
+        return self.product(V)
+
+    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
         """Return the inverse that a few landmarks know."""
         if self._preconditioner is None:
             self._preconditioner = self._build_preconditioner()
-        inverse: Callable[[Array], Array] = self._preconditioner.at(shift)
-        return inverse
+        return self._preconditioner.at(shift)
 
-    def solve(self, V: Array, shift: float) -> Solution:
+    def solve(self, V: Thin, shift: float) -> Solution:
         """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
         return self.solve_shifts(V, [shift])[0]
 
-    def solve_shifts(self, V: Array, shifts: Sequence[float]) -> list[Solution]:
+    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
         """Solve with all shifts side by side: kernel values are computed once for all of them."""
         if min(shifts, default=1.0) <= 0:
             raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
         if not shifts:
             return []
-        inverses = [self.preconditioner(shift) for shift in shifts]
+        inverses, n = [self.preconditioner(shift) for shift in shifts], len(shifts)
 
-        def precondition(R: Array) -> Array:
-            parts = np.hsplit(R, len(shifts))
-            return np.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
+        def precondition(R: Thin) -> Thin:
+            parts = self.xp.hsplit(R, n)
+            return self.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
 
         result = conjugate_gradients(
             self.product,
-            np.hstack([V] * len(shifts)),
-            np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1]),
-            precondition,
+            V if n == 1 else self.hstack([V] * n),
+            self.placed(np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1])),
+            inverses[0] if n == 1 else precondition,
             tol=self.tol,
             max_iter=self.max_iter,
             monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
+            accurate_product=self.accurate_product,
         )
-        if not result.converged:
-            direct = [self._direct(V, shift) for shift in shifts]
-            found = [one for one in direct if one is not None]
-            if (
-                len(found) == len(shifts)
-                and max(one.info["residual"] for one in found) < result.residual
-            ):
-                for one in found:
+        stored = None if result.converged else self._stored()
+        if stored is not None:
+            self.report("conjugate gradients stalled; solving by Cholesky")
+            direct = [stored.solve(V, shift) for shift in shifts]
+            if max(one.info["residual"] for one in direct) < result.residual:
+                for one in direct:
                     one.info["pcg_iterations"] = result.n_iterations
-                return found
+                return direct
+        if not result.converged:
             warn_not_converged(result, self.tol)
+        assert self._preconditioner is not None
         info = {
             "linear_solver": "pcg",
             "n_iterations": result.n_iterations,
             "residual": result.residual,
             "preconditioner_rank": len(self._preconditioner.values),
         }
-        parts = zip(
-            np.hsplit(result.X, len(shifts)), np.hsplit(result.KX, len(shifts)), strict=True
-        )
-        return [Solution(X - X.mean(axis=0), dict(info), KX) for X, KX in parts]
+        parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.KX, n), strict=True)
+        return [Solution(X - X.mean(0), dict(info), KX) for X, KX in parts]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import cholesky, column_norms, namespace
 
 #: Factors in float32 are tried for shifts above this share of the trace of K,
 REFINABLE = 1e-6
@@ -69,7 +69,7 @@ def conjugate_gradients(
     accurate_product : callable, optional
         Product for the true residual, where ``product`` is quick and rough.
     """
-    target = (V * V).sum(0) ** 0.5
+    target = column_norms(V)
     scale = target + (target == 0)
     X = V * 0
     R = V
@@ -77,7 +77,7 @@ def conjugate_gradients(
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
-        best = float(((R * R).sum(0) ** 0.5 / scale).max())
+        best = largest_residual(R, scale)
         while done < max_iter and best > 0.5 * tol:
             KP = product(P) + shift * P
             done += 1
@@ -85,7 +85,7 @@ def conjugate_gradients(
             step = rz / (curvature + (curvature == 0))
             X = X + step * P
             R_old, R = R, R - step * KP
-            residual = float(((R * R).sum(0) ** 0.5 / scale).max())
+            residual = largest_residual(R, scale)
             if monitor is not None:
                 monitor(done, residual)
             if residual >= best and residual <= tol:
@@ -98,59 +98,27 @@ def conjugate_gradients(
             P, rz = Z + turn * P, rz_new
         KX = (accurate_product or product)(X)
         R = V - KX - shift * X
-        last, true = true, float(((R * R).sum(0) ** 0.5 / scale).max())
+        last, true = true, largest_residual(R, scale)
         if true <= tol or true > 0.5 * last or done + 1 >= max_iter:
             return PCGResult(X, KX, done, true, true <= tol)
         done += 1
 
 
-class NystromPreconditioner:
-    """Inverse of ``U D U' + shift I`` for the leading part of K seen from a few landmarks.
-
-    Parameters
-    ----------
-    features : ndarray of shape (N, M)
-        Centred Nystrom features, ``features features' ~ K``.
-    """
-
-    def __init__(self, features: Array) -> None:
-        second = np.asarray(features.T @ features, dtype=np.float64)
-        d, W = np.linalg.eigh(second)
-        keep = d > len(d) * np.finfo(features.dtype).eps * max(float(d[-1]), 0.0)
-        self.values = d[keep]
-        self.vectors = features @ (W[:, keep] / np.sqrt(d[keep])).astype(features.dtype)
-
-    def at(self, shift: float) -> Callable[[Array], Array]:
-        """Return the preconditioner for one shift."""
-        if not self.values.size:
-            return lambda R: R
-        weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
-        U = self.vectors
-
-        def apply(R: Array) -> Array:
-            inner = U.T @ R.astype(U.dtype, copy=False)
-            return np.asarray(R + U @ (weights * inner).astype(U.dtype, copy=False))
-
-        return apply
-
-
-def cholesky_inverse(K: Array, shift: float) -> Callable[[Array], Array] | None:
+def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
     """Return ``(K + shift I)^-1`` on centred V for a centred K, or None if Cholesky breaks.
 
     The constant vector, which K maps to zero, is lifted out of the way first: V has no part in it.
     """
     n = len(K)
-    A = K + max(float(np.trace(K)), shift) / n
-    A[np.diag_indices(n)] += shift
-    try:
-        # The transpose of the symmetric A has LAPACK's order: nothing is copied.
-        factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
+    A = K + max(float(namespace(K).trace(K)), shift) / n
+    A.reshape(-1)[:: n + 1] += shift
+    inverse = cholesky(A)
+    if inverse is None:
         return None
 
-    def solve(V: Array) -> Array:
-        X = cho_solve(factor, V, check_finite=False)
-        return np.asarray(X - X.mean(axis=0))
+    def solve(V: Any) -> Any:
+        X = inverse(V)
+        return X - X.mean(0)
 
     return solve
 
@@ -180,34 +148,33 @@ class RefinedCholesky:
         if not shift > REFINABLE * np.trace(self.K):
             return None
         A = self._rough + np.float32(max(float(np.trace(self.K)), shift) / n)
-        A[np.diag_indices(n)] += np.float32(shift)
-        try:
-            factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+        A.reshape(-1)[:: n + 1] += np.float32(shift)
+        inverse = cholesky(A)
+        if inverse is None:
             return None
-        scale = np.linalg.norm(V, axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
+        scale = column_norms(V)
+        scale = scale + (scale == 0)
         X, R = np.zeros_like(V), V
         for _ in range(REFINEMENTS):
-            step = cho_solve(factor, (R / scale).astype(np.float32), check_finite=False)
-            X = X + step * scale
+            X = X + inverse((R / scale).astype(np.float32)) * scale
             X -= X.mean(axis=0)
             KX = self.K @ X
             R = V - KX - shift * X
-            residual = float((np.linalg.norm(R, axis=0) / scale).max(initial=0.0))
+            residual = largest_residual(R, scale)
             if residual <= REFINED:
                 return X, KX, residual
         return None
 
 
-def spectral_solve(K: Array, V: Array, shift: float) -> tuple[Array, int]:
+def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     """Solve with a semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
 
     Eigenvalues at or below N eps of the largest count as zero and, at shift 0, are left out.
     Returns the solution and the rank that was kept.
     """
-    d, U = np.linalg.eigh(K)
-    if d[0] < -INDEFINITE * float(d[-1]) - shift:
+    xp = namespace(K)
+    d, U = xp.linalg.eigh(K)
+    if float(d[0]) < -INDEFINITE * float(d[-1]) - shift:
         warnings.warn(
             "the kernel is not positive semi-definite (its centred matrix has the eigenvalues "
             f"{d[0]:.1e} and {d[-1]:.1e}): new rows are not projected to the training rows' scale",
@@ -215,10 +182,16 @@ def spectral_solve(K: Array, V: Array, shift: float) -> tuple[Array, int]:
             stacklevel=3,
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
-    d = np.where(keep, d, 0.0)
-    inverse = np.divide(1.0, d + shift, out=np.zeros_like(d), where=(d + shift) > 0)
+    shifted = xp.where(keep, d, 0.0) + shift
+    inverse = xp.where(shifted > 0, 1.0 / xp.where(shifted > 0, shifted, 1.0), 0.0)
     X = U @ (inverse[:, None] * (U.T @ V))
-    return np.asarray(X - X.mean(axis=0)), int(keep.sum())
+    return X - X.mean(0), int(keep.sum())
+
+
+def largest_residual(R: Any, scale: Any) -> float:
+    """Largest length of a column of R over its scale."""
+    relative = column_norms(R) / scale
+    return float(relative.max()) if len(relative) else 0.0
 
 
 def warn_low_rank(rank: int, n_samples: int) -> None:

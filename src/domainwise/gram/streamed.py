@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.gram.dense import DenseGram, available_memory
-from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
-from domainwise.gram.solve import NystromPreconditioner
-from domainwise.gram.tiles import kernel_matrix, symmetric_product
+from domainwise.gram.dense import DenseGram, available_memory, dense_fits
+from domainwise.gram.iterative import IterativeGram
+from domainwise.gram.precondition import StoredPreconditioner, inverse_root, landmark_rows
+from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
-from domainwise.methods.contract import Solution
 
 
 class StreamedGram(IterativeGram):
@@ -26,7 +25,7 @@ class StreamedGram(IterativeGram):
     kernel : Kernel
     labels : RowLabels
     **options
-        See :class:`~domainwise.gram.arrays.ArrayGram`.
+        See :class:`~domainwise.gram.rows.RowsGram`.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -38,32 +37,25 @@ class StreamedGram(IterativeGram):
         """Return ``K V`` tile by tile."""
         return symmetric_product(self.kernel, self.prepared, V)
 
-    def _build_preconditioner(self) -> NystromPreconditioner:
-        return NystromPreconditioner(self._landmark_features())
+    def _build_preconditioner(self) -> StoredPreconditioner:
+        return StoredPreconditioner(self._landmark_features())
 
-    def _direct(self, V: Array, shift: float) -> Solution | None:
-        """Solve by Cholesky, if the whole matrix fits."""
-        free = available_memory()
-        if free is None or 3 * 8 * self.n_samples**2 >= free / 2:
+    def _stored(self) -> DenseGram | None:
+        if not dense_fits(self.n_samples, available_memory()):
             return None
-        self.report("conjugate gradients stalled; solving by Cholesky")
-        matrix = kernel_matrix(self.kernel, self.prepared)
-        return DenseGram(matrix, self.labels, self.dtype).solve(V, shift)
+        return DenseGram(kernel_matrix(self.kernel, self.prepared), self.labels, self.dtype)
 
     def _landmark_features(self) -> Array:
         """Nystrom features of the rows, in float32: a preconditioner needs no more."""
-        rng = np.random.default_rng(self.seed)
-        m = min(PRECONDITIONER_RANK, self.n_samples)
-        chosen = np.sort(rng.choice(self.n_samples, m, replace=False))
+        chosen = landmark_rows(self.n_samples, self.seed)
         left, right = self.prepared.left, self.prepared.right[chosen]
         constant = self.kernel.constant
         W = self.kernel.block(left[chosen], right).astype(np.float64) + constant
-        d, U = np.linalg.eigh((W + W.T) / 2)
-        keep = d > m * np.finfo(self.dtype).eps * max(float(d[-1]), 0.0)
-        root = U[:, keep] / np.sqrt(d[keep])
-        features = np.empty((self.n_samples, int(keep.sum())), dtype=np.float32)
-        for i in range(0, self.n_samples, 4096):
-            block = self.kernel.block(left[i : i + 4096], right) + self.dtype.type(constant)
-            features[i : i + 4096] = block @ root.astype(self.dtype)
+        _, root = inverse_root((W + W.T) / 2, float(np.finfo(self.dtype).eps))
+        features = np.empty((self.n_samples, root.shape[1]), dtype=np.float32)
+        for rows in panels(self.n_samples, 4096):
+            features[rows] = (self.kernel.block(left[rows], right) + constant) @ root.astype(
+                self.dtype
+            )
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

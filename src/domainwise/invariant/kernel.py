@@ -22,8 +22,8 @@ from domainwise.checks.inputs import (
 )
 from domainwise.estimators.arguments import with_shared_docs
 from domainwise.gram import DenseGram, StreamedGram
-from domainwise.gram.arrays import ArrayGram
 from domainwise.gram.dense import available_memory
+from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
 from domainwise.invariant.correction import correction, domain_factor, domain_rows
 from domainwise.kernels.functions import Kernel, Prepared, make_kernel
@@ -188,7 +188,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         K -= (K @ self._dual) @ self._images.T
         return K.astype(X.dtype, copy=False)
 
-    def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[ArrayGram, Any]:
+    def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
         """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
@@ -221,7 +221,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.classes_ = target.names  # type: ignore[assignment]
         return gram, X.dtype
 
-    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool) -> ArrayGram:
+    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool) -> RowsGram:
         if kernel.name == "precomputed":
             return DenseGram(X.astype(np.float64), labels, X.dtype)
         if keep:

@@ -220,9 +220,9 @@ class Prepared:
     right: Any
 
 
-def check_finite(values: Array, dtype: Any) -> Array:
+def check_finite(values: Any, dtype: Any) -> Any:
     """Refuse values of a kernel that overflowed in a precision."""
-    if not np.isfinite(values).all():
+    if not bool(namespace(values).isfinite(values).all()):
         raise ValueError(
             f"the kernel overflows {np.dtype(dtype).name} at the scale of these features: scale X, "
             "or choose a smaller gamma or degree"

@@ -25,7 +25,8 @@ from domainwise.gram.dask.graphs import (
     task,
     tree,
 )
-from domainwise.gram.iterative import PRECONDITIONER_RANK, IterativeGram
+from domainwise.gram.iterative import IterativeGram
+from domainwise.gram.precondition import Preconditioner, inverse_root, landmark_rows
 from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -50,7 +51,7 @@ class DaskGram(IterativeGram):
     kernel : Kernel
     labels : RowLabels
     **options
-        See :class:`~domainwise.gram.arrays.ArrayGram`.
+        See :class:`~domainwise.gram.rows.RowsGram`.
     """
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -81,8 +82,8 @@ class DaskGram(IterativeGram):
         return BlockPreconditioner(self)
 
 
-class BlockPreconditioner:
-    """Inverse of the leading part of K seen from a few landmarks; features are never kept.
+class BlockPreconditioner(Preconditioner):
+    """A preconditioner whose features are evaluated by workers and never kept.
 
     Parameters
     ----------
@@ -90,39 +91,26 @@ class BlockPreconditioner:
     """
 
     def __init__(self, gram: DaskGram) -> None:
-        self.gram = gram
-        rng = np.random.default_rng(gram.seed)
-        m = min(PRECONDITIONER_RANK, gram.n_samples)
-        chosen = np.sort(rng.choice(gram.n_samples, m, replace=False))
-        landmarks = fetch(gram.X[chosen])
+        self.gram, n = gram, gram.n_samples
+        eps = float(np.finfo(gram.dtype).eps)
+        landmarks = fetch(gram.X[landmark_rows(n, gram.seed)])
         W = gram.kernel.matrix(landmarks).astype(np.float64)
-        d, U = np.linalg.eigh((W + W.T) / 2)
-        keep = d > m * np.finfo(gram.dtype).eps * max(float(d[-1]), 0.0)
-        root = (U[:, keep] / np.sqrt(d[keep])).astype(gram.dtype)
-        self.right = (gram.kernel.prepare(landmarks).right, root)
-        moments = self._over_blocks(_moments)
-        total, second = run([tree(moments, _sum_pairs)])[0]
-        n = gram.n_samples
+        _, root = inverse_root((W + W.T) / 2, eps)
+        self.right = (gram.kernel.prepare(landmarks).right, root.astype(gram.dtype))
+        total, second = run([tree(self._over_blocks(_moments), _sum_pairs)])[0]
         self.mean = total / n
-        d, U = np.linalg.eigh(second - n * np.outer(self.mean, self.mean))
-        keep = d > len(d) * np.finfo(gram.dtype).eps * max(float(d[-1]), 0.0)
-        self.values = d[keep]
-        self.root = U[:, keep] / np.sqrt(d[keep])
+        self.values, self.root = inverse_root(second - n * np.outer(self.mean, self.mean), eps)
 
-    def at(self, shift: float) -> Callable[[Array], Array]:
-        """Return the preconditioner for one shift."""
-        if not self.values.size:
-            return lambda R: R
-        weights = ((self.values[0] + shift) / (self.values + shift) - 1.0)[:, None]
+    def down(self, R: Array) -> Array:
+        """Return ``U'R``."""
+        (inner,) = run([tree(self._over_blocks(_features_inner, R), _sum)])
+        return np.asarray(self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0))))
 
-        def apply(R: Array) -> Array:
-            (inner,) = run([tree(self._over_blocks(_features_inner, R), _sum)])
-            inner = self.root.T @ (inner - np.outer(self.mean, R.sum(axis=0)))
-            outer = self.root @ (weights * inner)
-            back = run(self._over_blocks(_features_outer, constant(outer, "weights")))
-            return R + (np.vstack(back) - self.mean @ outer)
-
-        return apply
+    def up(self, W: Array) -> Array:
+        """Return ``U W``."""
+        outer = self.root @ W
+        back = run(self._over_blocks(_features_outer, constant(outer, "weights")))
+        return np.asarray(np.vstack(back) - self.mean @ outer)
 
     def _over_blocks(self, function: Callable[..., Any], argument: Any = None) -> list[Task]:
         gram = self.gram

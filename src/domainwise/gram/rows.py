@@ -1,0 +1,154 @@
+"""What operators over N rows of arrays or tensors have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.arrays.namespace import to_host
+from domainwise.gram.krylov import krylov_pairs
+from domainwise.kernels.functions import check_finite
+from domainwise.labels.factors import RowLabels
+from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
+
+
+class RowsGram(Gram):
+    """Centred Gram matrix of N rows; thins are float64 arrays or tensors of shape (N, r).
+
+    Only small matrices and scalars leave the device of a tensor.
+
+    Parameters
+    ----------
+    labels : RowLabels
+        Whose rows are thins.
+    dtype : dtype
+        Precision of the rows, which decides what counts as rounding.
+    device : str or torch.device
+    tol : float
+        Relative residual of linear solves; eigenvectors are found to a hundredth of it.
+    max_iter : int
+    seed : int
+    verbose : int
+    """
+
+    #: The module of the thins' functions.
+    xp: Any = np
+
+    def __init__(
+        self,
+        labels: RowLabels,
+        dtype: Any,
+        device: Any = "cpu",
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.labels, self.device = labels, device
+        self.n_samples = labels.space.n_samples
+        self.dtype = np.dtype(dtype if self.xp is np else str(dtype).removeprefix("torch."))
+        self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
+        self.tolerance = 1e-10 if self.dtype == np.float64 else 1e-5
+        self._row_means: Thin = None
+
+    @abstractmethod
+    def uncentred_product(self, V: Thin) -> Thin:
+        """Return the product of the uncentred kernel matrix (up to a constant) with V."""
+
+    def lift(self, coordinates: Array) -> Thin:
+        """Turn label-space coordinates into rows."""
+        return self.labels.rows(coordinates)
+
+    def inner(self, U: Thin, V: Thin) -> Array:
+        """Return ``U'V``."""
+        return to_host(U.T @ V)
+
+    def combine(self, V: Thin, A: Array) -> Thin:
+        """Return ``V A``."""
+        return V @ self.placed(A)
+
+    def hstack(self, thins: list[Thin]) -> Thin:
+        """Put thins side by side."""
+        return self.xp.hstack(thins)
+
+    def placed(self, A: Array) -> Thin:
+        """Return a small matrix where the thins are."""
+        return A
+
+    def random(self, columns: int) -> Thin:
+        """Return a thin of normal numbers, the same for the same seed."""
+        rng = np.random.default_rng(self.seed)
+        return rng.standard_normal((self.n_samples, columns))
+
+    def product(self, V: Thin) -> Thin:
+        """Return ``H K H V``; the first call gets the row means of K in the same pass."""
+        return self._centred_product(V, self.uncentred_product)
+
+    def _centred_product(self, V: Thin, multiply: Callable[[Thin], Thin]) -> Thin:
+        (n, r), first = V.shape, self._row_means is None
+        centred = self.xp.empty((n, r + first), dtype=self.xp.float64, device=self.device)
+        self.xp.subtract(V, V.mean(0), out=centred[:, :r])
+        if first:
+            centred[:, r] = 1.0
+        return self._centred_image(multiply(centred), r)
+
+    def _centred_image(self, KV: Thin, r: int) -> Thin:
+        """Centre a product; a column behind the first r is that of the row means."""
+        if KV.shape[1] > r:
+            self._row_means = KV[:, r] / self.n_samples
+            KV = KV[:, :r]
+        KV -= KV.mean(0)
+        return check_finite(KV, self.dtype)
+
+    @property
+    def row_means(self) -> Thin:
+        """Mean of each row of the uncentred kernel matrix, up to the kernel's constant."""
+        if self._row_means is None:
+            self.product(self.placed(np.zeros((self.n_samples, 0))))
+        return self._row_means
+
+    def offset(self, dual: Thin) -> Thin:
+        """What to subtract from ``k(x)'dual`` so that training rows have mean zero."""
+        return self.row_means @ dual
+
+    def ritz(
+        self,
+        images: Images,
+        k: int,
+        *,
+        depth: int = 1,
+        start: Thin = None,
+        precondition: Callable[[Thin], Thin] | None = None,
+    ) -> RitzPairs:
+        """Return leading eigenpairs by block Krylov subspaces."""
+        # Vectors are known to the root of what their eigenvalues are: ask for more than tol, but at
+        # depth 2, where small eigenvalues of K keep the residual up, for tol.
+        floor = 1e-6 if self.dtype == np.float32 else 1e-12
+        first = self.random(min(self.n_samples, k + 8))
+        if start is not None:
+            first = self.hstack([first, start])
+        return krylov_pairs(
+            self,
+            images,
+            k,
+            first - first.mean(0),
+            depth=depth,
+            tol=max(self.tol * (1e-2 if depth == 1 else 1.0), floor),
+            max_iter=self.max_iter,
+            precondition=precondition,
+        )
+
+    def anchors(self, dual: Thin, values: Thin) -> Array:
+        """Signs are settled on all rows, of which those with a largest value tell."""
+        rows = self.xp.unique(abs(values).argmax(0))
+        return to_host(values[rows])
+
+    def report(self, message: str) -> None:
+        """Print progress when asked to."""
+        if self.verbose:
+            print(f"[domainwise] {message}", flush=True)
