@@ -115,8 +115,9 @@ cv : splitter, int or None, default=None
     None leaves one domain out at a time, or one of ten groups of domains where there are more.
     Without several domains, five folds of rows, with a warning.
 scoring : str or callable, default=None
-    A scikit-learn scorer. None is balanced accuracy for classes and the negative root mean
-    squared error for a continuous target.
+    None is minus the mean squared error, for classes that of their indicators (-1 and 1), with
+    classes and splits counting the same: it needs no predictions. A scikit-learn scorer sees
+    predictions of the left-out rows, which takes another pass beyond 1000 rows.
 estimator : estimator, default=None
     Predictor on the projection by which a point is judged. None is linear discriminant analysis
     for classes and ridge regression for a continuous target.
@@ -188,16 +189,20 @@ kernels : sequence of {"rbf", "laplacian", "linear", "poly", "cosine"}, default=
     Kernels to try.
 gammas : "auto" or sequence of float, default="auto"
     ``"auto"`` is 0.3, 1 and 3 times the median rule of each kernel.
-alphas : sequence of float, default=(0.01, 0.1, 0.3, 1, 3, 10, 100)
-    Penalties, in sums over rows like ``1 / C`` of an SVM.
+alphas : "auto" or sequence of float, default="auto"
+    Penalties, in sums over rows like ``1 / C`` of an SVM. ``"auto"`` is 0.01, 0.1, 0.3, 1, 3, 10
+    and 100, times the number of rows in thousands where there are more than a thousand.
 domain_weights : sequence of float, default=(0, 0.1, 1, 10)
     Prices of telling domains apart, as multiples of the penalty.""",
     "ridge_rest": """\
 n_average : int, default=10
     How many kernels are averaged; 1 takes the best alone.
 n_landmarks : int, float or "auto", default="auto"
-    Rows that the function is built from: a number, a fraction, or all up to 1000 and, spread
-    by k-means++, 1000 beyond.
+    Rows that functions are built from: a number, a fraction, or all up to 1000 and 1000 beyond.
+landmarks : {"kmeans++", "uniform", "stratified", "leverage"} or array, default="kmeans++"
+    How they are chosen where not all are taken, or the landmarks themselves, of shape
+    (M, n_features). Like gammas they serve all splits: they have seen the left-out rows' features,
+    never their targets.
 domain_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
     Kernel of ``sample_domain``. ``"auto"`` is ``"delta"`` for labels and ``"rbf"`` for continuous
     descriptors.
@@ -209,8 +214,9 @@ cv : splitter, int or None, default=None
     None leaves one domain out at a time, or one of ten groups of domains where there are more.
     Without several domains, five folds of rows, with a warning.
 scoring : str or callable, default=None
-    A scikit-learn scorer. None is balanced accuracy for classes and the negative root mean
-    squared error for a continuous target.
+    None is minus the mean squared error, for classes that of their indicators (-1 and 1), with
+    classes and splits counting the same: it needs no predictions. A scikit-learn scorer sees
+    predictions of the left-out rows, which takes another pass beyond 1000 rows.
 n_jobs : int, default=None
     Kernels and splits scored at a time, with one BLAS thread each if more than one.
 random_state : int, RandomState instance or None, default=None

@@ -27,10 +27,10 @@ from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin,
 BATCH_ROWS = 4096
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
-#: Moments of plain kernel values may be turned into those of the features afterwards while the
-#: smallest squared pivot of the landmarks times the ridge is above this: what rounding they
-#: carry into the solution, about ``1e-18 / (pivot ridge)``, then stays below 1e-11.
-DIRECT_PRODUCT = 2e-7
+#: Moments of plain kernel values may be turned into those of the features afterwards while what
+#: rounding they carry into the solution, about this over the smallest squared pivot of the
+#: landmarks times the ridge, is small enough.
+DIRECT_ROUNDING = 2e-18
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class NystromMap:
         How many landmarks were given.
     direct : bool
         Sums are taken of plain kernel values, which saves most of the work.
+    chosen : ndarray of shape (M',) or None
+        Which of the given landmarks these are.
     """
 
     kernel: Kernel
@@ -55,6 +57,7 @@ class NystromMap:
     triangle: Array
     n_asked: int
     direct: bool = False
+    chosen: Array | None = field(default=None, repr=False, compare=False)
     _prepared: Array = field(init=False, repr=False, compare=False)
     _inverse: Array = field(init=False, repr=False, compare=False)
 
@@ -65,11 +68,13 @@ class NystromMap:
         object.__setattr__(self, "_inverse", inverse.astype(prepared.dtype))
 
     @classmethod
-    def from_landmarks(cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0) -> NystromMap:
+    def from_landmarks(
+        cls, kernel: Kernel, landmarks: Array, *, ridge: float = 0.0, rounding: float = 1e-11
+    ) -> NystromMap:
         """Choose the independent ones among given landmarks, by pivoted Cholesky.
 
         ``ridge`` is the shift that solutions will be regularised with, per row; sums are taken
-        directly where it forgives their rounding.
+        directly where it keeps their rounding below ``rounding``.
         """
         exact = replace(
             kernel, origin=None if kernel.origin is None else kernel.origin.astype(np.float64)
@@ -83,16 +88,17 @@ class NystromMap:
         triangle, pivots = _independent_rows(W, tolerance)
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
-        return cls(kernel, landmarks[pivots], triangle, len(landmarks), margin > DIRECT_PRODUCT)
+        direct = margin > DIRECT_ROUNDING / rounding
+        return cls(kernel, landmarks[pivots], triangle, len(landmarks), direct, pivots)
 
     @property
     def n_features(self) -> int:
         """Number M' of features."""
         return len(self.landmarks)
 
-    def features(self, X: Array, out: Array | None = None) -> Array:
+    def features(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
-        C = self._values(X)
+        C = self._values(X, None, distances)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
         Phi = np.empty_like(C) if out is None else out[: len(C)]
@@ -100,12 +106,15 @@ class NystromMap:
             np.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
         return Phi
 
-    def summands(self, X: Array, out: Array) -> Array:
+    def summands(self, X: Array, out: Array | None, distances: Array | None = None) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
 
-        ``out`` is memory for them, with at least as many rows as X.
+        ``out`` is memory for them, with at least as many rows as X. ``distances`` between X and
+        all landmarks that were given may be shared by kernels that differ in width.
         """
-        return self._values(X, out) if self.direct else self.features(X, out)
+        if self.direct:
+            return self._values(X, out, distances)
+        return self.features(X, out, distances)
 
     def moments(self, sums: NystromSums) -> NystromSums:
         """Turn sums over :meth:`summands` into sums over features."""
@@ -113,8 +122,11 @@ class NystromMap:
             return sums
         return sums.transformed(self.triangle, self.kernel.constant)
 
-    def _values(self, X: Array, out: Array | None = None) -> Array:
+    def _values(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
+        if distances is not None:
+            values = self.kernel.of_distances(distances[:, self.chosen])
+            return values.astype(self.landmarks.dtype, copy=False)
         X = X.astype(self.landmarks.dtype, copy=False)
         left = self.kernel.prepare(X).left
         return self.kernel.block(left, self._prepared, None if out is None else out[: len(X)])
@@ -219,10 +231,13 @@ class NystromSums:
         second[first:] -= n * np.outer(rest[first:], rest)
         second[:first, first:] = second[first:, :first].T
         present, inside = np.unique(codes, return_inverse=True)
-        one = np.ones(n, dtype=rows.dtype)
-        indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
         counts = np.bincount(inside)
-        sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
+        if len(present) == 1:
+            sums = n * (mean + rest)[None]
+        else:
+            one = np.ones(n, dtype=rows.dtype)
+            indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
+            sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
         groups = {
             keys[g]: (int(count), total)
             for g, count, total in zip(present, counts, sums, strict=True)
@@ -251,7 +266,7 @@ class NystromSums:
         delta = other.mean - self.mean
         share = other.n_samples / n
         second = self.second + other.second
-        second += np.outer(delta, delta * (self.n_samples * share))
+        second += delta[:, None] * (delta * (self.n_samples * share))
         groups = dict(self.groups)
         for key, (count, total) in other.groups.items():
             mine = groups.get(key)

@@ -139,9 +139,8 @@ class Kernel:
             return self._call(left, right)
         xp = namespace(left)
         if self.name == "laplacian" or self.by_differences:
-            K = cross_distances(left, right, l1=self.name == "laplacian")
-            K *= -self.gamma
-            return cast(xp.expm1(K, out=K), left.dtype)
+            distances = cross_distances(left, right, l1=self.name == "laplacian")
+            return cast(self.of_distances(distances), left.dtype)
         if out is not None and out.dtype != left.dtype:
             out = None
         K = xp.matmul(left, right.T, out=out)
@@ -152,6 +151,11 @@ class Kernel:
         elif self.name == "poly":
             K = self._polynomial(K)
         return K
+
+    def of_distances(self, distances: Any) -> Any:
+        """Evaluate ``k - constant`` of distances (RBF: squared ones), which are overwritten."""
+        distances *= -self.gamma
+        return namespace(distances).expm1(distances, out=distances)
 
     def matrix(self, X: Any, Y: Any = None) -> Any:
         """Evaluate the kernel itself, constant included, between the rows of X and Y.

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import (
@@ -18,14 +18,8 @@ from domainwise.checks.inputs import (
 )
 from domainwise.estimators.arguments import with_shared_docs
 from domainwise.invariant.kernel import check_rows
-from domainwise.selection.ridge_search import (
-    AUTO_ALPHAS,
-    AUTO_WEIGHTS,
-    ClassRule,
-    InvariantRidge,
-    NumberRule,
-    Rows,
-)
+from domainwise.selection.ridge_rules import ClassRule, NumberRule, class_codes
+from domainwise.selection.ridge_search import AUTO_WEIGHTS, InvariantRidge, Rows
 
 
 @with_shared_docs
@@ -81,11 +75,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         *,
         kernels: Any = ("rbf", "laplacian"),
         gammas: Any = "auto",
-        alphas: Any = AUTO_ALPHAS,
+        alphas: Any = "auto",
         domain_weights: Any = AUTO_WEIGHTS,
         conditionals: Any = (False, True),
         n_average: int = 10,
         n_landmarks: Any = "auto",
+        landmarks: Any = "kmeans++",
         domain_kernel: Any = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
@@ -102,6 +97,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         self.conditionals = conditionals
         self.n_average = n_average
         self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.domain_kernel = domain_kernel
         self.domain_gamma = domain_gamma
         self.domain_epsilon = domain_epsilon
@@ -133,16 +129,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         assert target.names is not None
         self.classes_ = target.names
         domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
-        Y = np.where(target.codes[:, None] == np.arange(len(target.names)), 1.0, -1.0)
-        Y = Y[:, 1:] if len(target.names) == 2 else Y
-        labels = target.names[target.codes]
-        rows = Rows(X, Y, self._row_weights(labels), target, domain)
-        self._search(rows, labels, tuple(self.conditionals))
+        if isinstance(self.class_weight, dict):
+            compute_class_weight(self.class_weight, classes=target.names, y=target.names)
+        Y = class_codes(len(target.names))[target.codes]
+        rows = Rows(X, Y, target.names[target.codes], target, domain)
+        self._search(rows, tuple(self.conditionals))
         return self
-
-    def _row_weights(self, y: Array) -> Array:
-        weights = compute_sample_weight(self.class_weight, y)
-        return np.asarray(weights * (len(y) / weights.sum()))
 
     def _rule(self) -> ClassRule:
         return ClassRule(self.classes_)
@@ -196,10 +188,11 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         *,
         kernels: Any = ("rbf", "laplacian"),
         gammas: Any = "auto",
-        alphas: Any = AUTO_ALPHAS,
+        alphas: Any = "auto",
         domain_weights: Any = AUTO_WEIGHTS,
         n_average: int = 10,
         n_landmarks: Any = "auto",
+        landmarks: Any = "kmeans++",
         domain_kernel: Any = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
@@ -214,6 +207,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self.domain_weights = domain_weights
         self.n_average = n_average
         self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.domain_kernel = domain_kernel
         self.domain_gamma = domain_gamma
         self.domain_epsilon = domain_epsilon
@@ -242,13 +236,10 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         target = check_target(y, len(X), "rbf", least_classes=1)
         assert target.values is not None
         domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
-        rows = Rows(X, target.values, np.ones(len(X)), target, domain)
         self._flat = np.ndim(y) == 1
-        self._search(rows, target.values[:, 0] if self._flat else target.values, (False,))
+        y = target.values[:, 0] if self._flat else target.values
+        self._search(Rows(X, target.values, y, target, domain), (False,))
         return self
-
-    def _row_weights(self, y: Array) -> Array:
-        return np.ones(len(y))
 
     def _rule(self) -> NumberRule:
         return NumberRule()

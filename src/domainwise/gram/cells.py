@@ -1,0 +1,166 @@
+"""Sums over the rows of each cell apart: a domain or a fold, and a class (theory 13.1).
+
+A cell is a :class:`~domainwise.gram.nystrom.NystromSums` in float64. Whatever leaves some rows
+out is a merge of the other cells, and no row is needed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from domainwise.arrays import Array
+from domainwise.gram.nystrom import BATCH_ROWS, NystromMap, NystromSums
+from domainwise.gram.tiles import in_threads
+
+Cells = dict[Any, NystromSums]
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """Where each row belongs, and what is summed beside its features.
+
+    Attributes
+    ----------
+    cells, groups : ndarray of shape (n,)
+        Cell and group of each row, as indices of the keys. A cell may hold many groups.
+    cell_keys, group_keys : sequence
+        A group is a (class, domain), of which the sums of the features alone are kept.
+    dense : ndarray of shape (n, q) or None
+        Further columns: descriptors of domains, then continuous targets.
+    """
+
+    cells: Any
+    groups: Any
+    cell_keys: Sequence[Hashable]
+    group_keys: Sequence[Hashable]
+    dense: Any = None
+
+    @property
+    def width(self) -> int:
+        """Number of further columns."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Array]]:
+        """Yield the key of a cell and up to so many of its rows, cell by cell."""
+        order = np.argsort(self.cells, kind="stable")
+        ends = np.cumsum(np.bincount(self.cells, minlength=len(self.cell_keys)))
+        for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
+            for a in range(start, end, batch_rows):
+                yield key, order[a : min(a + batch_rows, end)]
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Cells of the same rows for each of several maps."""
+
+    maps: list[Cells]
+
+    def merge(self, other: CellSums) -> CellSums:
+        """Join the sums of two sets of rows."""
+        pairs = zip(self.maps, other.maps, strict=True)
+        return CellSums([merged_cells(mine, theirs) for mine, theirs in pairs])
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return sum(cell.n_samples for cell in self.maps[0].values())
+
+    def __sizeof__(self) -> int:
+        """Bytes with all arrays: what moving it to another worker takes."""
+        return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Lists instead of dicts with tuples as keys, which saved models cannot hold.
+        return {
+            "keys": [list(cells) for cells in self.maps],
+            "cells": [list(cells.values()) for cells in self.maps],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        maps = [
+            dict(zip((tuple(key) for key in keys), cells, strict=True))
+            for keys, cells in zip(state["keys"], state["cells"], strict=True)
+        ]
+        object.__setattr__(self, "maps", maps)
+
+
+def merged_cells(a: Cells, b: Cells) -> Cells:
+    """Join two sets of cells, those of the same key into one."""
+    found = dict(a)
+    for key, cell in b.items():
+        mine = found.get(key)
+        found[key] = cell if mine is None else mine.merge(cell)
+    return found
+
+
+def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
+    """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
+
+    Parameters
+    ----------
+    maps : sequence of NystromMap
+        Of the same landmarks. Several of them share their distances.
+    X : ndarray of shape (n, p)
+    rows : CellRows
+    """
+    tasks = list(rows.batches(BATCH_ROWS))
+    shared = SharedDistances(maps) if len(maps) > 1 else None
+
+    def work(thread: int, threads: int) -> CellSums:
+        own = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
+        memory = np.empty(BATCH_ROWS * max(m.n_features + rows.width for m in maps))
+        total: list[Cells] = [{} for _ in maps]
+        for key, index in own:
+            batch = np.asarray(X[_as_slice(index)])
+            distances = None if shared is None else shared(batch)
+            for cells, nystrom in zip(total, maps, strict=True):
+                m = nystrom.n_features
+                values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
+                if nystrom.landmarks.dtype == values.dtype:
+                    found = nystrom.summands(batch, values[:, :m], distances)
+                else:
+                    found = nystrom.summands(batch, None, distances)
+                if not np.shares_memory(found, values):
+                    values[:, :m] = found
+                if rows.dense is not None:
+                    values[:, m:] = rows.dense[index]
+                part = NystromSums.partial(values, rows.groups[index], rows.group_keys)
+                cells[key] = cells[key].merge(part) if key in cells else part
+        return CellSums(total)
+
+    parts = in_threads(len(tasks), work)
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.merge(part)
+    return CellSums(
+        [
+            {key: nystrom.moments(cell) for key, cell in cells.items()}
+            for nystrom, cells in zip(maps, total.maps, strict=True)
+        ]
+    )
+
+
+class SharedDistances:
+    """L1 distances to the landmarks that several maps of Laplacian kernels were made from."""
+
+    def __init__(self, maps: Sequence[NystromMap]) -> None:
+        first = maps[0]
+        self.landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]))
+        for nystrom in maps:  # those that no map uses are never looked at
+            self.landmarks[nystrom.chosen] = nystrom.landmarks
+
+    def __call__(self, X: Array) -> Array:
+        """Distances of rows to all landmarks."""
+        return np.asarray(cdist(X, self.landmarks, "cityblock"))
+
+
+def _as_slice(index: Array) -> Any:
+    """Neighbouring rows as a slice, which copies nothing."""
+    if index[-1] - index[0] + 1 == len(index):
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index

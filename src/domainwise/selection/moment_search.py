@@ -1,0 +1,270 @@
+"""Scores of all candidates of one kernel on all splits, from moments or from a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
+
+from domainwise.arrays import Array
+from domainwise.arrays.algebra import on_host
+from domainwise.gram.cells import Cells, merged_cells
+from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.tiles import in_threads
+from domainwise.invariant.moments import (
+    Columns,
+    RidgeProblem,
+    Weighted,
+    by_split,
+    descriptor_parts,
+    group_parts,
+    joined,
+    span,
+    weighted,
+)
+from domainwise.selection.search import MAX_FOLDS
+from domainwise.selection.splitters import LeaveDomainsOut
+
+#: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
+#: do, every split makes a pass of its own.
+PARTS_PER_SPLIT = 4
+
+Splits = list[tuple[list[int], list[int]]]
+#: What a split's solutions are worth: called with its number, problem, solutions and test moments.
+Judge = Callable[[int, RidgeProblem, Any, Weighted], Array]
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """Everything that is varied for one kernel, and what all of it shares.
+
+    Attributes
+    ----------
+    kinds : sequence of (float, bool)
+        Weights, and whether domains are compared inside classes.
+    alphas : sequence of float
+    epsilon : float
+        Regularisation of the domain kernel.
+    class_weight : dict, "balanced" or None
+        Weights of classes, by the labels that cells have.
+    """
+
+    kinds: Sequence[tuple[float, bool]]
+    alphas: Sequence[float]
+    epsilon: float
+    class_weight: Any = None
+
+    @property
+    def conditionals(self) -> list[bool]:
+        """Ways of comparing domains that any kind needs."""
+        return sorted({conditional for weight, conditional in self.kinds if weight})
+
+    def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
+        """Weight of each row of each class; they add up to the number of rows."""
+        if self.class_weight is None:
+            return dict.fromkeys(counts, 1.0)
+        if isinstance(self.class_weight, str):
+            given = {label: 1.0 / n for label, n in counts.items()}
+        else:
+            given = {label: float(self.class_weight.get(label, 1.0)) for label in counts}
+        scale = sum(counts.values()) / sum(given[label] * n for label, n in counts.items())
+        return {label: weight * scale for label, weight in given.items()}
+
+    def directions(
+        self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
+    ) -> dict[bool, Any]:
+        """``Phi'F`` of each way of comparing domains, from the label features of its parts."""
+        shift = n_samples * self.epsilon
+        return {c: span(parts(c), shift, m, like) for c in self.conditionals}
+
+    def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
+        """Problem of the rows of some cells, one for each class."""
+        counts = {label: cell.n_samples for label, cell in cells.items()}
+        groups = _groups(cells.values())
+        m = columns.n_features
+
+        def parts(conditional: bool) -> Any:
+            if not columns.n_descriptors:
+                return group_parts(groups, m, conditional)
+            inside = cells.values() if conditional else [joined(cells)]
+            return descriptor_parts(inside, columns)
+
+        like = next(iter(cells.values())).mean
+        directions = self.directions(parts, sum(counts.values()), m, like)
+        moments = weighted(cells, self.class_weights(counts), columns)
+        return RidgeProblem.of_moments(moments, columns, directions)
+
+
+def score_cells(
+    cells: Cells, columns: Columns, splits: Splits, penalties: Penalties, judge: Judge
+) -> Array:
+    """Return the scores of all candidates, of shape (candidates, splits).
+
+    A column is NaN where fewer than two classes are left to train on.
+    """
+    n_points = len(penalties.kinds) * len(penalties.alphas)
+    scores = np.full((n_points, len(splits)), np.nan)
+    pairs, turn = enumerate(by_split(cells, splits)), Lock()
+
+    def work(thread: int, threads: int) -> None:
+        while True:
+            with turn:  # merges are made one after the other, and only as they are needed
+                i, (train, test) = next(pairs, (-1, ({}, {})))
+            if i < 0:
+                return
+            if not train or not test or _one_class(train):
+                continue
+            problem = penalties.problem(train, columns)
+            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            # Classes count the same, those that the left-out rows have.
+            equal = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
+            scores[:, i] = judge(i, problem, solutions, weighted(test, equal, columns))
+
+    on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
+    in_threads(1 if on_device else len(splits), work)
+    return scores
+
+
+def minus_errors(columns: Columns) -> Judge:
+    """Judge by minus the mean squared error, without looking at a row."""
+
+    def judge(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
+        errors = problem.squared_errors(solutions, test, columns)
+        return -on_host(errors.mean(1)) / test.total
+
+    return judge
+
+
+def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
+    """Problem of the rows of all cells."""
+    by_class: Cells = {}
+    for (_, label), cell in cells.items():
+        by_class = merged_cells(by_class, {label: cell})
+    return penalties.problem(by_class, columns)
+
+
+def _groups(cells: Any) -> dict[Any, tuple[int, Any]]:
+    """Counts and sums of the (class, domain) groups of all cells."""
+    found: dict[Any, tuple[int, Any]] = {}
+    for cell in cells:
+        for key, (count, total) in cell.groups.items():
+            n, s = found.get(key, (0, 0.0))
+            found[key] = (n + count, s + total)
+    return found
+
+
+def _one_class(cells: Mapping[Any, NystromSums]) -> bool:
+    """Whether there are classes, but one only."""
+    classes = {label for cell in cells.values() for label, _ in cell.groups}  # type: ignore[misc]
+    return len(classes) == 1 and classes != {None}
+
+
+# Splits as sets of parts.
+
+
+def leaves_domains_out(cv: Any) -> bool:
+    """Whether a splitter looks at domains alone, so that it needs no rows."""
+    return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
+
+
+def split_domains(cv: Any, n_domains: int) -> tuple[Array, Splits]:
+    """Part of each domain, and the parts of each split.
+
+    Domains that all splits keep together make one part.
+    """
+    splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
+    domains = np.arange(n_domains)
+    found = list(splitter.split(domains[:, None], None, domains))
+    return split_parts(found, n_domains)
+
+
+def split_parts(splits: Sequence[tuple[Array, Array]], n: int) -> tuple[Array, Splits]:
+    """Part of each of n items, and the parts of each split of them."""
+    part_of = np.zeros(n, dtype=np.int64)
+    for train, test in splits:
+        state = np.zeros(n, dtype=np.int64)
+        state[train] = 1
+        state[test] = 2
+        part_of = np.unique(part_of * 3 + state, return_inverse=True)[1]
+    return part_of, [
+        (np.unique(part_of[train]).tolist(), np.unique(part_of[test]).tolist())
+        for train, test in splits
+    ]
+
+
+def split_rows(splits: Sequence[tuple[Array, Array]], n: int) -> list[tuple[Array, Splits]]:
+    """Passes over n rows: the part of each row, and the splits that the pass serves."""
+    part_of, found = split_parts(splits, n)
+    if part_of.max() < PARTS_PER_SPLIT * len(splits):
+        return [(part_of, found)]
+    return [split_parts([split], n) for split in splits]
+
+
+# A few rows, whose features are held.
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Features of rows, targets, and labels.
+
+    Attributes
+    ----------
+    Phi : ndarray of shape (n, M)
+    Y : ndarray of shape (n, c)
+    groups : ndarray of shape (n, 2)
+        Class and domain code of each row.
+    descriptors : ndarray of shape (n, q) or None
+    """
+
+    Phi: Array
+    Y: Array
+    groups: Array
+    descriptors: Array | None = None
+
+    def problem(self, rows: Array, penalties: Penalties) -> RidgeProblem:
+        """Problem of some of the rows."""
+        Phi, groups = self.Phi[rows], self.groups[rows]
+        m = Phi.shape[1]
+
+        def parts(conditional: bool) -> Any:
+            if self.descriptors is None:
+                return group_parts(_group_sums(Phi, groups), m, conditional)
+            inside = groups[:, 0] if conditional else np.zeros(len(rows), dtype=int)
+            return _row_parts(Phi, self.descriptors[rows], inside)
+
+        directions = penalties.directions(parts, len(rows), m, Phi)
+        labels, codes, counts = np.unique(groups[:, 0], return_inverse=True, return_counts=True)
+        weights = penalties.class_weights(dict(zip(labels, counts.tolist(), strict=True)))
+        weight = np.array([weights[label] for label in labels])[codes]
+        values = np.hstack([Phi, self.Y[rows]])
+        mean = weight @ values / weight.sum()
+        values -= mean
+        values *= np.sqrt(weight)[:, None]
+        moments = Weighted(float(weight.sum()), mean, values.T @ values)
+        return RidgeProblem.of_moments(moments, Columns(m), directions)
+
+    def predicted(self, rows: Array, problem: RidgeProblem, solutions: Array) -> list[Array]:
+        """Values of each solution on some of the rows."""
+        c = len(problem.target)
+        values = (self.Phi[rows] - problem.mean) @ solutions
+        return [values[:, i : i + c] + problem.target for i in range(0, values.shape[1], c)]
+
+
+def _group_sums(Phi: Array, groups: Array) -> dict[Any, tuple[int, Array]]:
+    keys, codes, counts = np.unique(groups, axis=0, return_inverse=True, return_counts=True)
+    codes = codes.ravel()
+    return {
+        tuple(key): (int(count), Phi[codes == g].sum(axis=0))
+        for g, (key, count) in enumerate(zip(keys.tolist(), counts, strict=True))
+    }
+
+
+def _row_parts(Phi: Array, descriptors: Array, inside: Array) -> Any:
+    for label in np.unique(inside):
+        G = descriptors[inside == label]
+        G = G - G.mean(axis=0)
+        yield Phi[inside == label].T @ G, G.T @ G
