@@ -8,12 +8,14 @@ operators multiply (:mod:`domainwise.methods.contract`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
+from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import Feature, RowLabels
@@ -96,6 +98,10 @@ class Backend(ABC):
         self, nystrom: NystromMap, rows: Any, *groups: Any, moments: bool = True
     ) -> NystromSums:
         """Sum over the features of rows; see :func:`~.gram.nystrom.sum_rows`."""
+
+    @abstractmethod
+    def sum_cells(self, maps: Sequence[NystromMap], rows: Any, cells: CellRows) -> CellSums:
+        """Sum over the features of rows cell by cell; see :func:`~.gram.cells.sum_cells`."""
 
     def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
         """Fix what an estimator needs before it sees rows, and sum over all of X."""

@@ -93,10 +93,11 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     model.__dict__.pop("_sums", None)
     plan = constant(Plan(model, parts.layout, continuous), "plan")  # type: ignore[arg-type]
     sums = calls(partial_sums, [(plan, *parts.arguments(i)) for i in range(len(parts))])
-    total = _aligned(*run([tree(sums, merge_sums)]))
+    (merged,) = run([tree(sums, merge_sums)])
+    # Arrays that have come over a network, as BLAS can use them.
+    total = merged.mapped(received)
     if target is not None and target.codes is not None:
-        keys: Any = total.groups
-        classes = {key[0] for key in keys}
+        classes = total.classes()
         if len(classes) == 1:
             raise ValueError(
                 f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
@@ -160,12 +161,6 @@ def look_at(
         chosen = _spread(len(X), quota)
         few = [None if labels is None else labels[chosen] for labels in (y, domain)]
         return len(X), X[chosen], few[0], few[1]
-
-
-def _aligned(sums: NystromSums) -> NystromSums:
-    """Sums that have come over a network, as arrays that BLAS can use."""
-    groups = {key: (count, received(total)) for key, (count, total) in sums.groups.items()}
-    return NystromSums(sums.n_samples, received(sums.mean), received(sums.second), groups)
 
 
 def _rows_wanted(estimator: Any) -> int:

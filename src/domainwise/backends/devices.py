@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,19 @@ _MARK = "domainwise tensor"
 
 def move(model: Any, device: Any) -> None:
     """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
-    names = [name for name in FITTED_ARRAYS if name in vars(model)]
+    for name in FITTED_ARRAYS:
+        if name in vars(model):
+            setattr(model, name, moved(getattr(model, name), device))
+
+
+def moved(values: Any, device: Any) -> Any:
+    """Return an array on a torch device, or as a NumPy array for ``"numpy"``."""
     if isinstance(device, str) and device == "numpy":
-        for name in names:
-            value = getattr(model, name)
-            if is_tensor(value):
-                value = value.cpu().numpy()
-            setattr(model, name, value.compute() if is_dask(value) else value)
-        return
+        values = values.cpu().numpy() if is_tensor(values) else values
+        return values.compute() if is_dask(values) else values
     import torch
 
-    target = device_named(device)
-    for name in names:
-        setattr(model, name, torch.as_tensor(getattr(model, name)).to(target))
+    return torch.as_tensor(values).to(device_named(device))
 
 
 def device_named(device: Any) -> Any:
@@ -55,11 +56,11 @@ def device_named(device: Any) -> Any:
     return chosen
 
 
-def portable(state: dict[str, Any]) -> dict[str, Any]:
-    """Return an estimator's state with tensors as arrays and the names of their devices."""
+def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dict[str, Any]:
+    """Return an object's state with tensors as arrays and the names of their devices."""
     return {
         name: {_MARK: str(value.device), "array": value.cpu().numpy()}
-        if name in FITTED_ARRAYS and is_tensor(value)
+        if name in names and is_tensor(value)
         else value
         for name, value in state.items()
     }

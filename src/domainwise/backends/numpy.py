@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.backends.base import Backend
 from domainwise.checks.inputs import Labels, check_precomputed, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
+from domainwise.gram.cells import CellRows, CellSums, sum_cells
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.nystrom import NystromMap, NystromSums, sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
@@ -75,6 +77,10 @@ class NumpyBackend(Backend):
     ) -> NystromSums:
         """Sum over the features of rows."""
         return sum_rows(nystrom, rows, *groups, moments=moments)
+
+    def sum_cells(self, maps: Sequence[NystromMap], rows: Array, cells: CellRows) -> CellSums:
+        """Sum over the features of rows cell by cell."""
+        return sum_cells(maps, rows, cells)
 
     def kept_rows(self, rows: Any) -> Any:
         """Return a copy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,9 @@ from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
+from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
-from domainwise.gram.torch.nystrom import sum_rows
+from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels.functions import Kernel, make_kernel
@@ -211,6 +212,10 @@ class TorchBackend(Backend):
     ) -> NystromSums:
         """Sum over the features of rows."""
         return sum_rows(nystrom, rows, *groups, moments=moments)
+
+    def sum_cells(self, maps: Sequence[NystromMap], rows: Tensor, cells: CellRows) -> CellSums:
+        """Sum over the features of rows cell by cell; the sums stay on the device."""
+        return sum_cells(maps, rows, cells)
 
     def indexable(self, rows: Any) -> Any:
         """Return rows of which those that are asked for are copied to the host."""

@@ -139,10 +139,10 @@ def check_target(
     return Labels(values=values)
 
 
-def check_classes(y: Any, n_samples: int) -> Labels:
+def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
     """Check y as classes: none of them missing, at least two, and no continuous numbers."""
     check_classification_targets(_sortable(plain_array(y), "y"))
-    return check_target(y, n_samples, "delta")
+    return check_target(y, n_samples, "delta", least_classes=least_classes)
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:

@@ -12,7 +12,7 @@ from domainwise.arrays import Array
 from domainwise.ensemble.curves import Curve, fit_curve
 from domainwise.ensemble.kinds import draw_evenly
 from domainwise.ensemble.weights import balanced_accuracies, equal_weights, squared_errors
-from domainwise.selection.ridge_search import ClassRule, NumberRule
+from domainwise.selection.ridge_rules import ClassRule, NumberRule
 
 #: Rows on which candidates are compared, at most.
 COMPARED_ROWS = 5000

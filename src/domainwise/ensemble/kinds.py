@@ -32,7 +32,7 @@ from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.selection.invariant_path import KernelPath
-from domainwise.selection.ridge_search import Rows, Spectrum, split_values
+from domainwise.selection.ridge_search import Rows, split_values
 from domainwise.selection.search import Split
 
 Candidate = dict[str, Any]
@@ -355,10 +355,9 @@ class InvariantRidgeKind(Kind):
         """Outputs of a batch on the test rows of a split."""
         model = self._model(sources)
         kernel = (batch[0]["kernel"], batch[0]["gamma"])
-        spectrum = Spectrum(self._kinds(sources), self.ALPHAS)
         landmarks = model._landmarks(sources.X[split.train], self.LANDMARKS)
-        rows = self._rows(sources, model)
-        values = split_values(model, kernel, spectrum, rows, sources.y, split, landmarks)
+        rows, kinds = self._rows(sources), self._kinds(sources)
+        values = split_values(model, kernel, kinds, self.ALPHAS, rows, split, landmarks)
         return [class_columns(v) if sources.n_classes else v for v in values]
 
     def fit(self, sources: Sources, chosen: Sequence[Candidate]) -> list[Any]:
@@ -367,7 +366,7 @@ class InvariantRidgeKind(Kind):
         model = self._model(sources)
         model.classes_ = np.arange(sources.n_classes)
         model._flat, model.n_features_in_ = True, sources.X.shape[1]
-        return [model._fit_points(self._rows(sources, model), list(chosen))]
+        return [model._fit_points(self._rows(sources), list(chosen))]
 
     def _model(self, sources: Sources) -> Any:
         if not sources.n_classes:
@@ -382,13 +381,8 @@ class InvariantRidgeKind(Kind):
         conditionals = (False, True) if sources.n_classes else (False,)
         return [(0.0, False)] + [(w, c) for c in conditionals for w in self.WEIGHTS if w]
 
-    def _rows(self, sources: Sources, model: Any) -> Rows:
-        Y = sources.y[:, None]
-        if sources.n_classes:
-            first = 1 if sources.n_classes == 2 else 0
-            Y = np.where(np.arange(first, sources.n_classes) == Y, 1.0, -1.0)
-        weights = model._row_weights(sources.y)
-        return Rows(sources.X, Y, weights, sources.target, sources.domain)
+    def _rows(self, sources: Sources) -> Rows:
+        return Rows(sources.X, sources.target, sources.domain)
 
 
 class Own(Separate):

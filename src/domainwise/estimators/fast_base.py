@@ -134,7 +134,7 @@ class LandmarkProjection(Projection):
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
-        self._kinds = (_kind(target), _kind(domain))
+        self._kinds = (kind_of_labels(target), kind_of_labels(domain))
 
     def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
         if any(conditionals) and domain.values is not None:
@@ -185,9 +185,9 @@ class LandmarkProjection(Projection):
         for name, before, labels in zip(
             ("y", "sample_domain"), self._kinds, (target, used), strict=True
         ):
-            if _kind(labels) != before:
+            if kind_of_labels(labels) != before:
                 raise ValueError(
-                    f"this batch has {_kind(labels)} as {name}, earlier ones had {before}"
+                    f"this batch has {kind_of_labels(labels)} as {name}, earlier ones had {before}"
                 )
 
     def _sum_rows(
@@ -290,7 +290,8 @@ class FastProjection(LandmarkProjection):
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
 
 
-def _kind(labels: Labels | None) -> str:
+def kind_of_labels(labels: Labels | None) -> str:
+    """Say what labels are, for those of later batches to be compared with."""
     if labels is None:
         return "nothing"
     if labels.values is not None:

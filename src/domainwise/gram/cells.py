@@ -6,14 +6,16 @@ out is a merge of the other cells, and no row is needed again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_tensor
+from domainwise.arrays.namespace import to_host
+from domainwise.gram.dense import available_memory
 from domainwise.gram.nystrom import BATCH_ROWS, NystromMap, NystromSums
 from domainwise.gram.tiles import in_threads
 
@@ -65,6 +67,16 @@ class CellSums:
         pairs = zip(self.maps, other.maps, strict=True)
         return CellSums([merged_cells(mine, theirs) for mine, theirs in pairs])
 
+    def mapped(self, convert: Callable[[Any], Any]) -> CellSums:
+        """Return the same sums with every array converted."""
+        return CellSums(
+            [{key: cell.mapped(convert) for key, cell in cells.items()} for cells in self.maps]
+        )
+
+    def classes(self) -> set[Any]:
+        """Classes that occurred."""
+        return set().union(*(cell.classes() for cell in self.maps[0].values()))
+
     @property
     def n_samples(self) -> int:
         """Number of rows."""
@@ -76,9 +88,10 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         # Lists instead of dicts with tuples as keys, which saved models cannot hold.
+        held = self.mapped(to_host)  # a file is read where there may be no such device
         return {
-            "keys": [list(cells) for cells in self.maps],
-            "cells": [list(cells.values()) for cells in self.maps],
+            "keys": [list(cells) for cells in held.maps],
+            "cells": [list(cells.values()) for cells in held.maps],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -109,7 +122,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     rows : CellRows
     """
     tasks = list(rows.batches(BATCH_ROWS))
-    shared = SharedDistances(maps) if len(maps) > 1 else None
+    shared = given_landmarks(maps) if len(maps) > 1 else None
 
     def work(thread: int, threads: int) -> CellSums:
         own = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
@@ -117,7 +130,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
         total: list[Cells] = [{} for _ in maps]
         for key, index in own:
             batch = np.asarray(X[_as_slice(index)])
-            distances = None if shared is None else shared(batch)
+            distances = None if shared is None else cdist(batch, shared, "cityblock")
             for cells, nystrom in zip(total, maps, strict=True):
                 m = nystrom.n_features
                 values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
@@ -145,18 +158,32 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     )
 
 
-class SharedDistances:
-    """L1 distances to the landmarks that several maps of Laplacian kernels were made from."""
+def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
+    """Refuse cells of maps with so many columns if they do not fit where X is.
 
-    def __init__(self, maps: Sequence[NystromMap]) -> None:
-        first = maps[0]
-        self.landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]))
-        for nystrom in maps:  # those that no map uses are never looked at
-            self.landmarks[nystrom.chosen] = nystrom.landmarks
+    Merges of cells take about as much again as the cells.
+    """
+    needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
+    free = available_memory()
+    if is_tensor(X) and X.device.type == "cuda":
+        import torch
 
-    def __call__(self, X: Array) -> Array:
-        """Distances of rows to all landmarks."""
-        return np.asarray(cdist(X, self.landmarks, "cityblock"))
+        unused = torch.cuda.memory_reserved(X.device) - torch.cuda.memory_allocated(X.device)
+        free = torch.cuda.mem_get_info(X.device)[0] + unused
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"moments of {n_cells} cells and {len(widths)} kernel(s) with {max(widths)} columns "
+            f"take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free: {advice}"
+        )
+
+
+def given_landmarks(maps: Sequence[NystromMap]) -> Array:
+    """Landmarks that several maps were made from; zeros for those that none of them uses."""
+    first = maps[0]
+    landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]), dtype=first.landmarks.dtype)
+    for nystrom in maps:
+        landmarks[nystrom.chosen] = nystrom.landmarks
+    return landmarks
 
 
 def _as_slice(index: Array) -> Any:

@@ -170,7 +170,7 @@ class NystromSums:
     n_samples: int
     mean: Array
     second: Array
-    groups: dict[Hashable, tuple[int, Array]]
+    groups: dict[Any, tuple[int, Array]]
 
     def __sizeof__(self) -> int:
         """Bytes with all arrays: what moving it to another worker takes."""
@@ -259,6 +259,15 @@ class NystromSums:
         }
         second = solved(solved(self.second).T)
         return NystromSums(self.n_samples, solved(self.mean, constant), second, groups)
+
+    def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
+        """Return the same sums with every array converted."""
+        groups = {key: (count, convert(total)) for key, (count, total) in self.groups.items()}
+        return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
+
+    def classes(self) -> set[Any]:
+        """Classes that occurred."""
+        return {key[0] for key in self.groups}
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Join the sums of two sets of rows."""

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.algebra import on_host, placed, shifted_solve, side_by_side
+from domainwise.arrays.algebra import placed, shifted_solve, side_by_side
+from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
 from domainwise.gram.nystrom import NystromSums
 
@@ -203,7 +204,7 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
     """Label features of continuous descriptors, inside each of some cells, for :func:`span`."""
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
-        yield cell.second[:m, m:end], on_host(cell.second[m:end, m:end])
+        yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
 
 
 def joined(cells: Mapping[Any, NystromSums]) -> NystromSums:

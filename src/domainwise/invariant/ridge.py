@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
-
-from domainwise.arrays import Array
+from domainwise.arrays.algebra import placed
+from domainwise.arrays.namespace import to_host
+from domainwise.backends import backend_of
+from domainwise.backends.devices import moved, portable, restored
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
+
+_ARRAYS = ("landmarks", "dual", "intercept")
 
 
 @dataclass(frozen=True)
@@ -18,24 +21,38 @@ class Expansion:
     """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c values."""
 
     kernel: Kernel
-    landmarks: Array
-    dual: Array
-    intercept: Array
+    landmarks: Any
+    dual: Any
+    intercept: Any
 
     @classmethod
-    def of_features(cls, features: NystromMap, coefficients: Array, intercept: Array) -> Expansion:
-        """Write a function of the features in terms of the kernel."""
-        dual = features.dual(coefficients)
+    def of_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
+        """Write a function of the features in terms of the kernel, where its coefficients are."""
+        dual = features.dual(to_host(coefficients))
         constant = features.kernel.constant * dual.sum(axis=0)
-        return cls(features.kernel, features.landmarks, dual, intercept + constant)
+        dual, constant = placed(dual, coefficients), placed(constant, coefficients)
+        landmarks = placed(features.landmarks, coefficients)
+        return cls(features.kernel, landmarks, dual, intercept + constant)
 
-    def __call__(self, X: Array) -> Array:
+    def __call__(self, X: Any) -> Any:
         """Values of rows, of shape (n, c)."""
-        X = X.astype(self.landmarks.dtype, copy=False)
-        prepared = self.kernel.prepare(self.landmarks)
-        return np.asarray(cross_product(self.kernel, X, prepared, self.dual) + self.intercept)
+        backend = backend_of(X)
+        if not hasattr(X, "cpu"):
+            X = X.astype(self.landmarks.dtype, copy=False)
+        return backend.cross_product(self.kernel, X, self.landmarks, self.dual) + self.intercept
+
+    def to(self, device: Any) -> Expansion:
+        """Return the function on a torch device, or in memory for ``"numpy"``."""
+        return replace(self, **{name: moved(getattr(self, name), device) for name in _ARRAYS})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return portable(vars(self), _ARRAYS)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(restored(state))
 
 
-def summed(expansions: Iterable[Expansion], X: Array) -> Array:
+def summed(expansions: Iterable[Expansion], X: Any) -> Any:
     """Sum of several functions."""
-    return np.asarray(sum(function(X) for function in expansions))
+    first, *others = [function(X) for function in expansions]
+    return sum(others, start=first)

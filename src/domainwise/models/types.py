@@ -29,6 +29,7 @@ OBJECTS = {
     "domainwise.estimators.fast": "FastCOIR FastDCM FastDICA FastKPCA",
     "domainwise.estimators.fast_family": "FastMDA FastMIDA FastSCA",
     "domainwise.gram.label_sums": "LabelMap",
+    "domainwise.gram.cells": "CellSums",
     "domainwise.gram.nystrom": "NystromMap NystromSums",
     "domainwise.invariant.calibration": "Calibration",
     "domainwise.invariant.features": "InvariantFeatures",

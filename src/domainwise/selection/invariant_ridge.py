@@ -7,19 +7,23 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import is_tensor
+from domainwise.arrays.algebra import placed
+from domainwise.arrays.namespace import to_host
+from domainwise.backends import Backend
 from domainwise.checks.inputs import (
     CLASS_WEIGHT,
     SEARCH_CONSTRAINTS,
+    Labels,
     check_classes,
-    check_sample_domain,
-    check_target,
+    plain_array,
 )
 from domainwise.estimators.arguments import with_shared_docs
-from domainwise.invariant.kernel import check_rows
-from domainwise.selection.ridge_rules import ClassRule, NumberRule, class_codes
-from domainwise.selection.ridge_search import AUTO_WEIGHTS, InvariantRidge, Rows
+from domainwise.selection.ridge_candidates import AUTO_WEIGHTS
+from domainwise.selection.ridge_rules import ClassRule, NumberRule
+from domainwise.selection.ridge_search import InvariantRidge
 
 
 @with_shared_docs
@@ -70,6 +74,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         "class_weight": CLASS_WEIGHT,
     }
 
+    target_kernel = "delta"
+
     def __init__(
         self,
         *,
@@ -107,47 +113,62 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Search on domains left out, then fit the members to all rows.
+    def partial_fit(
+        self, X: Any, y: Any, sample_domain: Any = None, *, classes: Any = None
+    ) -> Self:
+        """Add a batch of rows to what has been seen.
+
+        Landmarks and gammas come from the first batch, unless they are given. Classes and domains
+        may appear in any batch. The search itself runs when its results are first asked for, and
+        then equals :meth:`fit` on all rows with the same landmarks and gammas.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Classes.
-        sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row.
+        X, y, sample_domain
+            As in :meth:`fit`, in memory or on a device.
+        classes : array-like, default=None
+            All classes that there may be, to refuse a batch with others; None takes any.
 
         Returns
         -------
         self : object
         """
-        self._validate_params()
-        X, y = check_rows(self, X, y)
-        target = check_classes(y, len(X))
-        assert target.codes is not None
+        if classes is not None:
+            others = np.setdiff1d(to_host(y) if is_tensor(y) else plain_array(y), classes)
+            if len(others):
+                raise ValueError(f"y holds {others[0]!r}, which is not among classes={classes!r}")
+        return super().partial_fit(X, y, sample_domain)
+
+    def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
+        if is_tensor(X):
+            return backend.check_rows(self, X, reset=reset), y
+        return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+
+    def _check_labels(
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
+    ) -> tuple[Labels, Labels]:
+        if is_tensor(rows):
+            target = backend.check_target(y, rows, "delta", least_classes=least_classes)
+        else:
+            target = check_classes(y, len(rows), least_classes=least_classes)
         assert target.names is not None
-        self.classes_ = target.names
-        domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
-        if isinstance(self.class_weight, dict):
+        if isinstance(self.class_weight, dict) and least_classes > 1:
             compute_class_weight(self.class_weight, classes=target.names, y=target.names)
-        Y = class_codes(len(target.names))[target.codes]
-        rows = Rows(X, Y, target.names[target.codes], target, domain)
-        self._search(rows, tuple(self.conditionals))
-        return self
+        return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
 
     def _rule(self) -> ClassRule:
         return ClassRule(self.classes_)
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> Any:
         """Return one value for two classes, positive for the second; one for each of more."""
         values = self._values(X)
         return self._rule().decision_function(values)
 
-    def predict(self, X: Any) -> Array:
-        """Return the class of each row."""
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row; for a tensor, classes that are numbers as a tensor."""
         values = self._values(X)
-        return self._rule().predict(values)
+        classes = self._rule().predict(to_host(values))
+        return placed(classes, values) if classes.dtype.kind in "biuf" else classes
 
 
 @with_shared_docs
@@ -183,6 +204,8 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     (3,)
     """
 
+    target_kernel = "rbf"
+
     def __init__(
         self,
         *,
@@ -216,35 +239,25 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Search on domains left out, then fit the members to all rows.
+    def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
+        if is_tensor(X):
+            X = backend.check_rows(self, X, reset=reset)
+        else:
+            options: dict[str, Any] = dict(y_numeric=True, multi_output=True, reset=reset)
+            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), **options)
+        self._flat = len(np.shape(y)) == 1
+        return X, y
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Continuous targets.
-        sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row.
-
-        Returns
-        -------
-        self : object
-        """
-        self._validate_params()
-        X, y = check_rows(self, X, y, y_numeric=True, multi_output=True)
-        target = check_target(y, len(X), "rbf", least_classes=1)
-        assert target.values is not None
-        domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
-        self._flat = np.ndim(y) == 1
-        y = target.values[:, 0] if self._flat else target.values
-        self._search(Rows(X, target.values, y, target, domain), (False,))
-        return self
+    def _check_labels(
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
+    ) -> tuple[Labels, Labels]:
+        target = backend.check_target(y, rows, "rbf", least_classes=1)
+        return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
 
     def _rule(self) -> NumberRule:
         return NumberRule()
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Any:
         """Return the predicted target of each row."""
         values = self._values(X)
         return values[:, 0] if self._flat else values

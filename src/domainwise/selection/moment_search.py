@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
 
 from domainwise.arrays import Array
-from domainwise.arrays.algebra import on_host
+from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
 from domainwise.gram.nystrom import NystromSums
 from domainwise.gram.tiles import in_threads
@@ -26,7 +26,7 @@ from domainwise.invariant.moments import (
     span,
     weighted,
 )
-from domainwise.selection.search import MAX_FOLDS
+from domainwise.selection.folds import MAX_FOLDS
 from domainwise.selection.splitters import LeaveDomainsOut
 
 #: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
@@ -134,7 +134,7 @@ def minus_errors(columns: Columns) -> Judge:
 
     def judge(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
         errors = problem.squared_errors(solutions, test, columns)
-        return -on_host(errors.mean(1)) / test.total
+        return -to_host(errors.mean(1)) / test.total
 
     return judge
 
@@ -159,7 +159,7 @@ def _groups(cells: Any) -> dict[Any, tuple[int, Any]]:
 
 def _one_class(cells: Mapping[Any, NystromSums]) -> bool:
     """Whether there are classes, but one only."""
-    classes = {label for cell in cells.values() for label, _ in cell.groups}  # type: ignore[misc]
+    classes = {label for cell in cells.values() for label, _ in cell.groups}
     return len(classes) == 1 and classes != {None}
 
 

@@ -9,9 +9,12 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import beside, cross_distances
+from domainwise.gram.cells import CellRows, Cells, CellSums, given_landmarks
 from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.tiles import panels
 from domainwise.gram.torch.products import full_precision
+from domainwise.kernels.precision import current_precision
 
 Tensor = Any
 
@@ -51,15 +54,57 @@ def sum_rows(
                 sums = _Sums(values, 0 if moments else nystrom.n_features, len(keys))
             sums.add(values, codes[rows])
     assert sums is not None
-    return sums.finished(keys)
+    found: Any = sums.finished(keys)
+    groups = {key: (count, total.cpu().numpy()) for key, (count, total) in found.groups.items()}
+    mean, second = found.mean.cpu().numpy(), found.second.cpu().numpy()
+    return NystromSums(found.n_samples, mean, second, groups)
+
+
+def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums:
+    """Sum over the rows of X as :func:`domainwise.gram.cells.sum_cells` does, all on the device.
+
+    Products of features with each other are taken in float64. Those that make the features follow
+    :func:`domainwise.precision`: ``"tf32"`` lets float32 rows have TF32 features.
+    """
+    cells, groups = (torch.as_tensor(codes).to(X.device) for codes in (rows.cells, rows.groups))
+    order = torch.argsort(cells, stable=True)
+    counts = torch.bincount(cells, minlength=len(rows.cell_keys)).tolist()
+    dense = None if rows.dense is None else torch.as_tensor(rows.dense)
+    rounded = X.dtype == torch.float32 and current_precision() == "tf32"
+    features = [_Features(nystrom, X, X.dtype if rounded else None) for nystrom in maps]
+    shared = beside(given_landmarks(maps), X) if len(maps) > 1 else None
+    batch_rows = min(each.batch_rows for each in features)
+    total: list[Cells] = [{} for _ in maps]
+    start = 0
+    with full_precision(tf32=rounded):
+        for key, count in zip(rows.cell_keys, counts, strict=True):
+            inside, start = order[start : start + count], start + count
+            sums: list[_Sums | None] = [None] * len(maps)
+            for part in panels(count, batch_rows):
+                index = inside[part]
+                batch = X[index]
+                distances = None if shared is None else cross_distances(batch, shared, l1=True)
+                for k, each in enumerate(features):
+                    values = each(batch, distances).double()
+                    if dense is not None:
+                        columns = dense[index.to(dense.device)]
+                        values = torch.cat([values, columns.to(values)], 1)
+                    if sums[k] is None:
+                        sums[k] = _Sums(values, 0, len(rows.group_keys))
+                    sums[k].add(values, groups[index])  # type: ignore[union-attr]
+            for cells_of_map, found in zip(total, sums, strict=True):
+                if found is not None:
+                    cells_of_map[key] = found.finished(rows.group_keys)
+    return CellSums(total)
 
 
 class _Features:
     """Features of batches of rows, or plain kernel values where the map asks for those."""
 
-    def __init__(self, nystrom: NystromMap, X: Tensor) -> None:
+    def __init__(self, nystrom: NystromMap, X: Tensor, dtype: Any = None) -> None:
         landmarks = torch.from_numpy(nystrom.landmarks).to(X.device)
-        self.map, self.dtype = nystrom, torch.promote_types(sum_dtype(X), landmarks.dtype)
+        self.map = nystrom
+        self.dtype = dtype or torch.promote_types(sum_dtype(X), landmarks.dtype)
         self.right = nystrom.kernel.prepare(landmarks).right
         self.inverse = None
         if not nystrom.direct:
@@ -70,10 +115,14 @@ class _Features:
         budget = BATCH_BYTES.get(X.device.type, BATCH_BYTES["cpu"])
         self.batch_rows = max(256, budget // (8 * nystrom.n_features))
 
-    def __call__(self, X: Tensor) -> Tensor:
+    def __call__(self, X: Tensor, distances: Tensor | None = None) -> Tensor:
         kernel = self.map.kernel
-        X = X.to(self.right.dtype)
-        values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
+        if distances is None:
+            X = X.to(self.right.dtype)
+            values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
+        else:
+            chosen = torch.as_tensor(self.map.chosen).to(distances.device)
+            values = kernel.of_distances(distances[:, chosen]).to(self.dtype)
         if self.inverse is None:
             return values
         return (values + kernel.constant) @ self.inverse
@@ -105,7 +154,7 @@ class _Sums:
             self.groups.index_add_(0, codes, values.double())
 
     def finished(self, keys: Sequence[Hashable]) -> NystromSums:
-        """Bring the sums to the host, second moments about the mean of all rows."""
+        """Return the sums, second moments about the mean of all rows."""
         n, first = float(self.counts.sum()), self.skipped
         centre = self.centre.double()
         rest = self.groups.sum(0) / n
@@ -114,13 +163,10 @@ class _Sums:
         totals = self.groups + self.counts[:, None] * centre
         groups = {
             key: (int(count), total)
-            for key, count, total in zip(
-                keys, self.counts.cpu().numpy(), totals.cpu().numpy(), strict=True
-            )
+            for key, count, total in zip(keys, self.counts.tolist(), totals, strict=True)
             if count
         }
-        mean = (centre + rest).cpu().numpy()
-        return NystromSums(int(n), mean, self.second.cpu().numpy(), groups)
+        return NystromSums(int(n), centre + rest, self.second, groups)
 
 
 def sum_dtype(X: Tensor) -> Any:

@@ -110,13 +110,16 @@ def tile_side(X: Tensor) -> int:
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """Keep torch from rounding float32 products to TF32, whatever the program has asked for."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
+def full_precision(*, tf32: bool = False) -> Iterator[None]:
+    """Keep torch from rounding float32 products to TF32, whatever the program has asked for.
+
+    ``tf32`` asks for it instead.
+    """
+    before, wanted = torch.get_float32_matmul_precision(), "high" if tf32 else "highest"
+    if before == wanted:
         yield
         return
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision(wanted)
     try:
         yield
     finally:

@@ -1,0 +1,179 @@
+"""What a ridge search tries: kernels and their landmarks, and penalties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from domainwise.arrays import Array
+from domainwise.arrays.namespace import to_host
+from domainwise.backends import Backend, backend_of
+from domainwise.checks.inputs import (
+    COUNT,
+    DOMAIN_CONSTRAINTS,
+    LANDMARK_CONSTRAINTS,
+    POSITIVE,
+    SEARCH_CONSTRAINTS,
+    Labels,
+)
+from domainwise.estimators.projection import fixed_seed
+from domainwise.gram.nystrom import NystromMap
+from domainwise.kernels.functions import Kernel
+from domainwise.kernels.landmarks import choose_landmarks, landmark_count
+from domainwise.selection.moment_search import Penalties
+
+AUTO_GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
+AUTO_WEIGHTS = (0.0, 0.1, 1.0, 10.0)
+#: Times the number of rows in thousands, beyond one thousand: penalties are sums over rows.
+AUTO_ALPHAS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+#: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
+AUTO_LANDMARKS = 1000
+#: Share of a solution that rounding of the sums may make up.
+SUM_ROUNDING = 1e-9
+
+
+class RidgeCandidates(BaseEstimator):
+    """Arguments of a ridge search, and what they stand for."""
+
+    kernels: Any
+    gammas: Any
+    alphas: Any
+    domain_weights: Any
+    n_average: int
+    n_landmarks: Any
+    landmarks: Any
+    domain_kernel: Any
+    domain_gamma: Any
+    domain_epsilon: float
+    cv: Any
+    scoring: Any
+    n_jobs: int | None
+    random_state: Any
+    class_weight: Any = None
+    conditionals: Any = (False,)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernels": ["array-like"],
+        "gammas": SEARCH_CONSTRAINTS["gammas"],
+        "alphas": SEARCH_CONSTRAINTS["gammas"],
+        "domain_weights": ["array-like"],
+        "n_average": [COUNT],
+        "n_landmarks": LANDMARK_CONSTRAINTS["n_landmarks"],
+        "landmarks": LANDMARK_CONSTRAINTS["landmarks"],
+        **DOMAIN_CONSTRAINTS,
+        "domain_epsilon": [POSITIVE],
+        "cv": SEARCH_CONSTRAINTS["cv"],
+        "scoring": SEARCH_CONSTRAINTS["scoring"],
+        "n_jobs": SEARCH_CONSTRAINTS["n_jobs"],
+        "random_state": LANDMARK_CONSTRAINTS["random_state"],
+    }
+
+    def _landmark_maps(
+        self, backend: Backend, rows: Any, domain: Labels, n_rows: int
+    ) -> list[NystromMap]:
+        """Landmarks, which serve all kernels and splits, as a map for each kernel."""
+        named = self._kernels(rows)
+        X = backend.indexable(rows)
+        kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in named]
+        if isinstance(self.landmarks, str):
+            codes = None if domain.codes is None else to_host(domain.codes)
+            count = self._landmark_count(n_rows)
+            if count > len(X):
+                raise ValueError(
+                    f"n_landmarks={self.n_landmarks} of {n_rows} rows makes {count} landmarks, but "
+                    f"{len(X)} rows were looked at to choose from; give a smaller number, or the "
+                    "landmarks themselves"
+                )
+            landmarks = np.array(X[self._landmarks(X, count, codes, kernels[0])])
+        else:
+            landmarks = _given_landmarks(self.landmarks, X)
+        # Sums of plain kernel values are turned into those of features in NumPy.
+        least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
+        return [
+            NystromMap.from_landmarks(kernel, landmarks, ridge=least, rounding=SUM_ROUNDING)
+            for kernel in kernels
+        ]
+
+    def _landmark_count(self, n_rows: int) -> int:
+        if isinstance(self.n_landmarks, str):
+            return min(AUTO_LANDMARKS, n_rows)
+        return landmark_count(self.n_landmarks, n_rows)
+
+    def _landmarks(
+        self, X: Any, count: int, codes: Array | None = None, kernel: Kernel | None = None
+    ) -> Array:
+        """Rows that functions are built from, by a rule where not all are taken."""
+        rng = np.random.default_rng(fixed_seed(self.random_state))
+        rule = self.landmarks if isinstance(self.landmarks, str) else "kmeans++"
+        count = min(count, len(X))
+        return choose_landmarks(rule, X, count, codes, kernel or Kernel("rbf"), rng)
+
+    def _kernels(self, X: Any) -> list[tuple[str, float]]:
+        names = [str(name) for name in self.kernels]
+        known = ("rbf", "laplacian", "linear", "poly", "cosine")
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            given = ", ".join(repr(name) for name in unknown) or "none"
+            raise ValueError(f"kernels holds {given}; use some of {', '.join(known)}")
+        found = []
+        for name in names:
+            if not isinstance(self.gammas, str):
+                gammas: Sequence[float] = self._positive("gammas")
+            elif name in ("linear", "cosine"):
+                gammas = (1.0,)
+            else:
+                middle = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
+                gammas = [middle * factor for factor in AUTO_GAMMAS]
+            found += [(name, float(gamma)) for gamma in gammas]
+        return found
+
+    def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
+        """Weights and how domains are compared; weight 0, where both are the same, once."""
+        weights = [float(weight) for weight in self.domain_weights]
+        if not weights or not all(0 <= weight < np.inf for weight in weights):
+            raise ValueError(
+                f"domain_weights={self.domain_weights!r} must hold at least one finite number, "
+                "none of them negative"
+            )
+        kinds = [(0.0, False)] if 0.0 in weights else []
+        kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
+        if domain.codes is not None and domain.n_categories < 2:
+            kinds = [(0.0, False)]
+        return self._weighted(kinds, self._alphas(n_rows), classes)
+
+    def _weighted(self, kinds: Any, alphas: Any, classes: Array | None) -> Penalties:
+        weight = self.class_weight
+        if isinstance(weight, dict):
+            assert classes is not None
+            weight = {c: weight[n] for c, n in enumerate(classes.tolist()) if n in weight}
+        return Penalties(kinds, alphas, float(self.domain_epsilon), weight)
+
+    def _alphas(self, n_rows: int) -> tuple[float, ...]:
+        if isinstance(self.alphas, str):
+            return tuple(alpha * max(1.0, n_rows / 1000) for alpha in AUTO_ALPHAS)
+        return self._positive("alphas")
+
+    def _positive(self, name: str) -> tuple[float, ...]:
+        values = tuple(float(value) for value in getattr(self, name))
+        if not values or not all(0 < value < np.inf for value in values):
+            raise ValueError(f"{name}={getattr(self, name)!r} must hold positive numbers")
+        return values
+
+
+def named(nystrom: NystromMap) -> tuple[str, float]:
+    """Name and gamma of a map's kernel."""
+    return nystrom.kernel.name, nystrom.kernel.gamma
+
+
+def _given_landmarks(landmarks: Any, X: Any) -> Array:
+    given = np.asarray(to_host(landmarks) if hasattr(landmarks, "cpu") else landmarks)
+    if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
+        raise ValueError(
+            f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        raise ValueError("landmarks contain NaN or infinite values")
+    return given.astype(X.dtype)

@@ -1,0 +1,333 @@
+"""From rows to the problems of a ridge search: features that are held, or moments by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import get_scorer
+
+from domainwise.arrays import Array
+from domainwise.arrays.algebra import placed
+from domainwise.arrays.namespace import to_host
+from domainwise.backends import Backend, backend_of
+from domainwise.checks.inputs import Labels
+from domainwise.gram.cells import CellRows, Cells, CellSums, check_cell_memory, merged_cells
+from domainwise.gram.label_sums import LabelMap
+from domainwise.gram.nystrom import NystromMap
+from domainwise.invariant.moments import Columns, RidgeProblem
+from domainwise.invariant.ridge import Expansion
+from domainwise.labels.factors import residual_trace
+from domainwise.selection.folds import domain_folds
+from domainwise.selection.moment_search import (
+    HeldRows,
+    Judge,
+    Penalties,
+    Splits,
+    all_rows,
+    leaves_domains_out,
+    minus_errors,
+    score_cells,
+    split_domains,
+    split_rows,
+)
+from domainwise.selection.ridge_rules import (
+    class_codes,
+    minus_squared_errors,
+    scores_of_predictions,
+)
+
+ADVICE = (
+    "choose fewer n_landmarks, kernels or gammas, or a cv that leaves domains out in fewer groups"
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to learn from, and their labels."""
+
+    X: Any
+    target: Labels
+    domain: Labels
+
+    @property
+    def Y(self) -> Array:
+        """Targets as numbers."""
+        if self.target.codes is None:
+            assert self.target.values is not None
+            return self.target.values
+        return class_codes(self.target.n_categories)[to_host(self.target.codes)]
+
+    @property
+    def y(self) -> Array:
+        """Targets as scorers see them."""
+        if self.target.codes is None:
+            return self.Y[:, 0] if self.Y.shape[1] == 1 else self.Y
+        assert self.target.names is not None
+        return self.target.names[to_host(self.target.codes)]
+
+    def codes(self) -> tuple[Any, Any]:
+        """Codes of classes and of domains; zeros where there are none."""
+        found: list[Any] = [self.target.codes, self.domain.codes]
+        zeros = np.zeros(len(self.X), dtype=np.int64)
+        classes, domains = (zeros if codes is None else codes for codes in found)
+        if not isinstance(self.X, np.ndarray):
+            classes, domains = (
+                placed(codes, self.X) if isinstance(codes, np.ndarray) else codes
+                for codes in (classes, domains)
+            )
+        return classes, domains
+
+
+def in_groups(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
+    """Laplacian kernels of all widths share distances; all others go by themselves."""
+
+    def key(nystrom: NystromMap) -> Any:
+        return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
+
+    return [list(group) for _, group in groupby(maps, key=key)]
+
+
+class _Search:
+    """What the searches over one fit's rows have in common."""
+
+    def __init__(self, estimator: Any, rows: Rows, penalties: Penalties) -> None:
+        self.rows, self.penalties, self.cv = rows, penalties, estimator.cv
+        scoring = estimator.scoring
+        self.scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
+        self.rule = estimator._rule()
+        self.descriptors = descriptors_of(estimator, rows.domain, penalties)
+
+    def fitting(self, maps: list[NystromMap]) -> list[list[NystromMap]]:
+        """Maps that are taken together, as many as memory allows."""
+        return in_groups(maps)
+
+    def split(self) -> list[tuple[Array, Array]]:
+        """Rows to train on and to test on."""
+        domains, classes = self.rows.domain.codes, self.rows.target.codes is not None
+        codes = None if domains is None else to_host(domains)
+        return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
+
+
+def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+    """Features of continuous descriptors of domains; None for labels."""
+    if domain.values is None:
+        return None
+    found = LabelMap.choose(
+        domain.values,
+        "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
+        estimator.domain_gamma,
+        residual_trace(estimator.domain_epsilon, max(weight for weight, _ in penalties.kinds)),
+        name="the domain kernel",
+    )
+    return found.features(domain.values)
+
+
+class HeldSearch(_Search):
+    """Few rows: their features are held, and every split takes what it needs."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.splits = self.split()
+
+    def __call__(self, maps: list[NystromMap]) -> list[tuple[Array, RidgeProblem]]:
+        """Scores of each map's candidates, and its problem for all rows."""
+        return [self._one(nystrom) for nystrom in maps]
+
+    def _one(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
+        rows, penalties = self.rows, self.penalties
+        classes, domains = rows.codes()
+        Phi = nystrom.features(rows.X).astype(np.float64, copy=False)
+        held = HeldRows(Phi, rows.Y, np.column_stack([classes, domains]), self.descriptors)
+        columns = []
+        for train, test in self.splits:
+            problem = held.problem(train, penalties)
+            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            blocks = held.predicted(test, problem, solutions)
+            if self.scorer is None:
+                weights = 1.0 / np.bincount(classes[test])[classes[test]]
+                columns.append(minus_squared_errors(blocks, rows.Y[test], weights))
+            else:
+                columns.append(scores_of_predictions(self.scorer, self.rule, blocks, rows.y[test]))
+        return np.column_stack(columns), held.problem(np.arange(len(rows.X)), penalties)
+
+
+class MomentSearch(_Search):
+    """Any number of rows: one pass for each kernel, and moments by cell from there on."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        rows = self.rows
+        n_domains = rows.domain.n_categories
+        if leaves_domains_out(self.cv) and n_domains > 1:
+            parts, splits = split_domains(self.cv, n_domains)
+            domains = rows.codes()[1]
+            passes: list[Any] = [(placed(parts, domains)[domains], splits)]
+        else:
+            passes = [
+                (placed(part_of, rows.codes()[1]), splits)
+                for part_of, splits in split_rows(self.split(), len(rows.X))
+            ]
+        # Classes are kept apart where they weigh differently, in training or in the score.
+        self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
+        self.passes = [
+            (cells_of(rows, part, self.apart, self.descriptors), part, splits)
+            for part, splits in passes
+        ]
+
+    def fitting(self, maps: list[NystromMap]) -> list[list[NystromMap]]:
+        """Maps that are summed together."""
+        n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
+        width, advice = self.passes[0][0].width, ADVICE
+        if self.apart and self.scorer is None and self.penalties.class_weight is None:
+            advice += ", or a scoring such as balanced_accuracy, for which classes go together"
+        groups = in_groups(maps)
+        for group in groups:
+            try:
+                sizes = [nystrom.n_features + width for nystrom in group]
+                check_cell_memory(n_cells, sizes, self.rows.X, advice)
+            except MemoryError:
+                if len(group) == 1:
+                    raise
+                return [found for one in maps for found in self.fitting([one])]
+        return groups
+
+    def __call__(self, maps: list[NystromMap]) -> list[tuple[Array, RidgeProblem]]:
+        """Scores of each map's candidates, and its problem for all rows."""
+        backend, rows = backend_of(self.rows.X), self.rows
+        scores: list[list[Array]] = [[] for _ in maps]
+        problems: list[Any] = [None] * len(maps)
+        for cell_rows, part_of, splits in self.passes:
+            sums = backend.sum_cells(maps, rows.X, cell_rows)
+            for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
+                columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
+                judge = minus_errors(columns)
+                if self.scorer is not None:
+                    judge = self._by_predictions(nystrom, part_of, splits)
+                scores[k].append(score_cells(cells, columns, splits, self.penalties, judge))
+                problems[k] = all_rows(cells, columns, self.penalties)
+        return [
+            (np.hstack(found), problem) for found, problem in zip(scores, problems, strict=True)
+        ]
+
+    def _by_predictions(self, nystrom: NystromMap, part_of: Any, splits: Splits) -> Judge:
+        """Judge by a scorer, which has to see predictions of the rows left out."""
+        parts, y = to_host(part_of), self.rows.y
+
+        def judge(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
+            rows = np.flatnonzero(np.isin(parts, splits[split][1]))
+            left_out = self.rows.X[placed(rows, part_of)]
+            blocks = left_out_values(nystrom, problem, solutions, left_out)
+            return scores_of_predictions(self.scorer, self.rule, blocks, y[rows])
+
+        return judge
+
+
+def left_out_values(
+    nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
+) -> list[Array]:
+    """Values of many solutions on other rows, one block for each."""
+    c = len(problem.target)
+    tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, c)
+    function = Expansion.of_features(
+        nystrom, solutions, tiled.reshape(-1) - problem.mean @ solutions
+    )
+    return np.hsplit(to_host(function(X)), solutions.shape[1] // c)
+
+
+def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
+    """Whether a problem needs moments of each class."""
+    inside = descriptors is not None and True in penalties.conditionals
+    return penalties.class_weight is not None or inside
+
+
+def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
+    """Cells of parts, and of classes if they are kept apart."""
+    classes, domains = rows.codes()
+    labels: list[Any] = [None]
+    if rows.target.codes is not None:
+        labels = list(range(rows.target.n_categories))
+    n_domains = max(1, rows.domain.n_categories)
+    parts = range(int(part_of.max()) + 1)
+    apart = apart and rows.target.codes is not None
+    dense = [] if descriptors is None else [descriptors]
+    dense += [] if apart else [rows.Y]
+    return CellRows(
+        part_of * len(labels) + classes if apart else part_of,
+        classes * n_domains + domains,
+        list(product(parts, labels)) if apart else [(part, None) for part in parts],
+        list(product(labels, range(n_domains))),
+        np.hstack(dense) if dense else None,
+    )
+
+
+def columns_of(
+    nystrom: NystromMap, target: Labels, apart: bool, descriptors: Array | None
+) -> Columns:
+    """Columns of the moments of such cells."""
+    codes = None
+    if apart and target.codes is not None:
+        codes = dict(enumerate(class_codes(target.n_categories)))
+    width = 0 if descriptors is None else descriptors.shape[1]
+    return Columns(nystrom.n_features, width, codes)
+
+
+def problem_of(
+    estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
+) -> RidgeProblem:
+    """Problem of all rows, in batches."""
+    descriptors = descriptors_of(estimator, rows.domain, penalties)
+    apart = _classes_differ(penalties, descriptors)
+    cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
+    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
+    return all_rows(sums.maps[0], columns_of(nystrom, rows.target, apart, descriptors), penalties)
+
+
+# Cells of domains that may still come.
+
+
+def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
+    """Sums over a batch by domain and class, whose labels are the keys."""
+    classes, domains = rows.codes()
+    labels: list[Any] = [None]
+    dense: Any = rows.Y if rows.target.codes is None else None
+    if rows.target.names is not None:
+        labels = rows.target.names.tolist()
+    assert rows.domain.names is not None
+    names = rows.domain.names.tolist()
+    cells = domains * len(labels) + classes
+    keys = list(product(names, labels))
+    groups = [(label, name) for name, label in keys]
+    cell_rows = CellRows(cells, cells, keys, groups, dense)
+    widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
+    check_cell_memory(len(keys), widths, rows.X, ADVICE)
+    found = [backend.sum_cells(group, rows.X, cell_rows) for group in in_groups(maps)]
+    return CellSums([cells for sums in found for cells in sums.maps])
+
+
+def score_domains(
+    sums: CellSums,
+    maps: Sequence[NystromMap],
+    cv: Any,
+    penalties: Penalties,
+    domains: Array,
+    classes: Array | None,
+) -> list[tuple[Array, RidgeProblem]]:
+    """Scores of each map's candidates with domains left out, and its problem for all rows."""
+    parts, splits = split_domains(cv, len(domains))
+    labels = [None] if classes is None else classes.tolist()
+    codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
+    found = []
+    for nystrom, by_domain in zip(maps, sums.maps, strict=True):
+        cells: Cells = {}
+        for (d, domain), (c, label) in product(enumerate(domains.tolist()), enumerate(labels)):
+            if (domain, label) in by_domain:
+                key = (int(parts[d]), None if label is None else c)
+                cells = merged_cells(cells, {key: by_domain[domain, label]})
+        columns = Columns(nystrom.n_features, 0, codes)
+        scores = score_cells(cells, columns, splits, penalties, minus_errors(columns))
+        found.append((scores, all_rows(cells, columns, penalties)))
+    return found

@@ -1,0 +1,148 @@
+"""partial_fit of the ridge searches: batches in any order and size, and what is refused."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV, load, save
+from domainwise.selection import LeaveDomainsOut
+
+GRID = {"gammas": [0.1, 0.4], "alphas": [0.1, 2.0], "domain_weights": [0.0, 3.0], "n_average": 4}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    d = rng.integers(6, size=240)
+    X = rng.standard_normal((240, 3)) + 0.3 * d[:, None]
+    t = np.sin(X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.3 * rng.standard_normal(240)
+    return X, np.array(["no", "yes", "maybe"])[np.digitize(t, [0.4, 1.4])], t, d
+
+
+@pytest.fixture(autouse=True)
+def _from_moments(monkeypatch):
+    monkeypatch.setattr("domainwise.selection.ridge_search.HELD_ROWS", 0)
+
+
+def added(model, X, y, d, batches):
+    for batch in batches:
+        model.partial_fit(X[batch], y[batch], sample_domain=d[batch])
+    return model
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_batches_in_any_order_and_size_equal_one_fit(rows, class_weight, seed):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], class_weight=class_weight, **GRID)
+    whole = clone(model).fit(X, y, sample_domain=d)
+    rng = np.random.default_rng(seed)
+    cuts = np.sort(rng.choice(np.arange(1, 240), 9, replace=False))
+    parts = added(clone(model), X, y, d, np.split(rng.permutation(240), cuts))
+    assert parts.members_ == whole.members_
+    np.testing.assert_array_equal(parts.classes_, whole.classes_)
+    np.testing.assert_array_equal(parts.domains_, whole.domains_)
+    for i in range(whole.n_splits_):
+        name = f"split{i}_test_score"
+        np.testing.assert_allclose(parts.cv_results_[name], whole.cv_results_[name], rtol=1e-9)
+    np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-9)
+
+
+def test_numbers_come_in_batches_too(rows):
+    X, _, t, d = rows
+    Y = np.column_stack([t, t**2]) + 1e5
+    model = InvariantRidgeCV(landmarks=X[::6], cv=LeaveDomainsOut(2), **GRID)
+    whole = clone(model).fit(X, Y, sample_domain=d)
+    parts = added(clone(model), X, Y, d, np.split(np.arange(240), 5))
+    np.testing.assert_allclose(parts.predict(X), whole.predict(X), rtol=1e-9)
+
+
+def test_the_first_batch_chooses_landmarks_and_gammas(rows):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(n_landmarks=20, domain_weights=[0.0], alphas=[1.0])
+    model.partial_fit(X[:100], y[:100], sample_domain=d[:100])
+    first = {(p["kernel"], p["gamma"]) for p in model.cv_results_["params"]}
+    model.partial_fit(3 * X[100:], y[100:], sample_domain=d[100:])
+    assert {(p["kernel"], p["gamma"]) for p in model.cv_results_["params"]} == first
+    assert all((np.isin(f.landmarks[:, 0], X[:100, 0])).all() for f in model.expansions_)
+
+
+def test_domains_and_classes_may_come_late(rows):
+    X, y, _, d = rows
+    order = np.lexsort([d, y])
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID)
+    model.partial_fit(X[order[:5]], y[order[:5]], sample_domain=d[order[:5]])
+    with pytest.raises(ValueError, match="has been seen so far"):
+        model.predict(X)
+    added(model, X, y, d, np.split(order[5:], [40, 41, 90]))
+    whole = clone(model).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-9)
+
+
+def test_a_batch_that_is_refused_leaves_no_trace(rows):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
+    before = model.decision_function(X)
+    for bad, message in (
+        ((X[:, :2], y, d), "features"),
+        ((X, y, d[:-1]), "sample_domain has 239"),
+        ((X, y, d.astype(str)), "earlier ones had labels"),
+        ((np.nan * X, y, d), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(*bad)
+    with pytest.raises(ValueError, match="not among classes"):
+        model.partial_fit(X, y, d, classes=["no", "yes"])
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scoring": "accuracy"}, "scoring='accuracy' looks at predictions"),
+        ({"cv": KFold(3)}, "splits rows"),
+        ({"cv": 3}, "splits rows"),
+    ],
+)
+def test_what_needs_rows_again_is_refused(rows, arguments, message):
+    X, y, _, d = rows
+    with pytest.raises(ValueError, match=message):
+        InvariantRidgeClassifierCV(**GRID, **arguments).partial_fit(X, y, sample_domain=d)
+
+
+def test_descriptors_of_domains_are_refused(rows):
+    X, y, _, d = rows
+    with pytest.raises(ValueError, match="continuous descriptors"):
+        InvariantRidgeClassifierCV(**GRID).partial_fit(X, y, sample_domain=d + 0.5)
+
+
+def test_fit_starts_anew(rows):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID)
+    once = clone(model).fit(X, y, sample_domain=d).decision_function(X)
+    model.partial_fit(-X, y, sample_domain=d).fit(X, y, sample_domain=d)
+    np.testing.assert_array_equal(model.decision_function(X), once)
+    assert "_sums" not in vars(model)
+
+
+def test_a_saved_model_predicts_and_goes_on(rows, tmp_path):
+    pytest.importorskip("skops")
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID)
+    added(model, X, y, d, [slice(0, 120)])
+    save(model, tmp_path / "half.skops")
+    again = load(tmp_path / "half.skops")
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    for one in (model, again):
+        one.partial_fit(X[120:], y[120:], sample_domain=d[120:])
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), atol=1e-12)
+
+
+def test_moments_that_do_not_fit_are_refused_with_advice(rows, monkeypatch):
+    X, y, _, d = rows
+    monkeypatch.setattr("domainwise.gram.cells.available_memory", lambda: 10_000)
+    model = InvariantRidgeClassifierCV(n_landmarks=50, **GRID)
+    for fit in (model.fit, model.partial_fit):
+        with pytest.raises(MemoryError, match="cells and . kernel.*fewer n_landmarks"):
+            fit(X, y, sample_domain=d)
