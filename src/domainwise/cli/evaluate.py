@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,12 +34,18 @@ from domainwise.cli.common import (
     reported_errors,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
+from domainwise.cli.recipe import (
+    RESULT_NAME,
+    PositiveOption,
+    describe_run,
+    next_step,
+    own_methods,
+)
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
 
 REPORT_NAME = "report.html"
-RESULT_NAME = "evaluation.json"
 _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow")
 #: Colour of a method's name by its kind.
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
@@ -56,12 +62,22 @@ def evaluate(
             help="Some of those above, with commas between; all if not given.", show_default=False
         ),
     ] = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHERE",
+            help="A model of your own to compare, too: package.module:factory, or a model file. "
+            "May be given more than once.",
+            show_default=False,
+        ),
+    ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             help="A scorer of scikit-learn; chosen by the target if not given.", show_default=False
         ),
     ] = None,
+    positive: PositiveOption = None,
     features: FeaturesOption = None,
     drop: DropOption = None,
     drop_domains: DropDomainsOption = None,
@@ -94,45 +110,53 @@ def evaluate(
     """
     with reported_errors(debug):
         from domainwise.evaluation import evaluate as run
+        from domainwise.jobs.atomic import write_text
         from domainwise.models.registry import choose_methods
 
         n_jobs = processes(jobs, dask)
         check_seed(seed)
         if max_rows < 0:
             raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
-        choose_methods(methods)
+        chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
         if report:
             _require_report()
         folder = out or Path("domainwise-evaluation") / _stem(data)
         files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
         _check_folder(folder, files, force)
-        table = read_input(
-            data,
-            target=target,
-            domain=domain,
-            features=features,
-            drop=drop,
-            drop_domains=drop_domains,
-            task=task,
-        )
+        asked: dict[str, Any] = {
+            "target": target,
+            "domain": domain,
+            "features": features,
+            "drop": drop,
+            "drop_domains": drop_domains,
+            "task": task,
+        }
+        table = read_input(data, **asked)
         print_plain_notes(table.notes)
         with connected(dask, errors) as client, folds_on(client):
             found = run(
                 table.X,
                 table.y,
                 table.sample_domain,
-                methods=methods,
+                methods=chosen,
                 task=table.schema.task,
                 scoring=metric,
                 n_jobs=n_jobs,
                 random_state=seed,
                 max_rows=max_rows or None,
+                pos_label=positive,
             )
+        found.next_step = next_step(found, folder)
         found.notes = [*(f"{note}." for note in table.notes), *found.notes]
-        _write(found, folder, report, f"{target} on an unseen {domain}: {data.name}")
+        stored = describe_run(found, data, asked, estimator)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
+        if report:
+            title = f"{target} on an unseen {domain}: {data.name}"
+            found.report(folder / REPORT_NAME, title=title)
     if as_json:
         written = {"files": [str(path) for path in files]}
-        typer.echo(json.dumps({**found.to_dict(), **written}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({**stored, **written}, indent=2, ensure_ascii=False))
         return
     console = Console(highlight=False)
     print_evaluation(found, console)
@@ -177,15 +201,6 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
     console.print(f"\n[bold]Verdict.[/] {escape(found.verdict())}", soft_wrap=False)
     for note in found.notes:
         console.print(f"[yellow]note:[/yellow] {escape(note)}")
-
-
-def _write(found: Evaluation, folder: Path, report: bool, title: str) -> None:
-    from domainwise.jobs.atomic import write_text
-
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / RESULT_NAME, found.to_json() + "\n")
-    if report:
-        found.report(folder / REPORT_NAME, title=title)
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:

@@ -11,16 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from domainwise.cli.common import (
-    DataArgument,
     DebugOption,
-    DomainOption,
     DropDomainsOption,
     DropOption,
     FeaturesOption,
     JobsOption,
     JsonOption,
     SeedOption,
-    TargetOption,
     TaskOption,
     check_seed,
     errors,
@@ -30,16 +27,42 @@ from domainwise.cli.common import (
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
 from domainwise.cli.outputs import ForceOption, check_output
+from domainwise.cli.recipe import PositiveOption, Recipe
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 
 def fit(
-    data: DataArgument,
-    target: TargetOption,
-    domain: DomainOption,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Model file to write.", show_default=False)
     ],
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A table, as evaluate takes it; may be left out with --from.", show_default=False
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Fit what evaluate has measured: its folder names the table, columns, measure "
+            "and seed, and the method is the best one unless --method names another.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that names the domain: site, patient, well.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     method: Annotated[
         str, typer.Option(help="One of those above; auto is dcmcv, or fastdcmcv for many rows.")
     ] = "auto",
@@ -59,6 +82,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    positive: PositiveOption = None,
     check: Annotated[
         bool, typer.Option(help="Score the method on domains left out, beside a constant.")
     ] = True,
@@ -76,39 +100,56 @@ def fit(
     fastdica, fastkpca (landmarks, for large tables).
     """
     with reported_errors(debug):
-        from domainwise.evaluation.check import check_table
+        from domainwise.evaluation.check import check_table, compare_with_constant
         from domainwise.models.registry import find_method
         from domainwise.models.table_model import fit_table
 
         n_jobs = processes(jobs, dask)
         check_seed(seed)
         check_output(out, force, [".skops"])
-        find_method(method, 0)
-        table = read_input(
-            data,
-            target=target,
-            domain=domain,
-            features=features,
-            drop=drop,
-            drop_domains=drop_domains,
-            task=task,
-        )
+        asked: dict[str, Any] = {
+            "target": target,
+            "domain": domain,
+            "features": features,
+            "drop": drop,
+            "drop_domains": drop_domains,
+            "task": task,
+        }
+        options: dict[str, Any] = {
+            "predictor": predictor,
+            "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
+            "pos_label": positive,
+            "random_state": seed,
+        }
+        recipe = None if source is None else Recipe(source)
+        if recipe is None:
+            if data is None or target is None or domain is None:
+                raise ValueError(
+                    "name a table, --target and --domain, or an evaluation with --from"
+                )
+            options["method"] = find_method(method, 0) and method
+        else:
+            _refuse_beside_recipe(asked, options)
+            data, asked = recipe.data(data, force), recipe.asked
+            best = None if method == "auto" else method
+            options = {**recipe.options, "method": recipe.method(best, force)}
+        table = read_input(data, **asked)
         doing = "fitting, and scoring with domains left out" if check else "fitting"
         with (
             connected(dask, errors) as client,
             working(doing) as say,
             folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
         ):
-            options: dict[str, Any] = {
-                "method": method,
-                "predictor": predictor,
-                "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
-                "random_state": seed,
-                "n_jobs": n_jobs,
-            }
-            checked = vars(check_table(table, **options)) if check else None
-            model = fit_table(table, **options)
-            model.info["check"] = checked
+            checked = None
+            if check and recipe is not None:
+                scores = recipe.scores(options["method"].key)
+                constant = recipe.scores("constant")
+                if scores and constant:
+                    checked = compare_with_constant(recipe.recipe["scoring"], scores, constant)
+            if check and checked is None:
+                checked = check_table(table, **options, n_jobs=n_jobs)
+            model = fit_table(table, **options, n_jobs=n_jobs)
+            model.info["check"] = None if checked is None else vars(checked)
             model.save(out)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:
@@ -120,3 +161,13 @@ def fit(
             f"\nwrote [bold]{escape(str(out))}[/bold] ({size_in_words(out)})", soft_wrap=True
         )
     print_notes(errors, info)
+
+
+def _refuse_beside_recipe(asked: dict[str, Any], options: dict[str, Any]) -> None:
+    """Refuse options that would make another model than the one that was measured."""
+    usual = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
+    words = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
+    for name, value in (asked | options).items():
+        if (value or None) != usual.get(name):
+            option = words.get(name, name).replace("_", "-")
+            raise ValueError(f"leave out --{option}: the evaluation named by --from decides it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from scipy.special import stdtrit
 
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.problem import make_problem
+from domainwise.models.method import Method
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.tables.schema import Table
@@ -41,13 +43,13 @@ class Check:
     better: bool
 
 
-def check_table(table: Table, method: str = "auto", **options: Any) -> Check:
+def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
     """Score a method, and a constant, on the domains and rows that `evaluate` would leave out.
 
     Parameters
     ----------
     table : Table
-    method : str, default="auto"
+    method : str or Method, default="auto"
     **options
         See :func:`~domainwise.models.table_model.table_setting`.
 
@@ -55,7 +57,6 @@ def check_table(table: Table, method: str = "auto", **options: Any) -> Check:
     -------
     Check
     """
-    chosen = find_method(method, len(table.y))
     setting = table_setting(table, **options)
     problem = make_problem(
         table.X,
@@ -75,18 +76,29 @@ def check_table(table: Table, method: str = "auto", **options: Any) -> Check:
             inside=False,
             n_jobs=setting.n_jobs,
             progress=False,
-        ).best
-        for one, overrides in ((METHODS["constant"], {}), (chosen, decided))
+        ).best.known
+        for one, overrides in (
+            (METHODS["constant"], {}),
+            (find_method(method, len(table.y)), decided),
+        )
     )
-    gain = np.array([score - constant.known[name] for name, score in model.known.items()])
+    return compare_with_constant(problem.measure.name, model, constant)
+
+
+def compare_with_constant(
+    metric: str, model: Mapping[Any, float], constant: Mapping[Any, float]
+) -> Check:
+    """Sum up scores of a model and of a constant by domain; larger ones are better."""
+    gain = np.array([score - constant[name] for name, score in model.items()])
     # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
+    worst = min(model, key=lambda name: model[name])
     return Check(
-        problem.measure.name,
-        model.mean,
-        constant.mean,
-        model.worst,
-        model.worst_domain,
+        metric,
+        float(np.mean(list(model.values()))),
+        float(np.mean(list(constant.values()))),
+        model[worst],
+        worst,
         len(gain),
         bool(gain.mean() > max(error, 1e-12)),
     )

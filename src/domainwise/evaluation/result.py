@@ -14,7 +14,7 @@ import numpy as np
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
-from domainwise.models.method import Method
+from domainwise.models.method import In, Method
 from domainwise.selection.measure import Measure
 from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.files import import_pandas
@@ -129,6 +129,8 @@ class Evaluation:
         All rows, of which those that were evaluated on were drawn.
     inner_cv : splitter or None
         What parameters were chosen by.
+    next_step : str
+        What the verdict ends with.
     """
 
     results: list[MethodResult]
@@ -142,6 +144,7 @@ class Evaluation:
     methods: list[Method] = field(default_factory=list)
     source: Problem | None = None
     inner_cv: Any = None
+    next_step: str = ""
 
     @property
     def best(self) -> MethodResult:
@@ -307,6 +310,7 @@ class Evaluation:
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
+            "recipe": self._recipe(),
             "methods": [self._method_dict(result) for result in self.results],
         }
 
@@ -347,6 +351,20 @@ class Evaluation:
         title = f"{self.measure.label} ({self.measure.direction}) on left-out domains"
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
+    def _recipe(self) -> dict[str, Any] | None:
+        """What :meth:`fit` would be told, without the rows."""
+        if self.source is None:
+            return None
+        source = self.source
+        return {
+            "task": source.task,
+            "scoring": source.measure.name,
+            "pos_label": _plain(source.positive),
+            "class_weight": source.class_weight,
+            "seed": source.seed,
+            "grids": {m.key: describe_grid(m.grid(source.classification)) for m in self.methods},
+        }
+
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         shown = self.measure.shown
         return {
@@ -373,6 +391,17 @@ class Evaluation:
             "parameters": list(result.parameters),
             "warnings": list(result.warnings),
         }
+
+
+def describe_grid(grid: Any) -> dict[str, Any] | None:
+    """Values that a method chooses from, as JSON knows them."""
+    if grid is None:
+        return None
+    told: dict[str, Any] = {}
+    for name, given in grid.items():
+        values = [str(v) for v in (given.values if isinstance(given, In) else given)]
+        told[name] = {"in": given.unit, "values": values} if isinstance(given, In) else values
+    return told
 
 
 def record_columns(record: Row, classes: Sequence[Any] | None) -> dict[str, Any]:

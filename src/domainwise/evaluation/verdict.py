@@ -36,6 +36,7 @@ def make_verdict(found: Evaluation) -> list[str]:
         _against_constant(found),
         _price(found),
         _failures(found),
+        found.next_step,
     ):
         if text:
             sentences.append(text)

@@ -289,13 +289,14 @@ METHODS: dict[str, Method] = {
 }
 
 
-def find_method(name: str, n_rows: int | None = None) -> Method:
+def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     """Look a method up by its key or by a name in tables, in any case.
 
     Parameters
     ----------
-    name : str
-        "auto", where ``n_rows`` is given, is the default of `fit` for so many rows.
+    name : str or Method
+        "auto", where ``n_rows`` is given, is the default of `fit` for so many rows. A method is
+        returned as it is.
     n_rows : int, default=None
 
     Examples
@@ -303,6 +304,8 @@ def find_method(name: str, n_rows: int | None = None) -> Method:
     >>> find_method("logistic").key, find_method("INVARIANTSVC").key
     ('linear', 'invariant')
     """
+    if isinstance(name, Method):
+        return name
     wanted = str(name).lower()
     if wanted == "auto" and n_rows is not None:
         return METHODS["dcmcv" if n_rows <= AUTO_EXACT_ROWS else "fastdcmcv"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from domainwise.models.method import PREDICTORS, Setting
+from domainwise.models.method import PREDICTORS, Method, Setting
 from domainwise.models.persistence import ModelFileError, load, read_info, save
 from domainwise.models.registry import find_method
 from domainwise.models.search import MethodSearch
@@ -104,7 +104,7 @@ class TableModel:
 
     def unseen_categories(self, X: Any) -> dict[str, int]:
         """Count, by column, the rows with a category that was not there in fit."""
-        if not self.schema.categorical:
+        if not self.schema.categorical or "prepare" not in self.pipeline.named_steps:
             return {}
         encoder = self.pipeline.named_steps["prepare"].named_transformers_["categorical"][-1]
         return {
@@ -161,13 +161,13 @@ def table_setting(
     )
 
 
-def fit_table(table: Table, method: str = "auto", **options: Any) -> TableModel:
+def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> TableModel:
     """Fit a method to all rows of a table.
 
     Parameters
     ----------
     table : Table
-    method : str, default="auto"
+    method : str or Method, default="auto"
         See :func:`~domainwise.models.registry.find_method`.
     **options
         See :func:`table_setting`.

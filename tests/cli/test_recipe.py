@@ -1,0 +1,164 @@
+"""From evaluate to fit: the folder says what was measured, and fit makes just that."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skops")
+pandas = pytest.importorskip("pandas")
+testing = pytest.importorskip("typer.testing")
+
+import domainwise  # noqa: E402
+from domainwise import evaluate  # noqa: E402
+from domainwise.cli import app  # noqa: E402
+from domainwise.models import registry  # noqa: E402
+from domainwise.tables.schema import load_table  # noqa: E402
+
+COMMON = ["--target", "ill", "--domain", "site"]
+
+
+def run(*arguments):
+    return testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(message, *arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert message in " ".join(result.stderr.split())
+
+
+def make_frame(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n),
+            "dose": rng.normal(size=n),
+            "sex": np.where(rng.random(n) < 0.5, "m", "f"),
+            "note": rng.normal(size=n),
+            "site": np.array(["A", "B", "C", "D"])[np.arange(n) % 4],
+        }
+    )
+    score = (frame["age"] - 50) / 10 + frame["dose"] + 0.7 * rng.normal(size=n)
+    frame["ill"] = np.where(score > 1, "yes", "no")
+    frame.loc[::11, "age"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table and an evaluation of it."""
+    folder = tmp_path_factory.mktemp("recipe")
+    make_frame().to_csv(folder / "clinic.csv", index=False)
+    result = done("evaluate", folder / "clinic.csv", *COMMON, "--methods", "constant,linear,svm",
+                  "--drop", "note", "--max-rows", 80, "--seed", 3, "--no-report",
+                  "-o", folder / "eval")  # fmt: skip
+    said = " ".join(result.stdout.split())
+    assert f"domainwise fit --from {folder / 'eval'} -o eval.skops" in said
+    return folder
+
+
+def stored(folder):
+    return json.loads((folder / "eval" / "evaluation.json").read_text("utf-8"))
+
+
+def test_the_folder_says_what_was_measured_and_keeps_no_rows(folder):
+    told = stored(folder)
+    assert told["table"]["path"] == str(folder / "clinic.csv")
+    assert len(told["table"]["sha256"]) == 64
+    assert told["table"]["asked"]["drop"] == ["note"]
+    assert told["recipe"]["class_weight"] == "balanced"
+    assert told["recipe"]["scoring"] == "balanced_accuracy"
+    assert told["recipe"]["seed"] == 3
+    assert told["recipe"]["grids"]["svm"]["gamma"]["in"] == "median"
+    assert "prediction" not in json.dumps(told)
+
+
+@pytest.mark.parametrize("method", [None, "logistic"])
+def test_fit_makes_the_model_that_was_measured_of_all_rows(folder, tmp_path, method):
+    named = [] if method is None else ["--method", method]
+    result = done("fit", "--from", folder / "eval", *named, "-o", tmp_path / "m.skops", "--json")
+    told = json.loads(result.stdout)
+    key = stored(folder)["best"] if method is None else "linear"
+    measured = next(m for m in stored(folder)["methods"] if m["key"] == key)
+    assert told["method"] == key
+    assert told["n_rows"] == 120
+    assert told["check"]["model"] == pytest.approx(measured["mean"])
+    assert told["check"]["worst"] == pytest.approx(measured["worst"])
+    table = load_table(folder / "clinic.csv", target="ill", domain="site", drop=["note"])
+    found = evaluate(
+        table.X, table.y, table.sample_domain, methods=["constant", key], random_state=3,
+        max_rows=80, progress=False,
+    )  # fmt: skip
+    assert found.find(key).mean == pytest.approx(measured["mean"])
+    expected = found.fit(key).predict(table.X)
+    np.testing.assert_array_equal(domainwise.load(tmp_path / "m.skops").predict(table.X), expected)
+
+
+def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_path, monkeypatch):
+    out = ["-o", tmp_path / "m.skops"]
+    start = ["fit", "--from", folder / "eval", *out]
+    make_frame(seed=1).to_csv(tmp_path / "other.csv", index=False)
+    refused("is not the table that", *start, tmp_path / "other.csv")
+    done("fit", tmp_path / "other.csv", "--from", folder / "eval", *out, "--force")
+    start.append("--force")
+    refused("'dcm' was not evaluated", *start, "--method", "dcm")
+    for option in (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--not-balanced"]):
+        refused(f"leave out {option[0].replace('not-', '')}", *start, *option)
+    refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
+    refused("name a table, --target", "fit", *out, "--force")
+    (tmp_path / "evaluation.json").write_text("{}")
+    refused("says nothing about its models", "fit", "--from", tmp_path, *out, "--force")
+    from dataclasses import replace
+
+    other = replace(registry.METHODS["linear"], grids=({"C": (1.0,)}, {"alpha": (1.0,)}))
+    monkeypatch.setitem(registry.METHODS, "linear", other)
+    refused("chooses from other values now", "fit", "--from", folder / "eval", "-o",
+            tmp_path / "n.skops", "--method", "linear")  # fmt: skip
+
+
+def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "house_models.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\n"
+        "def stiff():\n    return LogisticRegression(C=0.01, class_weight='balanced')\n"
+    )
+    done("fit", folder / "clinic.csv", *COMMON, "--method", "linear", "--no-check",
+         "-o", "saved.skops")  # fmt: skip
+    result = done("evaluate", folder / "clinic.csv", *COMMON, "--methods", "constant,linear",
+                  "--estimator", "house_models:stiff", "--estimator", "saved.skops", "-o", "own",
+                  "--no-report", "--json")  # fmt: skip
+    told = {m["key"]: m for m in json.loads(result.stdout)["methods"]}
+    assert set(told) == {"constant", "linear", "stiff", "saved"}
+    assert told["saved"]["mean"] == pytest.approx(told["linear"]["mean"])
+    done("fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops")
+    model = domainwise.load("stiff.skops")
+    assert model[-1].estimator_.C == 0.01
+    done("predict", "stiff.skops", folder / "clinic.csv", "-o", "out.csv")
+    done("fit", "--from", "own", "--method", "saved", "-o", "again.skops")
+    done("predict", "again.skops", folder / "clinic.csv", "-o", "out2.csv")
+    start = ["evaluate", folder / "clinic.csv", *COMMON, "-o", "none", "--estimator"]
+    refused("give package.module:factory", *start, "house_models")
+    refused("No module named 'no_such'", *start, "no_such:model")
+    refused("no attribute 'soft'", *start, "house_models:soft")
+
+
+def test_the_positive_class_is_named_on_the_command_line(folder, tmp_path):
+    scores = []
+    for name in ("yes", "no"):
+        result = done("evaluate", folder / "clinic.csv", *COMMON, "--methods", "linear", "--metric",
+                      "average_precision", "--positive", name, "-o", tmp_path / name,
+                      "--no-report", "--json")  # fmt: skip
+        scores.append(json.loads(result.stdout)["methods"][0]["mean"])
+    assert scores[0] != pytest.approx(scores[1])
+    refused("must be one of two classes", "evaluate", folder / "clinic.csv", *COMMON,
+            "--positive", "maybe", "-o", tmp_path / "none")  # fmt: skip
