@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch test-dask test-browser lint format types bench constraints clean distclean
+.PHONY: help demo test fuzz test-torch test-dask test-browser lint format types bench constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,13 @@ test-dask: ## run the tests marked dask (installs the dask extra)
 
 test-browser: ## run the tests marked browser (needs Chromium)
 	$(call suite,browser,test)
+
+# make fuzz COUNT=300 FIRST=5000: so many changes, beginning with that one
+COUNT ?= 5000
+FIRST ?= 0
+fuzz: $(VENV)/.test ## change saved models and tables at random, and read them (minutes)
+	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
+	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
 
 lint: $(VENV)/.test ## check style and formatting
 	@$(PY) -m ruff check .

@@ -1,0 +1,20 @@
+"""A few of the changes that ``make fuzz`` makes by the thousand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("skops.io")
+pytest.importorskip("pandas")
+pytest.importorskip("resource")
+
+
+@pytest.mark.parametrize("name, count", [("fuzz_models.py", 150), ("fuzz_tables.py", 150)])
+def test_changed_files_are_refused_or_work(name, count):
+    script = Path(__file__).with_name(name)
+    done = subprocess.run(
+        [sys.executable, script, "--count", str(count)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
