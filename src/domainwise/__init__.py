@@ -28,6 +28,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "DCMCV": "domainwise.selection",
     "DomainContext": "domainwise.ensemble",
+    "DomainEnsembleClassifier": "domainwise.ensemble",
+    "DomainEnsembleRegressor": "domainwise.ensemble",
     "Evaluation": "domainwise.evaluation",
     "FastDCMCV": "domainwise.selection",
     "InvariantRidgeCV": "domainwise.selection",
@@ -47,6 +49,8 @@ __all__ = [
     "MIDA",
     "SCA",
     "DomainContext",
+    "DomainEnsembleClassifier",
+    "DomainEnsembleRegressor",
     "Evaluation",
     "FastCOIR",
     "FastDCM",

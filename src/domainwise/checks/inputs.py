@@ -72,6 +72,17 @@ LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
     "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
     "random_state": ["random_state"],
 }
+#: Of the ensembles.
+ENSEMBLE_CONSTRAINTS: dict[str, list[Any]] = {
+    "members": [StrOptions({"auto"}), list, tuple],
+    "context": [StrOptions({"auto"}), "boolean"],
+    "cv": SEARCH_CONSTRAINTS["cv"],
+    "scoring": SEARCH_CONSTRAINTS["scoring"],
+    "n_jobs": SEARCH_CONSTRAINTS["n_jobs"],
+    "random_state": ["random_state"],
+    "time_budget": [POSITIVE, None],
+    "verbose": ["verbose"],
+}
 #: Of the support vector machines.
 CLASS_WEIGHT: list[Any] = [StrOptions({"balanced"}), dict, None]
 SVM_SOLVER: list[Any] = [StrOptions({"auto", "exact", "fast"})]

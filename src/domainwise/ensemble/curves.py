@@ -56,7 +56,8 @@ def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
     n, n_classes = values.shape
-    scale = float(np.sqrt(np.mean(values**2))) or 1.0
+    spread = float(np.sqrt(np.mean(values**2)))
+    scale = spread or 1.0
     penalty = PENALTY_ROWS / n
     design = values / scale
     hits = np.zeros((n, n_classes))
@@ -80,7 +81,7 @@ def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float
         if done:
             break
         step = _newton_step(design, np.exp(log_p), hits, weights, parameters - start, penalty)
-    slope = max(float(parameters[0]), 0.0)
+    slope = max(float(parameters[0]), 0.0) if spread else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     if not slope:
         bias = np.log(np.maximum(weights @ hits, 1e-6))

@@ -50,6 +50,8 @@ class Judge:
     balanced : bool
         Whether classes count the same for probabilities, too.
     scoring : str, callable or None
+    mean, deviation : float
+        Of a continuous target in the user's unit, in which scores are.
     """
 
     y: Array
@@ -60,6 +62,8 @@ class Judge:
     sample_weight: Array
     balanced: bool
     scoring: Any
+    mean: float = 0.0
+    deviation: float = 1.0
 
     def choice_score(self, values: Array) -> float:
         """What candidates are chosen by, larger is better; the domains count the same.
@@ -101,16 +105,20 @@ class Judge:
         """
         if self.scoring is None:
             quality = self.quality(predicted)
-            return quality if self.classes is not None else -np.sqrt(quality)
+            return quality if self.classes is not None else -self.deviation * np.sqrt(quality)
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         names = self.classes
         rule = NumberRule() if names is None else ProbabilityRule(names)
         scores = np.full(self.n_domains, np.nan)
         for domain in np.unique(self.domains[self.rows]):
             rows = self.rows[self.domains[self.rows] == domain]
-            y = self.y[rows] if names is None else names[self.y[rows]]
+            y, values = self.y[rows], predicted[rows]
+            if names is None:
+                y, values = (self.mean + self.deviation * v for v in (y, values))
+            else:
+                y = names[y]
             try:
-                scores[domain] = scorer(rule, predicted[rows], y)
+                scores[domain] = scorer(rule, values, y)
             except ValueError:  # one class only, for scores that need two
                 continue
         return scores

@@ -283,18 +283,18 @@ class InvariantMachines(Separate):
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
-        rows = sources.evenly(np.arange(len(sources.X)), self.most_rows)
-        middle = resolve_gamma("median", "rbf", sources.X[rows])
         weights = (0.0, 1.0) if sources.domain.n_categories > 1 else (0.0,)
         return [
-            {"gamma": middle * factor, "domain_weight": weight, "C": C}
-            for factor, weight, C in product(GAMMAS, weights, (0.1, 1.0, 10.0, 100.0))
+            {"gamma": gamma, "domain_weight": weight, "C": C}
+            for gamma, weight, C in product(
+                gammas("rbf", sources.X), weights, (0.1, 1.0, 10.0, 100.0)
+            )
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Candidates that are computed together."""
-        gammas = dict.fromkeys(candidate["gamma"] for candidate in candidates)
-        return [[i for i, c in enumerate(candidates) if c["gamma"] == gamma] for gamma in gammas]
+        widths = dict.fromkeys(candidate["gamma"] for candidate in candidates)
+        return [[i for i, c in enumerate(candidates) if c["gamma"] == width] for width in widths]
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
@@ -336,10 +336,10 @@ class InvariantRidgeKind(Kind):
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
-        model = self._model(sources)
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
-            for name, gamma in model._kernels(sources.X[:: max(1, len(sources.X) // 2000)])
+            for name in ("rbf", "laplacian")
+            for gamma in gammas(name, sources.X)
             for (w, c), alpha in product(self._kinds(sources), self.ALPHAS)
         ]
 
@@ -403,6 +403,15 @@ class Own(Separate):
         elif sources.class_weight is not None and has_fit_parameter(model, "sample_weight"):
             options["sample_weight"] = compute_sample_weight(sources.class_weight, y)
         return model.fit(sources.X[rows], y, **options)
+
+
+def gammas(kernel: str, X: Array) -> list[float]:
+    """Widths of a kernel around the median rule; any will do where all rows are the same."""
+    try:
+        middle = resolve_gamma("median", kernel, X)
+    except ValueError:
+        middle = 1.0
+    return [factor * middle for factor in GAMMAS]
 
 
 def _codes(domain: Labels) -> Array:

@@ -23,6 +23,10 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: say (indices, lengths), it also needs a rule in :mod:`domainwise.models.values`.
 OBJECTS = {
     "domainwise.ensemble.context": "DomainContext",
+    "domainwise.ensemble.curves": "Curve",
+    "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
+    "domainwise.ensemble.guard": "ShareRange",
+    "domainwise.ensemble.members": "Member",
     "domainwise.ensemble.moments": "Levels Moments",
     "domainwise.estimators.exact": "COIR DCM DICA KPCA",
     "domainwise.estimators.family": "MDA MIDA SCA",

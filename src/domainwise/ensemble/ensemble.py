@@ -1,0 +1,617 @@
+"""DomainEnsembleClassifier and DomainEnsembleRegressor."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from domainwise.arrays import Array
+from domainwise.backends import refuse_elsewhere
+from domainwise.checks.inputs import (
+    CLASS_WEIGHT,
+    ENSEMBLE_CONSTRAINTS,
+    Labels,
+    check_classes,
+    check_sample_domain,
+    check_target,
+)
+from domainwise.ensemble.context import DomainContext
+from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
+from domainwise.ensemble.judge import Judge
+from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources, draw_evenly
+from domainwise.ensemble.members import Member, fit_member
+from domainwise.ensemble.weights import expected, exponent_scores, joined, softened
+from domainwise.estimators.projection import fixed_seed
+from domainwise.selection.search import make_splits
+from domainwise.selection.splitters import LeaveDomainsOut
+
+#: Groups of domains that are left out in turn, at most.
+MAX_SPLITS = 10
+#: Rows that members learn from, at most; all rows tell what their domains are like.
+MAX_ROWS = 20_000
+#: What stands before the name of a member that sees rows in context.
+IN_CONTEXT = "context_"
+
+
+class DomainEnsemble(BaseEstimator):
+    """What both ensembles do."""
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    members: Any
+    context: Any
+    cv: Any
+    scoring: Any
+    n_jobs: int | None
+    random_state: Any
+    time_budget: float | None
+    verbose: int
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = ENSEMBLE_CONSTRAINTS
+
+    def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
+        """Fit to codes of classes or to values of unit variance, of all rows of X."""
+        started = time.monotonic()
+        kinds = self._kinds()
+        domain = _check_domains(sample_domain, len(X))
+        if self.context is True and domain.n_categories < 2:
+            raise ValueError("context=True needs two domains, or more, in sample_domain")
+        self._seed = fixed_seed(self.random_state)
+        self.domains_ = domain.names
+        self.domain_context_ = DomainContext().fit(X)
+        rows = self._rows_to_learn_from(learn_from, domain.codes)
+        seen, places = _taken(target, rows), _taken(domain, rows)
+        assert places.codes is not None
+        cv = self.cv
+        if cv is None and domain.n_categories > 1:
+            cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
+        splits = make_splits(cv, X[rows], y[rows], seen, places)
+        known = np.unique(np.concatenate([split.test for split in splits]))
+        judge = self._judge(y[rows], places, known)
+        jobs = [(kind, kind.name, judge) for kind in kinds]
+        features = {False: self._features(X, None)[rows]}
+        kept = self._domains_for_context(target, domain)
+        within = self._judge(y[rows], places, known[np.isin(places.codes[known], kept)])
+        if len(kept):
+            features[True] = self._features(X, sample_domain)[rows]
+            jobs += [(k, IN_CONTEXT + k.name, within) for k in kinds if k.in_context]
+        self.members_: dict[str, Member] = {}
+        self.dropped_: list[str] = []
+        predicted: dict[str, Array] = {}
+        taken: dict[str, float] = {}
+        for kind, name, jury in jobs:
+            begun = time.monotonic()
+            # Twice the features take about twice as long.
+            ahead = 2 * taken.get(kind.name, 0.0)
+            if predicted and self._is_late(begun - started + ahead):
+                self.dropped_.append(name)
+                continue
+            sources = Sources(
+                features[name != kind.name], y[rows], seen, places, self._code_weights(), self._seed
+            )
+            self.members_[name], predicted[name] = fit_member(
+                kind, name, sources, splits, jury, in_context=name != kind.name, n_jobs=self.n_jobs
+            )
+            taken[name] = time.monotonic() - begun
+            if self.verbose:
+                print(f"{type(self).__name__}: {name} in {taken[name]:.1f} s", flush=True)
+        if self.dropped_:
+            warnings.warn(
+                f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._weigh(predicted, judge, within, kept)
+
+    def _is_late(self, seconds: float) -> bool:
+        return self.time_budget is not None and seconds > self.time_budget
+
+    def _kinds(self) -> list[Kind]:
+        """Kinds of members by name, and the user's own estimators."""
+        self._validate_params()
+        given = list(KINDS) if isinstance(self.members, str) else list(self.members)
+        kinds: list[Kind] = []
+        for each in given:
+            if isinstance(each, str) and each in KINDS:
+                kinds.append(KINDS[each]())
+            elif isinstance(each, tuple) and len(each) == 2 and hasattr(each[1], "fit"):
+                kinds.append(Own(str(each[0]), each[1]))
+            else:
+                raise ValueError(
+                    f"members holds {each!r}; use some of {', '.join(KINDS)}, or pairs of a name "
+                    "and an estimator"
+                )
+        names = [kind.name for kind in kinds]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"members={self.members!r} must hold at least one name, each once")
+        return kinds
+
+    def _rows_to_learn_from(self, learn_from: Any, domains: Array | None) -> Array:
+        assert domains is not None
+        n = len(domains)
+        if learn_from is None:
+            return (
+                np.sort(draw_evenly(domains, MAX_ROWS, self._seed))
+                if n > MAX_ROWS
+                else np.arange(n)
+            )
+        rows = np.asarray(learn_from)
+        rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+            raise ValueError("learn_from must hold places of rows, or a truth value for each row")
+        if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
+            raise ValueError(f"learn_from must hold places from 0 to {n - 1}, each once")
+        return rows
+
+    def _features(self, X: Array, sample_domain: Any) -> Array:
+        """Rows in the sources' units, in context or not; missing values become the mean."""
+        if sample_domain is None:
+            return np.nan_to_num(self.domain_context_._standardised(X))
+        return np.nan_to_num(self.domain_context_.transform(X, sample_domain=sample_domain))
+
+    def _weigh(self, predicted: dict[str, Array], judge: Judge, within: Judge, kept: Array) -> None:
+        """Learn weights of members, and how good the ensemble is where it has not learnt."""
+        plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
+        context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
+        self.weights_, mix, without = self._mixed(plain, judge)
+        self.domain_scores_ = judge.scores(without)
+        self.expected_score_ = expected(self.domain_scores_, self._seed)
+        self._shares: ShareRange | None = None
+        out = {"y": judge.y, "domains": judge.domains, "rows": judge.rows, "plain": mix}
+        self.context_weights_ = self.weights_
+        self.context_domain_scores_ = self.domain_scores_
+        self.context_expected_score_ = self.expected_score_
+        if context:
+            weights, mix_context, without_context = self._mixed(context, within)
+            self.context_weights_ = joined(self.weights_, weights)
+            share = sum(weight for name, weight in self.context_weights_.items() if name in context)
+            both = (1 - share) * mix + share * mix_context
+            scored = (1 - share) * without + share * without_context
+            self.context_domain_scores_ = judge.scores(scored)
+            self.context_expected_score_ = expected(self.context_domain_scores_, self._seed)
+            out["context"] = both
+            if judge.classes is not None:
+                rows = within.rows
+                self._shares = ShareRange.of_sources(both[rows], judge.domains[rows], kept)
+        # For prediction sets and intervals: what was predicted for domains left out.
+        self._out_of_domain = {
+            name: values.astype(np.float32) if values.ndim == 2 else values
+            for name, values in out.items()
+        }
+
+    def _mixed(
+        self, predicted: dict[str, Array], judge: Judge
+    ) -> tuple[dict[str, float], Array, Array]:
+        """Weights, predictions by them, and each domain's by weights that the others give."""
+        quality = np.array([judge.quality(p) for p in predicted.values()])
+        values = np.stack(list(predicted.values()))
+        weights = softened(self._exponents(quality))
+        mix = np.tensordot(weights, values, 1)
+        without = mix.copy()
+        present = np.flatnonzero(np.isfinite(quality).all(axis=0))
+        for domain in present if len(present) > 1 else []:
+            others = softened(self._exponents(quality[:, present[present != domain]]))
+            rows = judge.domains == domain
+            without[rows] = np.tensordot(others, values[:, rows], 1)
+        return dict(zip(predicted, weights.tolist(), strict=True)), mix, without
+
+    def _mix(self, weights: dict[str, float], features: dict[bool, Array]) -> Array:
+        """Predictions of the members, averaged."""
+        parts = [
+            weight * self.members_[name].predict(features[self.members_[name].in_context])
+            for name, weight in weights.items()
+        ]
+        return np.asarray(sum(parts))
+
+    def _predict(self, X: Any, sample_domain: Any) -> Array:
+        """Probabilities, or values of unit variance."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        features = {False: self._features(X, None)}
+        domain = _check_domains(sample_domain, len(X))
+        in_context = any(member.in_context for member in self.members_.values())
+        if sample_domain is None or not in_context:
+            return self._mix(self.weights_, features)
+        features[True] = self._features(X, sample_domain)
+        found = self._mix(self.context_weights_, features)
+        if self._shares is None:
+            return found
+        assert domain.codes is not None
+        assert domain.names is not None
+        shares = class_shares(found, domain.codes, domain.n_categories)
+        left = np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
+        if len(left):
+            named = ", ".join(str(name) for name in domain.names[left[:5]])
+            warnings.warn(
+                f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
+                "predicted classes lie outside those of the source domains, so that rows are "
+                "predicted one by one",
+                UserWarning,
+                stacklevel=3,
+            )
+            rows = np.isin(domain.codes, left)
+            found[rows] = self._mix(self.weights_, {False: features[False][rows]})
+        return found
+
+    def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        refuse_elsewhere(self, X, "convert it to an array first")
+        return validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
+    """Classifier that averages different kinds of machines, as domains left out have weighted them.
+
+    No kind of machine is best on all tables, and scores on a few domains are too noisy to tell
+    which is best on this one. Kernel ridge regression and support vector machines with invariant
+    kernels, extremely randomised trees, gradient boosting and logistic regression each choose
+    their parameters by the log loss on source domains that are left out, in which domains, and
+    classes inside them, count the same. Then their probabilities are averaged, with weights that
+    fall off quickly with the balanced accuracy on these domains.
+
+    Where rows of a new domain come together, ``predict(X, sample_domain=...)`` uses further
+    members, which see each row relative to its own domain, too (:class:`DomainContext`).
+    ``predict(X)`` takes rows one by one.
+
+    Parameters
+    ----------
+    members : "auto" or list, default="auto"
+        Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
+        ``invariant_svm``; "auto" is all of them) and pairs ``(name, estimator)``.
+    context : "auto" or bool, default="auto"
+        Whether to fit members for rows with their domain as well. "auto" does so with two source
+        domains or more, at least half of which hold two classes with five rows each: where classes
+        sit in domains of their own, what a domain is like gives the class away.
+    class_weight : dict or "balanced", default=None
+        What errors in each class cost.
+    cv : int, splitter or iterable, default=None
+        None leaves out one domain at a time, several together where there are more than ten.
+        Splitters get the domains as ``groups``.
+    scoring : str or callable, default=None
+        A scikit-learn scorer by which parameters are chosen instead, and which is shown in
+        ``domain_scores_``. Weights of members do not depend on it.
+    n_jobs : int, default=None
+        Searches at a time.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the trees. None is a fixed seed: refitting repeats every bit.
+    time_budget : float, default=None
+        Seconds after which no further member is begun. Those left out are named.
+    verbose : int, default=0
+        Whether to print a line for each member.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels.
+    domains_ : ndarray
+        Domain labels seen in fit.
+    members_ : dict
+        Fitted members by name; ``context_`` stands before those that see rows in context.
+    weights_, context_weights_ : dict of float
+        What members count for rows one by one, and for rows with their domain.
+    domain_scores_, context_domain_scores_ : ndarray of shape (n_domains,)
+        Score on each source domain by members fitted without it, and weights that the other
+        domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
+    expected_score_, context_expected_score_ : tuple of float
+        Mean of these over domains, and a 95 % interval of the mean (bootstrap over domains).
+    dropped_ : list of str
+        Members that ``time_budget`` left no time for.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray
+        Their names, if X has string column names.
+
+    See Also
+    --------
+    DomainContext : A row relative to its own domain.
+    domainwise.selection.InvariantRidgeClassifierCV : The member that is best alone, most often.
+
+    Notes
+    -----
+    Features are standardised with the sources' means and deviations; missing values (NaN) become
+    the mean. Without ``sample_domain`` in ``fit`` members are chosen on folds of rows.
+
+    If the shares of predicted classes in a new domain lie outside those of the sources, its rows
+    are predicted one by one, with a warning: what a domain is like may then mislead.
+
+    Examples
+    --------
+    >>> from domainwise import DomainEnsembleClassifier
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, n_per_domain=40, random_state=0)
+    >>> model = DomainEnsembleClassifier(["linear", "extra_trees"])
+    >>> model = model.fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> sorted(model.weights_)
+    ['extra_trees', 'linear']
+    >>> model.predict_proba(data.data[:3]).shape
+    (3, 2)
+    """
+
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ENSEMBLE_CONSTRAINTS,
+        "class_weight": CLASS_WEIGHT,
+    }
+
+    def __init__(
+        self,
+        members: Any = "auto",
+        *,
+        context: Any = "auto",
+        class_weight: Any = None,
+        cv: Any = None,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        time_budget: float | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.members = members
+        self.context = context
+        self.class_weight = class_weight
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.time_budget = time_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Fit members, and weight them by domains left out.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; NaN where a value is missing.
+        y : array-like of shape (n_samples,)
+            Classes.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row.
+        learn_from : array-like of int or bool, default=None
+            Rows that members learn from, where that should not be all of them. The others tell
+            what their domains are like.
+
+        Returns
+        -------
+        self : object
+        """
+        X, y = self._check_rows(X, y, ensure_min_samples=2)
+        target = check_classes(y, len(X))
+        assert target.codes is not None
+        assert target.names is not None
+        self.classes_ = target.names
+        self._fit(X, target.codes, target, sample_domain, learn_from)
+        return self
+
+    def predict(self, X: Any, sample_domain: Any = None) -> Array:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        sample_domain : array-like of shape (n_rows,), default=None
+            The domain of each row, seen in fit or not: each is put in relation to the rows of its
+            domain that are in X. None takes rows one by one.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        codes = self._predict(X, sample_domain).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, X: Any, sample_domain: Any = None) -> Array:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_rows, n_classes)
+        """
+        return self._predict(X, sample_domain)
+
+    def _code_weights(self) -> Any:
+        """Class weights by code."""
+        if not isinstance(self.class_weight, dict):
+            return self.class_weight
+        names = self.classes_.tolist()
+        return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
+
+    def _judge(self, codes: Array, places: Labels, rows: Array) -> Judge:
+        assert places.codes is not None
+        assert self.domains_ is not None
+        balanced = self.class_weight == "balanced"
+        weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
+        return Judge(
+            codes,
+            self.classes_,
+            places.codes,
+            len(self.domains_),
+            rows,
+            weights,
+            balanced,
+            self.scoring,
+        )
+
+    def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
+        """Domains by which members in context are judged; none where there should be none."""
+        if self.context is False or domain.n_categories < 2:
+            return np.array([], dtype=np.intp)
+        assert domain.codes is not None
+        assert target.codes is not None
+        kept = mixed_domains(target.codes, domain.codes, domain.n_categories)
+        if 2 * len(kept) >= domain.n_categories and len(kept) > 1:
+            return kept
+        if self.context is True:
+            warnings.warn(
+                f"context=True is not used: {len(kept)} of {domain.n_categories} source domains "
+                "hold two classes with five rows each, and in the others the domain gives the "
+                "class away",
+                UserWarning,
+                stacklevel=4,
+            )
+        return np.array([], dtype=np.intp)
+
+    def _exponents(self, quality: Array) -> Array:
+        return exponent_scores(quality, None, 1.0)
+
+
+class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
+    """Regressor that averages different kinds of machines, as domains left out have weighted them.
+
+    As :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
+    squared error on source domains left out, which count the same, and weights of members fall off
+    with the logarithm of its root. There is no guard: context is used with two source domains or
+    more.
+
+    Parameters
+    ----------
+    members : "auto" or list, default="auto"
+        Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
+        ``invariant_svm``; "auto" is all of them) and pairs ``(name, estimator)``.
+    context : "auto" or bool, default="auto"
+        Whether to fit members for rows with their domain as well. "auto" does so with two source
+        domains or more.
+    cv, scoring, n_jobs, random_state, time_budget, verbose
+        As in :class:`DomainEnsembleClassifier`.
+
+    Attributes
+    ----------
+    domains_, members_, weights_, context_weights_, domain_scores_, context_domain_scores_
+        As in :class:`DomainEnsembleClassifier`; scores are negative root mean squared errors,
+        unless there is a ``scoring``.
+    expected_score_, context_expected_score_, dropped_, n_features_in_, feature_names_in_
+        As there.
+
+    See Also
+    --------
+    DomainEnsembleClassifier : The same for classes.
+
+    Examples
+    --------
+    >>> from domainwise import DomainEnsembleRegressor
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, n_per_domain=40, random_state=0)
+    >>> X, y = data.data[:, 1:], data.data[:, 0]
+    >>> model = DomainEnsembleRegressor(["linear", "extra_trees"])
+    >>> model.fit(X, y, sample_domain=data.sample_domain).predict(X[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        members: Any = "auto",
+        *,
+        context: Any = "auto",
+        cv: Any = None,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        time_budget: float | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.members = members
+        self.context = context
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.time_budget = time_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Fit members, and weight them by domains left out.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; NaN where a value is missing.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_domain, learn_from
+            As in :meth:`DomainEnsembleClassifier.fit`.
+
+        Returns
+        -------
+        self : object
+        """
+        X, y = self._check_rows(X, y, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
+        target = check_target((y - self._mean) / self._deviation, len(X), "rbf", least_classes=1)
+        assert target.values is not None
+        self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
+        return self
+
+    def predict(self, X: Any, sample_domain: Any = None) -> Array:
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`DomainEnsembleClassifier.predict`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        return self._predict(X, sample_domain)[:, 0] * self._deviation + self._mean
+
+    def _code_weights(self) -> None:
+        return None
+
+    def _judge(self, y: Array, places: Labels, rows: Array) -> Judge:
+        assert places.codes is not None
+        assert self.domains_ is not None
+        return Judge(
+            y,
+            None,
+            places.codes,
+            len(self.domains_),
+            rows,
+            np.ones(len(y)),
+            False,
+            self.scoring,
+            self._mean,
+            self._deviation,
+        )
+
+    def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
+        wanted = self.context is not False and domain.n_categories > 1
+        return np.arange(domain.n_categories if wanted else 0)
+
+    def _exponents(self, quality: Array) -> Array:
+        return exponent_scores(None, quality, 1.0)
+
+
+def _check_domains(sample_domain: Any, n_rows: int) -> Labels:
+    shape = np.shape(sample_domain)
+    if len(shape) > 1 and shape[1:] != (1,):
+        raise ValueError(
+            f"sample_domain must hold one label for each row, got an array of shape {shape}"
+        )
+    return check_sample_domain(sample_domain, n_rows, "delta")
+
+
+def _taken(labels: Labels, rows: Array) -> Labels:
+    """Labels of some rows, with all categories."""
+    if labels.codes is None:
+        assert labels.values is not None
+        return Labels(values=labels.values[rows])
+    return Labels(codes=labels.codes[rows], names=labels.names)

@@ -1,0 +1,70 @@
+"""Curves from decision values to probabilities."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from domainwise.ensemble.curves import PENALTY_ROWS, fit_curve
+
+
+def example(n_classes, n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(n_classes, size=n)
+    values = rng.standard_normal((n, n_classes)) * 3
+    values[np.arange(n), codes] += 4
+    return values, codes, rng.random(n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_a_curve_is_the_penalised_likelihoods_maximum(n_classes):
+    values, codes, weights = example(n_classes)
+    curve, loss = fit_curve(values, codes, weights)
+    w = weights / weights.sum()
+    centred = values - values.mean(axis=1, keepdims=True)
+    scale = np.sqrt(np.mean(centred**2))
+
+    def objective(p):
+        logs = log_softmax(p[0] * centred / scale + p[1:], axis=1)
+        penalty = ((p[0] - 1) ** 2 + np.sum(p[1:] ** 2)) * PENALTY_ROWS / len(codes) / 2
+        return -w @ logs[np.arange(len(codes)), codes] + penalty
+
+    best = minimize(objective, np.r_[1.0, np.zeros(n_classes)], tol=1e-12).x
+    np.testing.assert_allclose(curve.slope * scale, best[0], rtol=1e-3)
+    np.testing.assert_allclose(curve.bias, best[1:] - best[1:].mean(), atol=1e-3)
+    p = curve.probabilities(values)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert loss == pytest.approx(-w @ np.log(p[np.arange(len(codes)), codes]))
+
+
+def test_permuting_classes_permutes_probabilities():
+    values, codes, weights = example(4)
+    order = np.array([2, 0, 3, 1])
+    places = np.argsort(order)
+    plain = fit_curve(values, codes, weights)[0].probabilities(values)
+    turned = fit_curve(values[:, order], places[codes], weights)[0].probabilities(values[:, order])
+    np.testing.assert_allclose(turned, plain[:, order], atol=1e-8)
+
+
+@pytest.mark.parametrize("sign", [0.0, -1.0])
+def test_values_that_say_nothing_or_the_opposite_give_the_base_rate(sign):
+    values, codes, _ = example(3)
+    curve, loss = fit_curve(sign * values, codes, np.ones(len(codes)))
+    shares = np.bincount(codes) / len(codes)
+    np.testing.assert_allclose(curve.probabilities(values[:2])[0], shares, atol=0.02)
+    assert loss == pytest.approx(-shares @ np.log(shares), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_scale_of_values_does_not_matter(scale):
+    values, codes, weights = example(3)
+    plain = fit_curve(values, codes, weights)[0].probabilities(values)
+    scaled = fit_curve(scale * values, codes, weights)[0].probabilities(scale * values)
+    np.testing.assert_allclose(scaled, plain, atol=1e-8)
+
+
+def test_separated_classes_have_a_finite_curve():
+    values = np.array([[5.0, -5.0], [-5.0, 5.0]] * 10)
+    curve, loss = fit_curve(values, np.array([0, 1] * 10), np.ones(20))
+    assert np.isfinite(curve.slope)
+    assert loss < 0.1

@@ -1,0 +1,376 @@
+"""The ensembles: weights from domains left out, context, and tables that are ugly."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import cross_validate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.ensemble import kinds
+from domainwise.ensemble.curves import fit_curve
+from domainwise.ensemble.weights import equal_weights
+from domainwise.selection import LeaveDomainsOut
+
+OWN = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
+
+
+def table(n_domains=5, n_per_domain=24, n_classes=2, seed=0, moved=1.0):
+    """Classes that move with their domain."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat([f"site {d}" for d in range(n_domains)], n_per_domain)
+    y = rng.integers(n_classes, size=len(domain))
+    shift = np.repeat(rng.standard_normal((n_domains, 3)), n_per_domain, axis=0)
+    X = (
+        rng.standard_normal((len(domain), 3))
+        + moved * shift
+        + 1.5 * np.column_stack([y, -y, 0 * y])
+    )
+    return X, np.array([f"class {k}" for k in y]), domain
+
+
+def numbers(seed=0, **options):
+    X, _, domain = table(seed=seed, **options)
+    rng = np.random.default_rng(seed)
+    return X, 50 + 3 * X[:, 0] - X[:, 1] ** 2 + rng.standard_normal(len(X)), domain
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Members as they are, with few trees."""
+    monkeypatch.setattr(kinds, "TREES", 8)
+    monkeypatch.setattr(kinds, "BOOSTED_TREES", 20)
+
+
+def standardised(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def test_weights_are_those_of_loops_over_domains_left_out():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier(OWN, context=False, class_weight="balanced")
+    model.fit(X, y, sample_domain=domain)
+    Z, codes = standardised(X), np.unique(y, return_inverse=True)[1]
+    places = np.unique(domain, return_inverse=True)[1]
+    scores, probabilities = {}, {}
+    for name, estimator in OWN:
+        values = np.zeros((len(X), 2))
+        for site in np.unique(domain):
+            held = domain == site
+            fitted = clone(estimator)
+            if name == "logistic":
+                fitted.set_params(class_weight="balanced").fit(Z[~held], codes[~held])
+                half = fitted.decision_function(Z[held]) / 2
+                values[held] = np.column_stack([-half, half])
+            else:
+                counts = np.bincount(codes[~held])
+                fitted.fit(Z[~held], codes[~held], 1 / counts[codes[~held]] * len(codes) / 2)
+                values[held] = np.log(np.maximum(fitted.predict_proba(Z[held]), 1e-3))
+        curve, _ = fit_curve(values, codes, equal_weights(places, codes))
+        probabilities[name] = curve.probabilities(values)
+        hard = probabilities[name].argmax(axis=1)
+        scores[name] = np.array(
+            [
+                balanced_accuracy_score(codes[domain == site], hard[domain == site])
+                for site in model.domains_
+            ]
+        )
+    powers = {name: np.exp(each.mean() / 0.02) for name, each in scores.items()}
+    for name in powers:
+        expected = powers[name] / sum(powers.values())
+        assert model.weights_[name] == pytest.approx(expected, rel=0.02, abs=1e-6)
+    # Each domain's score is by weights from the others.
+    for place, site in enumerate(model.domains_):
+        others = {n: np.exp(np.delete(each, place).mean() / 0.02) for n, each in scores.items()}
+        mix = sum(others[n] * probabilities[n] for n in others)[domain == site]
+        found = balanced_accuracy_score(codes[domain == site], mix.argmax(axis=1))
+        assert model.domain_scores_[place] == pytest.approx(found, abs=0.05)
+    mean, low, high = model.expected_score_
+    assert mean == pytest.approx(model.domain_scores_.mean())
+    assert low <= mean <= high
+
+
+def test_parameters_are_chosen_by_the_smooth_score_unless_a_scoring_is_named():
+    X, y, domain = table(n_per_domain=40)
+    smooth = DomainEnsembleClassifier(["linear"], context=False).fit(X, y, sample_domain=domain)
+    named = DomainEnsembleClassifier(["linear"], context=False, scoring="roc_auc")
+    named.fit(X, y, sample_domain=domain)
+    assert smooth.domain_scores_.shape == named.domain_scores_.shape == (5,)
+    assert not np.allclose(smooth.domain_scores_, named.domain_scores_)
+    losses = []
+    Z, codes = standardised(X), np.unique(y, return_inverse=True)[1]
+    places = np.unique(domain, return_inverse=True)[1]
+    grid = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    for C in grid:
+        values = np.zeros((len(X), 2))
+        for train, held in LeaveDomainsOut().split(X, groups=domain):
+            half = LogisticRegression(C=C).fit(Z[train], codes[train]).decision_function(Z[held])
+            values[held] = np.column_stack([-half, half]) / 2
+        losses.append(fit_curve(values, codes, equal_weights(places, codes))[1])
+    assert smooth.members_["linear"].parameters == [{"C": grid[int(np.argmin(losses))]}]
+
+
+def test_predictions_are_the_weighted_average_of_members():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
+    context = DomainContext().fit(X)
+    Z, W = standardised(X), context.transform(X, sample_domain=domain)
+    alone = sum(w * model.members_[n].predict(Z) for n, w in model.weights_.items())
+    np.testing.assert_allclose(model.predict_proba(X), alone)
+    together = sum(
+        w * model.members_[n].predict(W if n.startswith("context_") else Z)
+        for n, w in model.context_weights_.items()
+    )
+    np.testing.assert_allclose(model.predict_proba(X, sample_domain=domain), together)
+    assert sum(model.weights_.values()) == pytest.approx(1.0)
+    share = sum(w for n, w in model.context_weights_.items() if n.startswith("context_"))
+    assert share == pytest.approx(0.4)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    expected = model.classes_[model.predict_proba(X).argmax(axis=1)]
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_rows_without_domains_do_not_depend_on_each_other():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
+    np.testing.assert_allclose(model.predict_proba(X[:1])[0], model.predict_proba(X)[0])
+    one = model.predict_proba(X[:1], sample_domain=["new"])
+    assert not np.allclose(one, model.predict_proba(X[:40], sample_domain=["new"] * 40)[:1])
+
+
+def test_the_scale_of_features_and_targets_does_not_matter(few_trees):
+    X, y, domain = numbers()
+    scale = np.array([1e-6, 1.0, 1e6])
+    plain = DomainEnsembleRegressor().fit(X, y, sample_domain=domain)
+    scaled = DomainEnsembleRegressor().fit(X * scale + 3 * scale, 1e4 * y, sample_domain=domain)
+    np.testing.assert_allclose(
+        scaled.predict(X * scale + 3 * scale), 1e4 * plain.predict(X), rtol=1e-3
+    )
+    np.testing.assert_allclose(scaled.domain_scores_, 1e4 * plain.domain_scores_, rtol=1e-3)
+
+
+def test_a_regression_is_better_than_the_mean_and_scores_are_in_its_unit(few_trees):
+    X, y, domain = numbers(n_per_domain=40)
+    new = domain == "site 4"
+    model = DomainEnsembleRegressor().fit(X[~new], y[~new], sample_domain=domain[~new])
+    for given in (None, domain[new]):
+        error = np.sqrt(np.mean((model.predict(X[new], sample_domain=given) - y[new]) ** 2))
+        assert error < 0.7 * y[new].std()
+    mean, low, high = model.expected_score_
+    assert -y.std() < low <= mean <= high < 0
+
+
+def test_context_helps_where_classes_move_with_their_domain(few_trees):
+    rng = np.random.default_rng(1)
+    domain = np.repeat(np.arange(9), 40)
+    y = rng.integers(2, size=len(domain))
+    X = rng.standard_normal((len(domain), 2)) + 3 * y[:, None]
+    X += np.repeat(10 * rng.standard_normal((9, 2)), 40, axis=0)
+    new = domain == 8
+    model = DomainEnsembleClassifier(["linear", "extra_trees", "invariant_ridge"])
+    model.fit(X[~new], y[~new], sample_domain=domain[~new])
+    alone = balanced_accuracy_score(y[new], model.predict(X[new]))
+    together = balanced_accuracy_score(y[new], model.predict(X[new], sample_domain=domain[new]))
+    assert together > alone + 0.1
+    assert model.context_expected_score_[0] > model.expected_score_[0] + 0.1
+
+
+def test_there_is_no_context_where_domains_give_the_class_away():
+    X, _, domain = table(n_domains=6)
+    y = np.unique(domain, return_inverse=True)[1] % 2
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
+    assert not any(member.in_context for member in model.members_.values())
+    assert model.context_weights_ == model.weights_
+    np.testing.assert_array_equal(model.predict(X, sample_domain=domain), model.predict(X))
+    with pytest.warns(UserWarning, match="context=True is not used: 0 of 6 source domains"):
+        DomainEnsembleClassifier(OWN, context=True).fit(X, y, sample_domain=domain)
+
+
+def test_a_domain_with_other_shares_of_classes_is_predicted_row_by_row():
+    X, y, domain = table(n_per_domain=60, moved=0.1)
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
+    rows = np.argsort(X[:, 0] - X[:, 1])[-15:]
+    with pytest.warns(UserWarning, match="domains without context: odd"):
+        found = model.predict_proba(X[rows], sample_domain=["odd"] * len(rows))
+    np.testing.assert_allclose(found, model.predict_proba(X[rows]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X, sample_domain=domain)
+
+
+def test_rows_that_are_not_learnt_from_still_tell_what_their_domain_is_like():
+    X, y, domain = table(n_per_domain=60)
+    rows = np.flatnonzero(np.arange(len(X)) % 5 == 0)
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain, learn_from=rows)
+    Z = DomainContext().fit(X).transform(X, sample_domain=domain)[rows]
+    codes = np.unique(y, return_inverse=True)[1][rows]
+    by_hand = LogisticRegression(C=0.1).fit(Z, codes)
+    (fitted,) = model.members_["context_logistic"].estimators
+    np.testing.assert_allclose(fitted.coef_, by_hand.coef_, rtol=1e-4, atol=1e-6)
+    mask = np.isin(np.arange(len(X)), rows)
+    again = clone(model).fit(X, y, sample_domain=domain, learn_from=mask)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    for bad in ([], [0, 0], [-1], [len(X)], [0.5]):
+        with pytest.raises(ValueError, match="learn_from"):
+            clone(model).fit(X, y, sample_domain=domain, learn_from=bad)
+
+
+def test_without_domains_folds_of_rows_are_used_with_a_warning():
+    X, y, _ = table()
+    with pytest.warns(UserWarning, match="folds of rows"):
+        model = DomainEnsembleClassifier(OWN).fit(X, y)
+    assert not any(member.in_context for member in model.members_.values())
+    assert np.isnan(model.expected_score_[1:]).all()
+    with pytest.raises(ValueError, match="context=True needs two domains"):
+        DomainEnsembleClassifier(OWN, context=True).fit(X, y)
+
+
+def test_members_that_a_time_budget_leaves_out_are_named():
+    X, y, domain = table()
+    with pytest.warns(UserWarning, match="left out logistic, context_bayes, context_logistic"):
+        model = DomainEnsembleClassifier(OWN, time_budget=1e-9).fit(X, y, sample_domain=domain)
+    assert model.dropped_ == ["logistic", "context_bayes", "context_logistic"]
+    assert model.weights_ == {"bayes": 1.0}
+    assert len(model.predict(X, sample_domain=domain)) == len(X)
+
+
+def test_the_number_of_jobs_does_not_change_a_bit():
+    X, y, domain = table()
+    one, two = (
+        DomainEnsembleClassifier(["linear", "invariant_svm"], n_jobs=jobs, context=False)
+        .fit(X, y, sample_domain=domain)
+        .predict_proba(X)
+        for jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+class NeedsDomains(ClassifierMixin, BaseEstimator):
+    """A classifier of decisions only, that wants to know domains."""
+
+    def fit(self, X, y, sample_domain=None):
+        assert sample_domain is not None
+        assert len(sample_domain) == len(X)
+        self.classes_ = np.unique(y)
+        self.model_ = GaussianNB().fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+def test_estimators_of_the_user_get_domains_if_they_want_them():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier([("own", NeedsDomains()), "linear"])
+    model.fit(X, y, sample_domain=domain)
+    assert set(model.weights_) == {"own", "linear"}
+    assert balanced_accuracy_score(y, model.predict(X)) > 0.7
+    numeric = DomainEnsembleRegressor([("knn", KNeighborsRegressor()), ("ridge", Ridge())])
+    numeric.fit(*numbers()[:2], sample_domain=domain)
+    assert set(numeric.weights_) == {"knn", "ridge"}
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [(["forest"], "'forest'; use some of linear"), ([], "at least one"), (["linear"] * 2, "once")],
+)
+def test_members_that_are_unknown_or_double_are_refused(members, message):
+    X, y, domain = table()
+    with pytest.raises(ValueError, match=message):
+        DomainEnsembleClassifier(members).fit(X, y, sample_domain=domain)
+
+
+def ugly(name):
+    """Tables that something is wrong with."""
+    X, y, domain = table(n_domains=4, n_per_domain=16, n_classes=3)
+    if name == "a class is missing in some domains":
+        y[domain != "site 1"] = np.where(
+            y[domain != "site 1"] == "class 2", "class 0", y[domain != "site 1"]
+        )
+    elif name == "tiny domains":
+        domain[:3] = ["one", "two", "three"]
+    elif name == "constant, empty and duplicate columns":
+        X = np.column_stack([X, np.full(len(X), 3.0), np.full(len(X), np.nan), X[:, 0]])
+    elif name == "missing values":
+        X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    elif name == "heavy tails":
+        X = np.sinh(4 * X)
+    elif name == "two domains":
+        domain = np.where(np.isin(domain, ["site 0", "site 1"]), 0, 1)
+    elif name == "many classes":
+        y = np.random.default_rng(0).integers(20, size=len(X))
+    elif name == "identical rows":
+        X[:] = X[0]
+    return X, y, domain
+
+
+UGLY = [
+    "a class is missing in some domains",
+    "tiny domains",
+    "constant, empty and duplicate columns",
+    "missing values",
+    "heavy tails",
+    "two domains",
+    "many classes",
+    "identical rows",
+]
+
+
+@pytest.mark.parametrize("name", UGLY)
+@pytest.mark.filterwarnings("ignore:domains without context", "ignore:lbfgs failed")
+def test_ugly_tables_are_fitted_and_predicted(name, few_trees):
+    X, y, domain = ugly(name)
+    model = DomainEnsembleClassifier(class_weight="balanced").fit(X, y, sample_domain=domain)
+    for given in (None, domain):
+        p = model.predict_proba(X, sample_domain=given)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    target = np.unique(y, return_inverse=True)[1].astype(float)
+    numeric = DomainEnsembleRegressor().fit(X, target, sample_domain=domain)
+    assert np.isfinite(numeric.predict(X, sample_domain=domain)).all()
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
+    pytest.importorskip("skops")
+    from domainwise import load, save
+
+    X, y, domain = table() if classes else numbers()
+    model = DomainEnsembleClassifier() if classes else DomainEnsembleRegressor()
+    model.fit(X, y, sample_domain=domain)
+    assert len(model.members_) == len(kinds.KINDS) + 3
+    save(model, tmp_path / "model.skops")
+    again = load(tmp_path / "model.skops")
+    for given in (None, domain):
+        expected = model.predict(X, sample_domain=given)
+        np.testing.assert_array_equal(again.predict(X, sample_domain=given), expected)
+
+
+def test_domains_are_routed_through_cross_validation():
+    X, y, domain = table()
+    with config_context(enable_metadata_routing=True):
+        found = cross_validate(
+            DomainEnsembleClassifier(["linear"]),
+            X,
+            y,
+            cv=LeaveDomainsOut(),
+            params={"sample_domain": domain},
+            return_estimator=True,
+        )
+    assert len(found["test_score"]) == 5
+    assert all(len(model.domains_) == 4 for model in found["estimator"])
+
+
+@parametrize_with_checks(
+    [DomainEnsembleClassifier(["linear"]), DomainEnsembleRegressor([("ridge", Ridge())])]
+)
+@pytest.mark.filterwarnings("ignore:without several domains")
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)

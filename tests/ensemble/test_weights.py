@@ -1,0 +1,92 @@
+"""Scores by domain, weights of members, and the guard on context, by hand."""
+
+import numpy as np
+import pytest
+
+from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
+from domainwise.ensemble.kinds import draw_evenly
+from domainwise.ensemble.weights import (
+    balanced_accuracies,
+    equal_weights,
+    expected,
+    exponent_scores,
+    joined,
+    softened,
+    squared_errors,
+)
+
+
+def test_domains_and_their_classes_count_the_same():
+    domains = np.array([0, 0, 0, 0, 1])
+    classes = np.array([0, 0, 0, 1, 1])
+    np.testing.assert_allclose(equal_weights(domains), [1 / 8] * 4 + [1 / 2])
+    np.testing.assert_allclose(
+        equal_weights(domains, classes), [1 / 12, 1 / 12, 1 / 12, 1 / 4, 1 / 2]
+    )
+
+
+def test_balanced_accuracy_is_over_the_classes_a_domain_has():
+    found = balanced_accuracies(
+        np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 0]), np.array([0, 0, 0, 0, 2]), 3
+    )
+    np.testing.assert_allclose(found, [(2 / 3 + 1) / 2, np.nan, 0.0])
+
+
+def test_squared_errors_are_means_of_each_domain():
+    y, predicted = np.array([1.0, 2.0, 5.0]), np.array([0.0, 4.0, 5.0])
+    np.testing.assert_allclose(squared_errors(y, predicted, np.array([0, 0, 1]), 2), [2.5, 0.0])
+
+
+def test_one_per_cent_of_error_counts_as_one_point():
+    errors = np.array([[1.0, 1.0], [1.01**2, 1.01**2]])
+    scores = exponent_scores(None, errors, 1.0)
+    assert scores[0] - scores[1] == pytest.approx(0.01, rel=0.01)
+    assert np.isfinite(exponent_scores(None, np.zeros((1, 2)), 1.0)).all()
+
+
+def test_weights_fall_off_by_the_temperature():
+    weights = softened(np.array([0.80, 0.78]))
+    assert weights[0] / weights[1] == pytest.approx(np.e)
+    assert softened(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
+    assert joined({"a": 1.0}, {}) == {"a": 1.0}
+    both = joined({"a": 0.5, "b": 0.5}, {"context_a": 1.0})
+    assert both == pytest.approx({"a": 0.3, "b": 0.3, "context_a": 0.4})
+
+
+def test_an_expected_score_has_the_interval_of_its_domains():
+    scores = np.array([0.6, 0.7, 0.8, np.nan])
+    mean, low, high = expected(scores, 0)
+    assert mean == pytest.approx(0.7)
+    assert 0.6 - 1e-9 <= low < mean < high <= 0.8 + 1e-9
+    assert np.isnan(expected([0.5], 0)[1])
+    wide = expected([0.4, 1.0] * 2, 0)
+    narrow = expected([0.4, 1.0] * 50, 0)
+    assert narrow[2] - narrow[1] < (wide[2] - wide[1]) / 3
+
+
+def test_domains_of_one_class_are_not_mixed():
+    domains = np.repeat([0, 1, 2], 12)
+    codes = np.concatenate([[0] * 12, [0] * 8 + [1] * 4, [0] * 7 + [1] * 5])
+    assert mixed_domains(codes, domains, 3).tolist() == [2]
+
+
+def test_shares_outside_the_range_of_the_sources_are_found():
+    hard = np.eye(2)
+    domains = np.repeat(np.arange(5), 100)
+    predicted = np.concatenate([hard[[0] * (100 - k) + [1] * k] for k in (20, 25, 30, 35, 40)])
+    kept = np.arange(5)
+    shares = class_shares(predicted, domains, 5)
+    np.testing.assert_allclose(shares[:, 1], [0.2, 0.25, 0.3, 0.35, 0.4])
+    allowed = ShareRange.of_sources(predicted, domains, kept)
+    new = np.array([[0.7, 0.3], [0.1, 0.9], [1.0, 0.0], [0.55, 0.45]])
+    assert allowed.left_by(new, np.full(4, 1000)).tolist() == [False, True, True, False]
+    # One row is all of one class whatever the domain is like.
+    assert not allowed.left_by(np.eye(2), np.ones(2)).any()
+
+
+def test_rows_are_drawn_evenly_from_domains():
+    domains = np.repeat([0, 1, 2], [3, 50, 100])
+    drawn = draw_evenly(domains, 43, seed=0)
+    assert np.bincount(domains[drawn]).tolist() == [3, 20, 20]
+    assert len(np.unique(drawn)) == 43
+    assert sorted(draw_evenly(domains, 1000, 0)) == list(range(153))
