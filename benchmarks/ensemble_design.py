@@ -59,7 +59,7 @@ def job(name: str, fold: int, view: str, kind_name: str, data: Path, out: Path) 
     balanced = "balanced" if task.n_classes else None
     sources = Sources(Z, y, target, domain, balanced, 0)
     cv = LeaveDomainsOut(max_splits=10, random_state=0)
-    splits = make_splits(cv, Z, y, target, domain)
+    splits = make_splits(cv, y, target, domain)
     rows = np.unique(np.concatenate([split.test for split in splits]))
     judge = Judge(y, classes, domain.codes, domain.n_categories, rows, np.ones(len(y)), True, None)
     kind = KINDS[kind_name]()

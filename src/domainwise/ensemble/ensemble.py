@@ -68,11 +68,13 @@ class DomainEnsemble(BaseEstimator):
         self.domain_context_ = DomainContext().fit(X)
         rows = self._rows_to_learn_from(learn_from, domain.codes)
         seen, places = _taken(target, rows), _taken(domain, rows)
+        if seen.codes is not None:  # class weights are by code
+            seen = Labels(seen.codes, np.arange(seen.n_categories))
         assert places.codes is not None
         cv = self.cv
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
-        splits = make_splits(cv, X[rows], y[rows], seen, places)
+        splits = make_splits(cv, y[rows], seen, places)
         known = np.unique(np.concatenate([split.test for split in splits]))
         judge = self._judge(y[rows], places, known)
         jobs = [(kind, kind.name, judge) for kind in kinds]
