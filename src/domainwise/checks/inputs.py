@@ -83,6 +83,8 @@ ENSEMBLE_CONSTRAINTS: dict[str, list[Any]] = {
     "time_budget": [POSITIVE, None],
     "verbose": ["verbose"],
 }
+#: Whole numbers with more distinct values than this are a quantity, not classes.
+MAX_CLASSES = 20
 #: Of the support vector machines.
 CLASS_WEIGHT: list[Any] = [StrOptions({"balanced"}), dict, None]
 SVM_SOLVER: list[Any] = [StrOptions({"auto", "exact", "fast"})]
@@ -148,6 +150,16 @@ def check_target(
             "leave y out to fit without a target"
         )
     return Labels(values=values)
+
+
+def is_quantity(values: Array) -> bool:
+    """Whether numbers measure something, and do not name classes: fractions, or many values.
+
+    >>> is_quantity(np.array([1, 2, 2])), is_quantity(np.arange(30)), is_quantity(np.array([0.5]))
+    (False, True, True)
+    """
+    whole = bool(np.all(values == np.round(values)))
+    return not whole or len(np.unique(values)) > MAX_CLASSES
 
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:

@@ -10,11 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-#: Names of metrics in words, and whether they are errors.
-METRICS = {
-    "balanced_accuracy": ("balanced accuracy", False),
-    "neg_root_mean_squared_error": ("RMSE", True),
-}
+#: Names of metrics in words, where these are others than the scorer's.
+METRICS = {"neg_root_mean_squared_error": "RMSE"}
 #: Names listed before "and so many more".
 SHOWN = 12
 
@@ -35,6 +32,8 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
         features += ": " + _names(schema["numeric"] + schema["categorical"])
     facts = [("method", method + (_chosen(info["chosen"])))]
+    if info.get("class_weight"):
+        facts.append(("class weights", f"{info['class_weight']}: every class counts the same"))
     if info["n_components"] is not None:
         facts.append(("components", str(info["n_components"])))
     facts += [("target", target), ("domains", domains), ("features", features)]
@@ -80,7 +79,8 @@ def check_in_words(check: dict[str, Any]) -> str:
     ... )
     'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
     """
-    name, is_error = METRICS.get(check["metric"], (check["metric"], False))
+    plain = check["metric"].removeprefix("neg_").replace("_", " ")
+    name, is_error = METRICS.get(check["metric"], plain), check["metric"].startswith("neg_")
     model, worst, constant = (
         f"{-value:.4g}" if is_error else f"{value:.3f}"
         for value in (check["model"], check["worst"], check["constant"])

@@ -12,7 +12,7 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.result import Evaluation, MethodResult
+from domainwise.evaluation.result import Evaluation, MethodResult, plain
 from domainwise.jobs.statistics import compare
 from domainwise.models.method import Method
 
@@ -53,7 +53,7 @@ def gather(
             )
         )
         records[method.key] = [
-            {**record, "domain": _name(problem, record["domain"])}
+            {**record, "domain": plain(problem.domains[record["domain"]])}
             for row in mine
             for record in row["predictions"]
         ]
@@ -74,18 +74,13 @@ def gather(
     return found
 
 
-def _name(problem: Problem, code: int) -> Any:
-    name = problem.domains[code]
-    return name.item() if hasattr(name, "item") else name
-
-
 def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
     """Mean over the splits in which a domain was left out, in the order of the domains."""
     found: dict[int, list[float]] = {}
     for row in rows:
         for code, value in row[name].items():
             found.setdefault(code, []).append(value)
-    return {_name(problem, code): float(np.mean(found[code])) for code in sorted(found)}
+    return {plain(problem.domains[code]): float(np.mean(found[code])) for code in sorted(found)}
 
 
 def with_p_values(results: list[MethodResult]) -> list[MethodResult]:
@@ -139,6 +134,13 @@ def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str
             "Some parameters were chosen by folds of rows, because there was no second source "
             "domain to leave out."
         )
+    if problem.class_weight is not None:
+        notes.append(
+            f"Every class counts the same in training, however rare, as it does in "
+            f"{found.measure.label}."
+        )
+    if found.measure.about_one_class and problem.positive is not None:
+        notes.append(f"{found.measure.label} is about the class {problem.positive!s} (pos_label).")
     notes += [f"{key}: {reason}." for key, reason in found.left_out.items()]
     return notes
 
@@ -151,6 +153,8 @@ def _facts(problem: Problem) -> dict[str, Any]:
         "columns": int(problem.X.shape[1]),
         "domains": len(problem.domains),
         "classes": None if problem.classes is None else problem.classes.tolist(),
+        "class_weight": problem.class_weight,
+        "positive": None if problem.positive is None else plain(problem.positive),
         "seed": problem.seed,
         "python": platform.python_version(),
         "versions": {

@@ -166,6 +166,7 @@ def _facts(found: Evaluation) -> list[tuple[str, Any]]:
         ("measure", found.measure.name),
         ("rows used", f"{facts['rows']:,} of {facts['rows_given']:,}"),
         ("domains", str(facts["domains"])),
+        *([("weights of classes", facts["class_weight"] or "none")] if facts["classes"] else []),
         ("seed", str(facts["seed"])),
         ("Python", facts["python"]),
         *facts["versions"].items(),

@@ -11,7 +11,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import check_sample_domain, check_target, take_rows
+from domainwise.checks.inputs import check_sample_domain, check_target, is_quantity, take_rows
 from domainwise.evaluation.features import prepare_features
 from domainwise.models.method import Setting
 from domainwise.selection import LeaveDomainsOut
@@ -19,8 +19,6 @@ from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import MAX_FOLDS, Split, row_folds
 from domainwise.selection.measure import Measure, choose_measure, positive_last
 
-#: Whole numbers with more distinct values than this are a quantity, not classes.
-MAX_CLASSES = 20
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
 
@@ -181,10 +179,10 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
         )
     if task == "auto":
         plain = check_target(y, n, "auto", least_classes=1)
-        values = plain.names
-        whole = values is not None and values.dtype.kind in "iuf"
-        many = whole and values is not None and len(values) > MAX_CLASSES
-        task = "regression" if values is None or many else "classification"
+        names = plain.names
+        numbers = names is not None and names.dtype.kind in "iuf"
+        quantity = names is None or (numbers and is_quantity(names))
+        task = "regression" if quantity else "classification"
     if task == "classification":
         kind = type_of_target(np.asarray(y))
         if kind.startswith("continuous"):

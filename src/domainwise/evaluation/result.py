@@ -303,10 +303,10 @@ class Evaluation:
                 "label": self.measure.label,
                 "greater_is_better": self.measure.sign > 0,
             },
-            "domains": [_plain(name) for name in self.domains],
+            "domains": [plain(name) for name in self.domains],
             "best": self.best.key,
             "baseline": None if self.baseline is None else self.baseline.key,
-            "worst_domain": _plain(self.worst_domain),
+            "worst_domain": plain(self.worst_domain),
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
@@ -359,7 +359,7 @@ class Evaluation:
         return {
             "task": source.task,
             "scoring": source.measure.name,
-            "pos_label": _plain(source.positive),
+            "pos_label": plain(source.positive),
             "class_weight": source.class_weight,
             "seed": source.seed,
             "grids": {m.key: describe_grid(m.grid(source.classification)) for m in self.methods},
@@ -373,7 +373,7 @@ class Evaluation:
             "kind": result.kind,
             "mean": _number(shown(result.mean)),
             "worst": _number(shown(result.worst)),
-            "worst_domain": _plain(result.worst_domain),
+            "worst_domain": plain(result.worst_domain),
             "spread": _number(result.spread),
             "within": _number(shown(result.reference)),
             "p_value": result.p_value,
@@ -382,7 +382,7 @@ class Evaluation:
             "candidates": result.candidates,
             "per_domain": [
                 {
-                    "domain": _plain(name),
+                    "domain": plain(name),
                     "score": _number(shown(score)),
                     "within": _number(shown(result.within[name])),
                 }
@@ -419,7 +419,8 @@ def record_columns(record: Row, classes: Sequence[Any] | None) -> dict[str, Any]
     return columns
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A number or a name as JSON knows it."""
     return value.item() if hasattr(value, "item") else value
 
 

@@ -32,6 +32,8 @@ _CLASS_AVERAGED = (
     "precision_macro",
     "jaccard_macro",
 )
+#: Scorers that ask how one of two classes is found.
+_ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Measure:
     def balanced(self) -> bool:
         """Whether classes weigh the same whatever their size."""
         return self.name in _CLASS_AVERAGED
+
+    @property
+    def about_one_class(self) -> bool:
+        """Whether it is about one of two classes, the positive one."""
+        return self.name in _ABOUT_ONE_CLASS
 
     @property
     def scoring(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables.columns import (
     as_labels,
     as_numbers,
@@ -18,9 +19,6 @@ from domainwise.tables.columns import (
     split_names,
 )
 from domainwise.tables.files import TableError
-
-#: A target of whole numbers with more values than this is continuous, unless a task is given.
-MAX_CLASSES = 20
 
 
 def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
@@ -54,8 +52,7 @@ def task_of(target: Any, task: str) -> str:
     if not is_numeric(target) or target.dtype.kind == "b":
         return "classification"
     values = target.to_numpy(dtype=np.float64, na_value=np.nan)
-    whole = bool(np.all(values == np.round(values)))
-    return "classification" if whole and target.nunique() <= MAX_CLASSES else "regression"
+    return "regression" if is_quantity(values) else "classification"
 
 
 def target_values(target: Any, task: str) -> Array:
