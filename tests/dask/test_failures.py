@@ -7,8 +7,9 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from domainwise import DCM, FastDCM
+from domainwise import DCM, FastDCM, InvariantRidgeClassifierCV
 from domainwise.distributed.fit import fit_parquet
 from domainwise.distributed.parquet import read_piece
 
@@ -114,6 +115,23 @@ def test_a_fit_of_files_survives_as_well(
     assert undisturbed.solver_info_["n_partitions"] == 21
     assert_same_bits(undisturbed, harmed)
     assert not any(_alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_a_ridge_search_survives_as_well(how_many, rows, doomed, worker_pids):
+    X, y, domain = rows("three").arrays(cuts=np.linspace(0.05, 0.95, 19))
+    model = InvariantRidgeClassifierCV(n_landmarks=60, gammas=[0.1], alphas=[0.1, 2.0])
+    undisturbed = clone(model).fit(X, y, sample_domain=domain)
+    doomed.wait_for_workers(2, timeout=PATIENCE)
+    pids = worker_pids(doomed)[:how_many]
+    slow = slowed(X, 0.1)
+    harmed = fit_while(doomed, lambda: clone(model).fit(slow, y, domain), lambda: kill(pids))
+    assert not any(_alive(pid) for pid in pids)
+    for name, scores in undisturbed.cv_results_.items():
+        np.testing.assert_array_equal(harmed.cv_results_[name], scores)
+    for one, other in zip(undisturbed.expansions_, harmed.expansions_, strict=True):
+        np.testing.assert_array_equal(one.dual, other.dual)
+        np.testing.assert_array_equal(one.intercept, other.intercept)
 
 
 def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bits, monkeypatch):

@@ -129,6 +129,10 @@ class Backend(ABC):
         """Project rows with a fitted model."""
         return model._project(self, rows)
 
+    def predict(self, model: Any, method: str, rows: Any) -> Any:
+        """Call a method of a fitted model that takes rows at hand."""
+        return getattr(model, method)(rows)
+
     def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
         """Say what to change when memory runs out."""
         return nullcontext()

@@ -175,6 +175,23 @@ class DaskBackend(NumpyBackend):
             meta=np.empty((0, n_components), dtype=layout.dtype),
         )
 
+    def predict(self, model: Any, method: str, X: Any) -> Any:
+        """Call a method of a fitted model on every partition, when somebody asks for the result."""
+        layout, _ = layout_of(X)
+        sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))
+        sent = constant(model, "model")
+        if is_frame(X):
+            columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
+            meta = _labelled(X._meta, sample[:0], columns)
+            return X.map_partitions(_predict_frame, sent, layout, method, columns, meta=meta)
+        X = X.rechunk({1: -1})
+        wide: dict[str, Any] = {"drop_axis": 1}
+        if sample.ndim == 2:
+            wide = {"chunks": (X.chunks[0], (sample.shape[1],))}
+        return X.map_blocks(
+            _predict_array, model=sent, layout=layout, method=method, meta=sample[:0], **wide
+        )
+
     def kept_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a collection says how to compute them and does not change."""
         return rows
@@ -235,6 +252,28 @@ def _project_array(rows: Array, model: Any, layout: Layout) -> Array:
 def _project_frame(rows: Any, model: Any, layout: Layout) -> Any:
     values = _project_array(rows, model, layout)
     return type(rows)(values, index=rows.index, columns=model.get_feature_names_out())
+
+
+@task
+def _predict_array(rows: Any, model: Any, layout: Layout, method: str) -> Array:
+    X = layout.values(rows)
+    if not len(X):
+        return getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
+    return getattr(model, method)(X)
+
+
+@task
+def _predict_frame(rows: Any, model: Any, layout: Layout, method: str, columns: Any) -> Any:
+    return _labelled(rows, _predict_array(rows, model, layout, method), columns)
+
+
+def _labelled(rows: Any, values: Array, columns: Any) -> Any:
+    """Values of the rows of a data frame: one column as a series, several as a data frame."""
+    import pandas as pd
+
+    if columns is None:
+        return pd.Series(values, index=rows.index)
+    return pd.DataFrame(values, index=rows.index, columns=columns)
 
 
 @task

@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from domainwise.estimators.projection import Projection
+from domainwise.selection.ridge_search import InvariantRidge
 
-Estimator = TypeVar("Estimator", bound=Projection)
+Estimator = TypeVar("Estimator", bound=Projection | InvariantRidge)
 
 __all__ = ["fit_parquet"]
 
@@ -32,7 +33,7 @@ def fit_parquet(
 
     Parameters
     ----------
-    estimator : FastDCM, FastCOIR, FastDICA, FastKPCA, or one of the exact estimators
+    estimator : FastDCM or another of the fast family, an exact estimator, or a ridge search
         Fitted in place. If anything fails, it is left as it was.
     path : str or path-like
         A file, a folder of files, or a pattern; on whatever storage fsspec can open. Names of
@@ -66,10 +67,11 @@ def fit_parquet(
     ... )  # doctest: +SKIP
     """
     _check_installed()
-    if not isinstance(estimator, Projection):
+    if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}: Parquet files are for the exact and the "
-            "fast projections, such as FastDCM, and InvariantFeatures"
+            "fast projections, such as FastDCM, for InvariantFeatures, and for the searches "
+            "InvariantRidgeClassifierCV and InvariantRidgeCV"
         )
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import known_rows

@@ -161,11 +161,16 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
     def decision_function(self, X: Any) -> Any:
         """Return one value for two classes, positive for the second; one for each of more."""
-        values = self._values(X)
-        return self._rule().decision_function(values)
+        return self._apply("_decisions", X)
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row; for a tensor, classes that are numbers as a tensor."""
+        return self._apply("_classes_of", X)
+
+    def _decisions(self, X: Any) -> Any:
+        return self._rule().decision_function(self._values(X))
+
+    def _classes_of(self, X: Any) -> Any:
         values = self._values(X)
         classes = self._rule().predict(to_host(values))
         return placed(classes, values) if classes.dtype.kind in "biuf" else classes
@@ -245,12 +250,12 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         else:
             options: dict[str, Any] = dict(y_numeric=True, multi_output=True, reset=reset)
             X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), **options)
-        self._flat = len(np.shape(y)) == 1
         return X, y
 
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
     ) -> tuple[Labels, Labels]:
+        self._flat = len(np.shape(y)) == 1
         target = backend.check_target(y, rows, "rbf", least_classes=1)
         return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
 
@@ -259,6 +264,9 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     def predict(self, X: Any) -> Any:
         """Return the predicted target of each row."""
+        return self._apply("_targets_of", X)
+
+    def _targets_of(self, X: Any) -> Any:
         values = self._values(X)
         return values[:, 0] if self._flat else values
 

@@ -338,14 +338,18 @@ class InvariantRidge(RidgeCandidates):
 
     # Predicting.
 
-    def _values(self, X: Any) -> Any:
+    def _apply(self, method: str, X: Any) -> Any:
+        """Check X, and call a method on what is at hand: all rows, or every partition."""
         check_is_fitted(self)
-        expansions = self.expansions_
+        first = self.expansions_[0].dual
         backend = backend_of(X)
         with backend.explaining_memory(X):
-            X = backend.check_rows(self, X, reset=False)
-            backend.check_same_place(expansions[0].dual, X)
-            return summed(expansions, X)
+            rows = backend.check_rows(self, X, reset=False)
+            backend.check_same_place(first, rows)
+            return backend.predict(self, method, rows)
+
+    def _values(self, X: Any) -> Any:
+        return summed(self.expansions_, X)
 
     def to(self, device: Any) -> Self:
         """Move a fitted model to a torch device, in place.
