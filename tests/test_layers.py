@@ -1,6 +1,7 @@
 """Folders import only what stands above them in this list, lazily or not."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def test_a_folder_imports_only_what_stands_above_it(folder):
 @pytest.mark.parametrize("folder", HEIGHT)
 def test_the_files_of_a_folder_do_not_import_each_other_in_a_circle(folder):
     assert set(cycle_in(folder)) == CIRCLES.get(folder, set())
+
+
+def test_private_names_of_scikit_learn_are_imported_in_checks_alone():
+    private = re.compile(
+        r"^\s*(from sklearn\S*\._|from sklearn.* import .*\b_|import sklearn\S*\._)"
+    )
+    for path in FILES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        used = [line for line in lines if private.match(line)]
+        assert not used or part_of(path) == "checks", f"{path.relative_to(PACKAGE)}: {used}"
 
 
 def test_every_folder_has_its_place_in_the_list_and_files_have_a_folder():

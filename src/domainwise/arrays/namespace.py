@@ -43,6 +43,13 @@ def beside(values: Any, X: Any) -> Any:
     return cast(np.asarray(values), X.dtype)
 
 
+def on_device(A: Array, device: Any) -> Any:
+    """Return a small float64 matrix as a tensor on a device, or as it is where that is None."""
+    if device is None:
+        return A
+    return sys.modules["torch"].from_numpy(np.array(A, dtype=np.float64)).to(device)
+
+
 def precision_name(X: Any) -> str:
     """Return ``"float32"`` or ``"float64"``."""
     return str(X.dtype).removeprefix("torch.")

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from domainwise.arrays import Array
-from domainwise.checks.inputs import Labels
+from domainwise.checks.inputs import Labels, check_precomputed
 from domainwise.gram import Gram
 from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
@@ -45,9 +44,9 @@ class Backend(ABC):
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain against the rows."""
 
-    @abstractmethod
     def check_precomputed(self, K: Any) -> None:
         """Check a training kernel matrix: square and symmetric."""
+        check_precomputed(K)
 
     @abstractmethod
     def check_dense_memory(self, n_samples: int, what: str) -> None:
@@ -64,15 +63,7 @@ class Backend(ABC):
         """Resolve kernel arguments on the rows; see :func:`~.kernels.functions.make_kernel`."""
 
     @abstractmethod
-    def label_rows(
-        self,
-        rows: Any,
-        target: Feature | None,
-        domain: Feature | None,
-        *,
-        conditional: bool = False,
-        values: Array | None = None,
-    ) -> RowLabels:
+    def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:
         """Build the label space of the rows; see :func:`~.labels.factors.label_rows`."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.backends.base import Backend
-from domainwise.checks.inputs import Labels, check_precomputed, check_sample_domain, check_target
+from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
 from domainwise.gram.cells import CellRows, CellSums, sum_cells
 from domainwise.gram.dense import check_dense_memory
@@ -23,7 +23,6 @@ from domainwise.labels.factors import RowLabels, label_rows
 class NumpyBackend(Backend):
     """Rows, labels and models in memory."""
 
-    check_precomputed = staticmethod(check_precomputed)
     check_dense_memory = staticmethod(check_dense_memory)
 
     def check_rows(self, estimator: Any, X: Any, **options: Any) -> Any:

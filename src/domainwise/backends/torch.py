@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import precision_name, to_host
+from domainwise.arrays.namespace import on_device, precision_name, to_host
 from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
@@ -23,33 +23,11 @@ from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
 from domainwise.kernels.functions import Kernel, make_kernel
-from domainwise.labels.factors import Feature, RowLabels, category_space, label_rows
+from domainwise.labels.factors import RowLabels, label_rows
 
 Tensor = Any
 
 FLOATS = (torch.float32, torch.float64)
-
-
-@dataclass(frozen=True)
-class TensorRows(RowLabels):
-    """A label space whose rows are lifted on a device.
-
-    ``codes`` and ``dense`` are tensors there; ``counts`` are the sizes of the groups.
-    """
-
-    counts: Array | None = None
-    device: Any = None
-
-    def rows(self, coordinates: Array) -> Tensor:
-        """Return the sample-space vectors (N, r) of coordinates (s, r)."""
-        if self.codes is not None:
-            assert self.counts is not None
-            table = coordinates / np.sqrt(self.counts)[:, None]
-            return torch.from_numpy(table).to(self.device)[self.codes]
-        if self.dense is not None:
-            return self.dense @ torch.from_numpy(np.array(coordinates)).to(self.device)
-        shape = (self.space.n_samples, coordinates.shape[1])
-        return torch.zeros(shape, dtype=torch.float64, device=self.device)
 
 
 class HostRows:
@@ -138,17 +116,6 @@ class TorchBackend(Backend):
                 "them with to(device)"
             )
 
-    def check_precomputed(self, K: Tensor) -> None:
-        """Check a training kernel matrix: square and symmetric."""
-        if K.shape[0] != K.shape[1]:
-            raise ValueError(
-                'kernel="precomputed" needs a square kernel matrix in fit, got shape '
-                f"{tuple(K.shape)}"
-            )
-        atol = float(K.abs().max()) * (1e-8 if K.dtype == torch.float64 else 1e-4)
-        if not torch.allclose(K, K.T, rtol=0.0, atol=atol):
-            raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
-
     def check_dense_memory(self, n_samples: int, what: str) -> None:
         """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
 
@@ -156,40 +123,11 @@ class TorchBackend(Backend):
         """Resolve kernel arguments on the rows."""
         return make_kernel(kernel, rows, **arguments)
 
-    def label_rows(
-        self,
-        rows: Tensor,
-        target: Feature | None,
-        domain: Feature | None,
-        *,
-        conditional: bool = False,
-        values: Array | None = None,
-    ) -> TensorRows:
+    def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows; groups of categories are counted on the device."""
-        n, device = len(rows), rows.device
-        parts = [part for part in (target, domain) if part is not None]
-        if any(part.codes is None for part in parts):
-            features = (_host_feature(target), _host_feature(domain))
-            labels = label_rows(n, *features, conditional=conditional, values=values)
-            dense = torch.from_numpy(np.asarray(labels.dense)).to(device)
-            return TensorRows(labels.space, None, dense, device=device)
-        if not parts:
-            return TensorRows(label_rows(n, None, None).space, None, None, device=device)
-        n_domains = 1 if domain is None else domain.n_categories
-        pair: Any = 0
-        if target is not None:
-            pair = pair + torch.as_tensor(target.codes) * n_domains
-        if domain is not None:
-            pair = pair + torch.as_tensor(domain.codes)
-        present, codes, counts = pair.unique(return_inverse=True, return_counts=True)
-        groups, sizes = present.cpu().numpy(), counts.double().cpu().numpy()
-        space = category_space(
-            sizes,
-            None if target is None else groups // n_domains,
-            None if domain is None else groups % n_domains,
-            conditional=conditional,
-        )
-        return TensorRows(space, codes, None, counts=sizes, device=device)
+        labels = label_rows(len(rows), *features, **options)
+        dense = None if labels.dense is None else on_device(labels.dense, rows.device)
+        return replace(labels, dense=dense, device=rows.device)
 
     def dense_gram(self, K: Tensor, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
         """Operator of a stored kernel matrix."""
@@ -296,9 +234,3 @@ def _encoded(labels: Tensor, n: int, name: str) -> Labels:
         raise ValueError(f"{name} has {len(labels)} entries but X has {n} rows")
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))
-
-
-def _host_feature(feature: Feature | None) -> Feature | None:
-    if feature is None or feature.codes is None:
-        return feature
-    return Feature.of_categories(to_host(feature.codes), feature.n_categories)

@@ -12,17 +12,18 @@ from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import namespace, precision_name
 from domainwise.kernels.functions import KERNEL_NAMES
 from domainwise.kernels.landmarks import LANDMARK_RULES
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
 
-#: Rows of an array or data frame of any kind.
-take_rows = _safe_indexing
+#: Rows of an array or data frame of any kind, and their number.
+take_rows, count_rows = _safe_indexing, _num_samples
 
 LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
 
@@ -209,15 +210,14 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     return Labels(values=_numeric(domains, "sample_domain"))
 
 
-def check_precomputed(K: Array) -> None:
+def check_precomputed(K: Any) -> None:
     """Check a training kernel matrix: square and symmetric."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
-            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {K.shape}'
+            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {tuple(K.shape)}'
         )
-    scale = float(np.abs(K).max(initial=0.0))
-    atol = scale * (1e-8 if K.dtype == np.float64 else 1e-4)
-    if not np.allclose(K, K.T, rtol=0.0, atol=atol):
+    atol = float(abs(K).max()) * (1e-8 if precision_name(K) == "float64" else 1e-4)
+    if not namespace(K).allclose(K, K.T, rtol=0.0, atol=atol):
         raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
 
 

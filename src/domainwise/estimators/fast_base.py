@@ -215,16 +215,14 @@ class LandmarkProjection(Projection):
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
         """Operator of all rows seen, classes and domains among them, and the features' mean."""
-        n_target = 0 if self._target_map is None else self._target_map.n_features
         for part in (self._sums.mean, self._sums.second):
             check_finite(part, self._map.landmarks.dtype)
         sums = self._map.moments(self._sums)
         gram, classes, domains = finalize(
             sums,
             self._map,
-            n_target=n_target,
-            n_values=int(bool(n_target)),
-            n_domain=0 if self._domain_map is None else self._domain_map.n_features,
+            target=self._target_map,
+            domain=self._domain_map,
             conditional=self.conditional,
         )
         return gram, classes, domains, sums.mean[: gram.size]

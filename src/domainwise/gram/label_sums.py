@@ -138,9 +138,8 @@ def finalize(
     sums: NystromSums,
     nystrom: NystromMap,
     *,
-    n_target: int = 0,
-    n_values: int = 0,
-    n_domain: int = 0,
+    target: LabelMap | None = None,
+    domain: LabelMap | None = None,
     conditional: bool = False,
 ) -> tuple[NystromGram, list[Any], list[Any]]:
     """Turn sums over rows into a Gram operator.
@@ -148,10 +147,11 @@ def finalize(
     Parameters
     ----------
     sums : NystromSums
-        Features first, then ``n_target`` of a continuous target, the target itself
-        (``n_values``), and ``n_domain`` of continuous domain descriptors.
+        Features first, then those of a continuous target, the target itself, and those of
+        continuous domain descriptors.
     nystrom : NystromMap
-    n_target, n_values, n_domain : int
+    target, domain : LabelMap or None
+        The maps of continuous labels.
     conditional : bool
         Measure domains inside each class.
 
@@ -172,10 +172,10 @@ def finalize(
     groups = category_space(counts, class_of, domain_of, conditional=conditional)
     # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
     centred = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
-    if not n_target and not n_domain:
+    if target is None and domain is None:
         space, cross = groups, centred[: groups.size, :m]
     else:
-        space, cross = _joint_space(sums, groups, centred, m, (n_target, n_values, n_domain))
+        space, cross = _joint_space(sums, groups, centred, m, target, domain)
     landmark_features = nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
         sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
@@ -184,11 +184,15 @@ def finalize(
 
 
 def _joint_space(
-    sums: NystromSums, groups: LabelSpace, centred: Array, m: int, sizes: tuple[int, int, int]
+    sums: NystromSums,
+    groups: LabelSpace,
+    centred: Array,
+    m: int,
+    target: LabelMap | None,
+    domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
     """Label space of group directions together with continuous label features."""
-    n_groups, (n_target, n_values, n_domain) = len(centred), sizes
-    continuous = sums.second[m:, m:]
+    n_groups, continuous = len(centred), sums.second[m:, m:]
     # Group directions are orthonormal but for the constant, which centring removes.
     root = np.sqrt(np.array([count for count, _ in _sorted_groups(sums)], dtype=np.float64))
     inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
@@ -205,7 +209,9 @@ def _joint_space(
     products = np.vstack([centred[:, :m], sums.second[m:, :m]])
     cross = basis.T @ products
     of_groups, of_features = coordinates[:, :n_groups], coordinates[:, n_groups:]
-    ends = np.cumsum([n_target, n_values])
+    n_target = 0 if target is None else target.n_features
+    # Behind the features of a target stands the target itself.
+    ends = [n_target, n_target + (target is not None)]
     of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
 
     def from_groups(part: Array | None) -> Array | None:
@@ -213,10 +219,10 @@ def _joint_space(
 
     space = LabelSpace(
         sums.n_samples,
-        of_target if n_target else from_groups(groups.target),
-        of_domain if n_domain else from_groups(groups.domain),
-        None if n_domain else from_groups(groups.domain_means),
-        of_values[:, 0] if n_values else from_groups(groups.sign),
+        from_groups(groups.target) if target is None else of_target,
+        from_groups(groups.domain) if domain is None else of_domain,
+        from_groups(groups.domain_means) if domain is None else None,
+        from_groups(groups.sign) if target is None else of_values[:, 0],
     )
     return space, cross
 

@@ -138,7 +138,7 @@ class InvariantFeatures(LandmarkProjection):
         gram, classes, domains = finalize(
             sums,
             self._map,
-            n_domain=0 if self._domain_map is None else self._domain_map.n_features,
+            domain=self._domain_map,
             conditional=self.conditional,
         )
         space = gram.labels

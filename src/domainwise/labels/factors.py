@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import svd
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import namespace, on_device, to_host
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is followed until its residual trace is below this share of N * epsilon,
@@ -76,35 +78,45 @@ class LabelSpace:
 
 @dataclass(frozen=True)
 class RowLabels:
-    """A label space together with the map from its coordinates to the rows of the samples."""
+    """A label space together with the map from its coordinates to the rows of the samples.
+
+    Attributes
+    ----------
+    space : LabelSpace
+    codes, counts : array of shape (N,), ndarray of shape (s,), or None
+        Where labels are categories, the group of each row and the sizes of the groups.
+    dense : array of shape (N, s) or None
+        Where they are not, an orthonormal basis.
+    device : torch.device or None
+        Where rows are lifted as tensors; ``codes`` and ``dense`` are there, too.
+    """
 
     space: LabelSpace
-    codes: Array | None
-    dense: Array | None
+    codes: Any = None
+    dense: Any = None
+    counts: Array | None = None
+    device: Any = None
 
-    def rows(self, coordinates: Array) -> Array:
+    def rows(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
         if self.codes is not None:
-            return coordinates[self.codes] / self._root_counts[self.codes, None]
+            assert self.counts is not None
+            return on_device(coordinates / np.sqrt(self.counts)[:, None], self.device)[self.codes]
         if self.dense is not None:
-            return np.asarray(self.dense @ coordinates)
-        return np.zeros((self.space.n_samples, coordinates.shape[1]))
-
-    @property
-    def _root_counts(self) -> Array:
-        return np.sqrt(np.bincount(self.codes))  # type: ignore[arg-type]
+            return self.dense @ on_device(coordinates, self.device)
+        return on_device(np.zeros((self.space.n_samples, coordinates.shape[1])), self.device)
 
 
 @dataclass(frozen=True)
 class Feature:
     """Features of one kind of label: categories as codes, anything else as a dense factor."""
 
-    codes: Array | None = None
+    codes: Any = None
     n_categories: int = 0
     dense: Array | None = None
 
     @classmethod
-    def of_categories(cls, codes: Array, n_categories: int) -> Feature:
+    def of_categories(cls, codes: Any, n_categories: int) -> Feature:
         """Wrap integer codes 0 ... n_categories - 1."""
         return cls(codes=codes, n_categories=n_categories)
 
@@ -113,7 +125,7 @@ class Feature:
         if self.dense is not None:
             return self.dense
         assert self.codes is not None
-        return np.eye(self.n_categories)[self.codes]
+        return np.eye(self.n_categories)[to_host(self.codes)]
 
 
 def label_rows(
@@ -137,29 +149,26 @@ def label_rows(
     """
     parts = [part for part in (target, domain) if part is not None]
     if not parts:
-        return RowLabels(LabelSpace(n_samples), None, None)
+        return RowLabels(LabelSpace(n_samples))
     if all(part.codes is not None for part in parts):
-        return _category_rows(n_samples, target, domain, conditional)
+        return _category_rows(target, domain, conditional)
     return _dense_rows(n_samples, target, domain, conditional, values)
 
 
-def _category_rows(
-    n_samples: int, target: Feature | None, domain: Feature | None, conditional: bool
-) -> RowLabels:
+def _category_rows(target: Feature | None, domain: Feature | None, conditional: bool) -> RowLabels:
     """Label space of categories only: one coordinate per (class, domain) group that occurs."""
-    pair = [
-        np.zeros(n_samples, dtype=np.intp) if part is None else np.asarray(part.codes)
-        for part in (target, domain)
-    ]
     n_domains = 1 if domain is None else domain.n_categories
-    present, codes = np.unique(pair[0] * n_domains + pair[1], return_inverse=True)
+    pair: Any = 0 if target is None else target.codes * n_domains
+    pair = pair if domain is None else pair + domain.codes
+    present, codes, counts = namespace(pair).unique(pair, return_inverse=True, return_counts=True)
+    groups, sizes = to_host(present), to_host(counts).astype(np.float64)
     space = category_space(
-        np.bincount(codes).astype(np.float64),
-        None if target is None else present // n_domains,
-        None if domain is None else present % n_domains,
+        sizes,
+        None if target is None else groups // n_domains,
+        None if domain is None else groups % n_domains,
         conditional=conditional,
     )
-    return RowLabels(space, codes, None)
+    return RowLabels(space, codes, counts=sizes)
 
 
 def category_space(
@@ -238,19 +247,18 @@ def _dense_rows(
         sign = coordinates["target"][:, -1]
     domain_means = None
     if domain is not None and domain.codes is not None and not conditional:
-        domain_means = coordinates["domain"] / np.bincount(domain.codes)
+        domain_means = coordinates["domain"] / np.bincount(to_host(domain.codes))
     space = LabelSpace(
         n_samples, coordinates.get("target"), coordinates.get("domain"), domain_means, sign
     )
-    return RowLabels(space, None, orthonormal)
+    return RowLabels(space, dense=orthonormal)
 
 
 def _within_classes(features: Array, target: Feature) -> Array:
     """Domain features of each class apart, minus the mean of that class."""
-    assert target.codes is not None
-    columns = []
+    codes, columns = to_host(target.codes), []
     for code in range(target.n_categories):
-        inside = target.codes == code
+        inside = codes == code
         part = np.zeros_like(features)
         part[inside] = features[inside] - features[inside].mean(axis=0)
         columns.append(part)

@@ -54,7 +54,7 @@ class KernelPath:
     def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
         """Evaluate a machine's kernel among training rows, and between new rows and those."""
         kernel = resolved_kernel(machine, X)
-        labels = RowLabels(LabelSpace(len(X)), None, None)
+        labels = RowLabels(LabelSpace(len(X)))
         if kernel.name == "precomputed":
             gram, rows = DenseGram(X.astype(np.float64), labels, X.dtype), None
         else:

@@ -10,10 +10,9 @@ import numpy as np
 from sklearn import config_context
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
-from sklearn.utils.validation import _num_samples
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import check_sample_domain, take_rows
+from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
 from domainwise.selection.splitters import LeaveDomainsOut
 
 
@@ -116,7 +115,7 @@ def domain_cross_validate(
     >>> result.domains
     array([0, 1, 2, 3])
     """
-    domains = check_sample_domain(sample_domain, _num_samples(X), "delta")
+    domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     assert domains.codes is not None
     assert domains.names is not None
     with config_context(enable_metadata_routing=True):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import on_device
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits
 from domainwise.gram.iterative import IterativeGram
 from domainwise.gram.torch.groups import GroupedProduct, worth_grouping
@@ -31,7 +32,7 @@ class TensorThins:
 
     def placed(self, A: Array) -> Tensor:
         """Return a small matrix where the thins are."""
-        return torch.from_numpy(np.array(A, dtype=np.float64)).to(self.device)
+        return on_device(A, self.device)
 
     def random(self, columns: int) -> Tensor:
         """Return a thin of normal numbers, the same for the same seed."""
