@@ -271,8 +271,9 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     refused("no folder", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops")
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
     refused("line 2: 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
-    make_frame().assign(same=1).to_csv(tmp_path / "same.csv", index=False)
-    refused("--drop same", "fit", tmp_path / "same.csv", *COMMON, *out)
+    bad = dict(when="2024-01-01", who=[f"patient {i}" for i in range(120)])
+    make_frame().assign(**bad).to_csv(tmp_path / "two.csv", index=False)
+    refused("--drop when,who", "fit", tmp_path / "two.csv", *COMMON, *out)
     assert not (tmp_path / "m.skops").exists()
 
 
@@ -334,3 +335,35 @@ def test_the_installed_command_predicts_in_its_own_process(folder, tmp_path):
     assert done.stderr == ""
     assert "120 rows" in done.stdout
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 121
+
+
+def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_path):
+    frame = make_frame().drop(columns="risk")
+    frame["seen"] = pandas.date_range("2024-01-01", periods=120).strftime("%d.%m.%Y")
+    frame["dose"] = np.where(np.arange(120) % 10, frame["dose"], -999)
+    frame["age"] = frame["age"].round().astype("Int64")
+    frame["share"] = [f"{1 + i % 50},{100 + i}" for i in range(120)]
+    path = tmp_path / "data.csv"
+    frame.to_csv(path, index=False, sep=";", encoding="cp1252")
+    fit = ["fit", path, *COMMON, "--method", "linear", "--no-check", "-o", tmp_path / "m.skops"]
+    refused("--dates month,weekday,age", *fit)
+    refused("2 columns cannot be used", *fit)
+    refused("leave them out with --drop seen,share, or --auto-drop", *fit)
+    refused("dates=['year']: use month, weekday, age", *fit, "--dates", "year")
+    said = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
+    done = run(*fit, "--dates", "month,age", *said, "--json")
+    assert done.exit_code == 0, done.output
+    schema = json.loads(done.stdout)["schema"]
+    assert schema["na"] == ["-999", "unknown"]
+    assert [schema[name] for name in ("decimal", "encoding", "dates")] == [",", "cp1252", ["seen"]]
+    assert "of dates the month, age" in run("info", tmp_path / "m.skops").output
+    outs = []
+    for options in ([], said):
+        outs.append(tmp_path / f"{len(options)}.csv")
+        done = run("predict", tmp_path / "m.skops", path, "-o", outs[-1], *options)
+        assert done.exit_code == 0, done.output
+    assert outs[0].read_text() == outs[1].read_text()
+    done = run("evaluate", path, *COMMON, "--auto-drop", *said[2:], "--methods", "linear,svm",
+               "--no-report", "-o", tmp_path / "out")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "columns left out because they cannot be used: seen, share" in done.stderr

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,10 +14,14 @@ from rich.markup import escape
 
 from domainwise.cli.common import (
     DebugOption,
+    DecimalOption,
+    EncodingOption,
     JsonOption,
     ModelArgument,
+    NaOption,
     errors,
     print_plain_notes,
+    reading_options,
     reported_errors,
     working,
 )
@@ -27,7 +31,7 @@ from domainwise.cli.outputs import ForceOption, check_apart, check_output, check
 NewArgument = Annotated[
     Path,
     typer.Argument(
-        help="Rows with the model's columns: CSV (also .gz), Parquet (also a folder), Feather.",
+        help="Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder.",
         show_default=False,
     ),
 ]
@@ -46,6 +50,9 @@ def predict(
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -57,7 +64,8 @@ def predict(
     where the model has no probabilities. The domain column is copied if there is one, and not
     needed. Large files are read and written piece by piece.
     """
-    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=False)
+    options = dict(force=force, as_json=as_json, debug=debug, project=False)
+    _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
 def transform(
@@ -65,13 +73,17 @@ def transform(
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    _apply(model, new, out, keep, dask, force=force, as_json=as_json, debug=debug, project=True)
+    options = dict(force=force, as_json=as_json, debug=debug, project=True)
+    _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
 def _apply(
@@ -80,6 +92,7 @@ def _apply(
     out: Path,
     keep: Sequence[str] | None,
     dask: str | None,
+    reading: dict[str, Any],
     *,
     force: bool,
     as_json: bool,
@@ -97,7 +110,7 @@ def _apply(
         else:
             check_output(out, force, list(FORMATS))
         loaded = TableModel.load(model)
-        kept = split_names(keep, table_columns(new)) or ()
+        kept = split_names(keep, table_columns(new, encoding=reading["encoding"])) or ()
         doing = f"{'projecting' if project else 'predicting'} {new}"
         with connected(dask, errors) as client, working(doing) as say:
             done = apply_to_file(
@@ -108,6 +121,7 @@ def _apply(
                 keep=kept,
                 progress=lambda rows: say(f"{doing}: {rows:,} rows"),
                 client=client,
+                **reading,
             )
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     notes = list(dict.fromkeys(said + done.notes))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -29,8 +30,8 @@ JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: al
 DataArgument = Annotated[
     Path,
     typer.Argument(
-        help="A table: CSV (also .gz), Parquet or Feather, told by its ending; or a folder of "
-        "Parquet files.",
+        help="A table: CSV (also .gz), Parquet, Feather or Excel, told by its ending; or a folder "
+        "of Parquet files.",
         show_default=False,
     ),
 ]
@@ -60,6 +61,30 @@ DropDomainsOption = Annotated[
     list[str] | None,
     typer.Option(help="Domains to leave out, with commas between.", show_default=False),
 ]
+AutoDropOption = Annotated[
+    bool, typer.Option("--auto-drop", help="Leave out columns that cannot be used.")
+]
+DatesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Make numbers of dates: some of month, weekday, age, with commas between.",
+        show_default=False,
+    ),
+]
+DecimalOption = Annotated[
+    str | None,
+    typer.Option(help="Decimal mark, . or , (told from the table).", show_default=False),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(help="Encoding of a CSV file (told from its bytes).", show_default=False),
+]
+NaOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Values that stand for none, with commas between: -999,unknown.", show_default=False
+    ),
+]
 
 #: Packages of an extra, by the extra's name.
 _EXTRAS = {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}
@@ -74,21 +99,59 @@ def read_input(
     drop: Sequence[str] | None,
     drop_domains: Sequence[str] | None,
     task: str,
+    auto_drop: bool = False,
+    dates: str | None = None,
+    **reading: Any,
 ) -> Table:
-    """Read and check the table that a command was given."""
-    from domainwise.tables.schema import load_table, split_names, table_columns
+    """Read and check the table that a command was given; see :func:`reading_options`."""
+    from domainwise.tables.schema import load_table
 
     with working(f"reading {data}"):
-        names = table_columns(data)
         return load_table(
             data,
             target=target,
             domain=domain,
-            features=split_names(features, names),
-            drop=split_names(drop, names),
+            features=features,
+            drop=drop,
             drop_domains=drop_domains,
             task=task,
+            auto_drop=auto_drop,
+            dates=_parts(dates),
+            **reading,
         )
+
+
+def reading_options(
+    decimal: str | None, encoding: str | None, na: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return how cells are read, as arguments of the functions that read tables."""
+    words = [word for text in na or () for word in _parts(text)]
+    return {"decimal": decimal, "encoding": encoding, "na": words}
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def in_options(error: BaseException) -> str:
+    """Word an error with options where the library speaks of its arguments."""
+    from domainwise.tables.errors import Argument
+
+    return "".join(
+        _option(part) if isinstance(part, Argument) else str(part)
+        for part in getattr(error, "parts", [error])
+    )
+
+
+def _option(argument: Any) -> str:
+    """How an argument is typed at a terminal: ``--drop a,b``."""
+    option, value = "--" + argument.name.replace("_", "-"), argument.value
+    if value is True:
+        return option
+    values = [str(part) for part in value] if isinstance(value, (list, tuple)) else [str(value)]
+    if not any("," in part for part in values):
+        values = [",".join(values)]
+    return " ".join(f"{option} {shlex.quote(part)}" for part in values)
 
 
 def check_seed(seed: int) -> None:
@@ -126,7 +189,7 @@ def reported_errors(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted: nothing was written", 1, debug=debug)
     except (ValueError, OSError, ImportError) as error:
-        fail(str(error), 2, debug=debug)
+        fail(in_options(error), 2, debug=debug)
     except MemoryError:
         fail("out of memory: try --method fastdcmcv or fastdcm", 1, debug=debug)
     except Exception as error:

@@ -15,14 +15,19 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from domainwise.cli.common import (
+    AutoDropOption,
     DataArgument,
+    DatesOption,
     DebugOption,
+    DecimalOption,
     DomainOption,
     DropDomainsOption,
     DropOption,
+    EncodingOption,
     FeaturesOption,
     JobsOption,
     JsonOption,
+    NaOption,
     SeedOption,
     TargetOption,
     TaskOption,
@@ -31,6 +36,7 @@ from domainwise.cli.common import (
     missing_packages,
     print_plain_notes,
     read_input,
+    reading_options,
     reported_errors,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
 
 REPORT_NAME = "report.html"
-_ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow")
+_ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx")
 #: Colour of a method's name by its kind.
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
@@ -81,6 +87,11 @@ def evaluate(
     features: FeaturesOption = None,
     drop: DropOption = None,
     drop_domains: DropDomainsOption = None,
+    auto_drop: AutoDropOption = False,
+    dates: DatesOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     max_rows: Annotated[
         int,
         typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all."),
@@ -130,6 +141,9 @@ def evaluate(
             "drop": drop,
             "drop_domains": drop_domains,
             "task": task,
+            "auto_drop": auto_drop,
+            "dates": dates,
+            **reading_options(decimal, encoding, na),
         }
         table = read_input(data, **asked)
         print_plain_notes(table.notes)

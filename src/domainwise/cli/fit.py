@@ -11,17 +11,23 @@ from rich.console import Console
 from rich.markup import escape
 
 from domainwise.cli.common import (
+    AutoDropOption,
+    DatesOption,
     DebugOption,
+    DecimalOption,
     DropDomainsOption,
     DropOption,
+    EncodingOption,
     FeaturesOption,
     JobsOption,
     JsonOption,
+    NaOption,
     SeedOption,
     TaskOption,
     check_seed,
     errors,
     read_input,
+    reading_options,
     reported_errors,
     working,
 )
@@ -74,6 +80,11 @@ def fit(
     features: FeaturesOption = None,
     drop: DropOption = None,
     drop_domains: DropDomainsOption = None,
+    auto_drop: AutoDropOption = False,
+    dates: DatesOption = None,
+    decimal: DecimalOption = None,
+    encoding: EncodingOption = None,
+    na: NaOption = None,
     balanced: Annotated[
         bool | None,
         typer.Option(
@@ -114,6 +125,9 @@ def fit(
             "drop": drop,
             "drop_domains": drop_domains,
             "task": task,
+            "auto_drop": auto_drop,
+            "dates": dates,
+            **reading_options(decimal, encoding, na),
         }
         options: dict[str, Any] = {
             "predictor": predictor,

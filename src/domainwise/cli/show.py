@@ -20,6 +20,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
     schema = info["schema"]
     n_numeric, n_categorical = len(schema["numeric"]), len(schema["categorical"])
+    dates = schema.get("dates", [])
     method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
     target = schema["target"]
     if info["classes"] is None:
@@ -28,9 +29,11 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         target += f" ({len(info['classes'])} classes: {_names(info['classes'])})"
     domains = f"{len(info['domains'])} in {schema['domain']}"
     features = f"{n_numeric + n_categorical} ({n_numeric} numeric, {n_categorical} categorical)"
+    if dates:
+        features += f" and of dates the {', '.join(schema['date_parts'])}"
     if not brief:
         domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
-        features += ": " + _names(schema["numeric"] + schema["categorical"])
+        features += ": " + _names(schema["numeric"] + schema["categorical"] + dates)
     facts = [("method", method + (_chosen(info["chosen"])))]
     if info.get("class_weight"):
         facts.append(("class weights", f"{info['class_weight']}: every class counts the same"))

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
 from domainwise.tables.columns import is_numeric, refuse_unusable
-from domainwise.tables.files import import_pandas
+from domainwise.tables.errors import import_pandas
 from domainwise.tables.schema import Schema, make_preprocessor
 
 

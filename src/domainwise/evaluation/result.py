@@ -17,7 +17,7 @@ from domainwise.jobs.statistics import p_text
 from domainwise.models.method import In, Method
 from domainwise.selection.measure import Measure
 from domainwise.selection.predictions import fit_with_domains
-from domainwise.tables.files import import_pandas
+from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
     from domainwise.evaluation.projection import DomainProjection

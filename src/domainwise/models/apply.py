@@ -58,12 +58,15 @@ class Application:
         Columns to copy.
     project : bool
         Project instead of predicting.
+    reading : dict
+        How cells are read: ``decimal``, ``encoding`` and ``na``.
     """
 
     model: TableModel
     source: str
     kept: list[str]
     project: bool
+    reading: dict[str, Any]
 
     @property
     def columns(self) -> list[str]:
@@ -79,6 +82,8 @@ class Application:
             labels=[name for name in self.kept if name not in schema.features],
             text=schema.categorical,
             rows=rows,
+            usual=(schema.decimal, schema.encoding),
+            **{**self.reading, "na": [*schema.na, *self.reading["na"]]},
         )
 
     def __call__(self, frame: Any, first_row: int) -> Part:
@@ -117,6 +122,9 @@ def apply_to_file(
     chunk_rows: int = CHUNK_ROWS,
     progress: Callable[[int], None] | None = None,
     client: Any = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    na: Sequence[str] = (),
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
@@ -136,17 +144,21 @@ def apply_to_file(
         Called with the number of rows done.
     client : distributed.Client, default=None
         Whose workers compute; None computes here.
+    decimal, encoding, na
+        How the source is written; see :func:`~domainwise.tables.files.read_table`. What the model
+        was fitted with holds where that is not said.
 
     Returns
     -------
     Applied
     """
-    names = table_columns(source)
+    names = table_columns(source, encoding=encoding)
     require_columns(model.schema.features, names, str(source), why=", which the model needs")
     require_columns(keep, names, str(source))
     domain = model.schema.domain
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
-    application = Application(model, str(source), kept, project)
+    reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
+    application = Application(model, str(source), kept, project, reading)
     if client is None:
         parts = _parts_here(application, chunk_rows)
     else:

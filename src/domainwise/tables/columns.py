@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
-from domainwise.tables.files import TableError, import_pandas
+from domainwise.tables.cells import (
+    MAX_CATEGORIES,
+    MISSING,
+    NUMBER,
+    days_in,
+    fits,
+    form_of,
+    is_text,
+    numbers_in,
+)
+from domainwise.tables.errors import (
+    Argument,
+    ColumnError,
+    TableError,
+    describe_names,
+    import_pandas,
+)
 
-#: Text in these forms is a date: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24.
-DATE = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?\s*")
+#: What becomes of a date: the arguments to choose from.
+DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
-WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
-#: Values looked at to tell dates and numbers from categories.
-LOOKED_AT = 1000
-#: More categories than this, in most rows another one, are no categories.
-MAX_CATEGORIES = 50
-#: Text that is a number in at least this share of rows, with this many values, is a mistake.
-NUMBER_SHARE, NUMBER_VALUES = 0.9, 20
+WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
+#: Forms in words.
+FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date": "dates"}
 
-
-def describe_names(names: Iterable[Any], most: int = 8) -> str:
-    """List names for a message, the first few if there are many.
-
-    >>> describe_names(["a", "b"])
-    "'a', 'b'"
-    """
-    shown = [repr(str(name)) for name in names]
-    rest = len(shown) - most
-    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+Words = tuple[str | Argument, ...]
 
 
 def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
@@ -58,33 +59,53 @@ def is_numeric(column: Any) -> bool:
     return bool(types.is_numeric_dtype(column.dtype)) and not types.is_complex_dtype(column.dtype)
 
 
-def as_numbers(column: Any, name: str, first_row: int = 0) -> Array:
-    """Return a column as float64 with NaN for missing values."""
-    pandas = import_pandas()
+def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = None) -> Array:
+    """Return a column as float64 with NaN for missing values; ``form`` as :func:`form_of` tells."""
     if not is_numeric(column):
-        numbers = pandas.to_numeric(column.astype(object), errors="coerce")
-        wrong = numbers.isna().to_numpy() & column.notna().to_numpy()
+        numbers = numbers_in(plain(column), form)
+        wrong = (numbers.isna() & column.notna() & ~column.isin(MISSING)).to_numpy()
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise TableError(
                 f"column {name!r} must hold numbers, but row {first_row + row + 1} has "
-                f"{str(column.iloc[row])!r}; mend it, or leave the cell empty"
+                f"{str(column.iloc[row])!r}; mend it, or leave the cell empty, or say what it is "
+                "with ",
+                Argument("decimal", ","),
+                " or ",
+                Argument("na", [str(column.iloc[row])]),
             )
         column = numbers
     values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    words = beyond(values, first_row)
+    if words is not None:
+        raise TableError(f"column {name!r} ", *words)
+    return values
+
+
+def beyond(values: Array, first_row: int = 0) -> Words | None:
+    """Say what is wrong with numbers that are infinite or too large; None if nothing is."""
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
+        return (f"is infinite in row {first_row + row + 1}; leave the cell empty",)
+    return (f"holds values beyond {LARGEST_NUMBER:.0e}: scale it",) if too_large(values) else None
+
+
+def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None) -> Any:
+    """Return a column of dates as days, refused where a cell is none."""
+    days = days_in(column, order)
+    wrong = (days.isna() & column.notna() & ~column.isin(MISSING)).to_numpy()
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
         raise TableError(
-            f"column {name!r} is infinite in row {first_row + row + 1}; leave the cell empty"
+            f"column {name!r} must hold dates, but row {first_row + row + 1} has "
+            f"{str(column.iloc[row])!r}; write it as 2024-05-31, or leave the cell empty"
         )
-    if too_large(values):
-        raise TableError(f"column {name!r} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
-    return values
+    return days
 
 
 def as_text(column: Any) -> Array:
     """Return a column as text objects with NaN for missing values."""
-    labels = _plain(column).astype(object)
+    labels = plain(column).astype(object)
     missing = column.isna().to_numpy()
     return np.array(
         [np.nan if gone else str(value) for value, gone in zip(labels, missing, strict=True)],
@@ -93,84 +114,92 @@ def as_text(column: Any) -> Array:
 
 
 def as_labels(column: Any) -> Array:
-    """Return a column without missing values as labels: integers where it can be, else text."""
-    column = _plain(column)
-    if is_numeric(column) and column.dtype.kind != "b":
+    """Return a column without missing values as labels: int64 where it can be, else text.
+
+    Text stays as it is written, spaces included. Whole numbers beyond int64 become text, in which
+    no two of them are the same.
+    """
+    column = plain(column)
+    if is_numeric(column) and column.dtype.kind in "iu" and column.max() < 2**63:
+        return column.to_numpy(dtype=np.int64)
+    if is_numeric(column) and column.dtype.kind == "f":
         values = column.to_numpy(dtype=np.float64)
-        if np.all(np.isfinite(values)) and np.all(values == np.round(values)):
-            return column.to_numpy(dtype=np.int64)
-    text = [str(value) for value in column]
+        whole = np.isfinite(values) & (values == np.round(values))
+        text = [str(int(v)) for v in values] if whole.all() else [str(v) for v in column]
+    else:
+        text = [str(value) for value in column]
     if all(WHOLE_NUMBER.fullmatch(value) for value in set(text)):
-        return np.array([int(value) for value in text])
+        numbers = [int(value) for value in text]
+        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
+            return np.array(numbers, dtype=np.int64)
     return np.array(text)
 
 
-def refuse_unusable(column: Any, name: str, role: str = "column") -> None:
-    """Refuse dates, nested values, columns without values, identifiers and misread numbers."""
-    pandas = import_pandas()
-    drop = (
-        f"leave it out (command line: --drop {shlex.quote(name)})"
-        if role == "column"
-        else "name another target"
-    )
+def refuse_unusable(column: Any, name: str) -> None:
+    """Refuse a feature whose cells are neither numbers nor categories."""
     if bool(column.isna().all()):
-        raise TableError(f"{role} {name!r} has no values; {drop}")
-    if column.dtype.kind in "mM" or isinstance(column.dtype, pandas.DatetimeTZDtype):
-        raise TableError(_about_dates(name, role, drop))
+        raise ColumnError({name: ("has no values",)})
+    form, odd = column_form(column)
+    words = problem_of(column, form, odd)
+    if words is None and form not in ("numeric", "text"):
+        words = (f"holds {FORMS[form]} as text; store them as numbers",)
+    if words is not None:
+        raise ColumnError({name: words})
+
+
+def column_form(column: Any) -> tuple[str, list[str]]:
+    """Tell what a column holds: "numeric", "nested", or what :func:`form_of` says of its text."""
+    pandas = import_pandas()
+    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
+        return "date", []
+    if column.dtype.kind == "m":
+        return "time", []
     if is_numeric(column):
-        return
-    known = _plain(column[column.notna()])
-    sample = known.iloc[np.linspace(0, len(known) - 1, min(len(known), LOOKED_AT)).astype(int)]
-    if any(hasattr(value, "isoformat") for value in sample):
-        raise TableError(_about_dates(name, role, drop))
-    if any(isinstance(value, (list, dict, tuple, set, bytes, np.ndarray)) for value in sample):
-        raise TableError(
-            f"{role} {name!r} holds {type(sample.iloc[0]).__name__} values; one number or text per "
-            f"cell is needed: {drop}"
-        )
-    text = [str(value) for value in sample]
-    if _share(DATE, text) > 0.5:
-        raise TableError(_about_dates(name, role, drop))
-    if _share(DECIMAL_COMMA, text) > 0.5:
-        raise TableError(
-            f"{role} {name!r} has decimal commas, such as {text[0]!r}; save it with decimal points"
-        )
-    if role == "column":
-        _refuse_odd_text(known, name, drop)
+        return "numeric", []
+    known = column[column.notna()] if column.dtype == object else column[:0]
+    if known.map(lambda cell: isinstance(cell, (list, dict, tuple, set, bytes, np.ndarray))).any():
+        return "nested", []
+    return form_of(plain(column)) if is_text(plain(column)) else ("text", [])
 
 
-def _refuse_odd_text(known: Any, name: str, drop: str) -> None:
-    values = known.astype(str)
-    numbers = import_pandas().to_numeric(values, errors="coerce")
-    if numbers.notna().mean() >= NUMBER_SHARE and numbers.nunique() > NUMBER_VALUES:
-        odd = values[numbers.isna()].unique()
-        if not len(odd):
-            raise TableError(f"column {name!r} holds numbers as text; store them as numbers")
-        raise TableError(
-            f"column {name!r} holds numbers, but also {describe_names(odd, 3)}; mend those cells, "
-            f"or leave them empty, or {drop}"
+def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
+    """Say what is wrong with a feature that has values, and what to do; None if it can be used."""
+    if form == "nested":
+        kind = type(column[column.notna()].iloc[0]).__name__
+        return (f"holds {kind} values; one number or text per cell is needed",)
+    if form == "date" and not dates:
+        return (
+            "holds dates or times; make numbers of them that mean something elsewhere with ",
+            Argument("dates", list(DATE_PARTS)),
         )
-    n_values = int(values.nunique())
-    if n_values > max(MAX_CATEGORIES, len(values) // 2):
-        raise TableError(
-            f"column {name!r} has {n_values} different texts in {len(values)} rows: it names rows "
-            f"instead of describing them; {drop}"
+    if odd:
+        marked = import_pandas().Series(odd, dtype=object)
+        if form == "number" and fits(marked, f"{NUMBER['.']}|{NUMBER[',']}").all():
+            return (
+                f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
+                "stand between thousands; say which with ",
+                Argument("decimal", ","),
+                " or ",
+                Argument("decimal", "."),
+            )
+        return (
+            f"holds {FORMS[form]}, but also {describe_names(odd, 3)}; mend those cells, or if they "
+            "stand for no value say so with ",
+            Argument("na", odd[:3]),
         )
+    if form == "text":
+        known = column[column.notna()].astype(str)
+        n_values = int(known.nunique())
+        if n_values > max(MAX_CATEGORIES, len(known) // 2):
+            return (
+                f"has {n_values} different texts in {len(known)} rows: it names rows instead of "
+                "describing them",
+            )
+    return None
 
 
-def _plain(column: Any) -> Any:
+def plain(column: Any) -> Any:
     """Undo pandas' categories."""
     if hasattr(column, "cat"):
         return column.astype(column.cat.categories.dtype)
     return column
-
-
-def _share(pattern: re.Pattern[str], text: list[str]) -> float:
-    return sum(bool(pattern.fullmatch(value)) for value in text) / max(len(text), 1)
-
-
-def _about_dates(name: str, role: str, drop: str) -> str:
-    return (
-        f"{role} {name!r} holds dates or times; turn it into numbers that mean something "
-        f"elsewhere (age in days, month of the year), or {drop}"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,15 +9,18 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import MAX_CLASSES, is_quantity
+from domainwise.tables.cells import MISSING, fits, is_text, numbers_in, typed_numbers, with_points
 from domainwise.tables.columns import (
+    FORMS,
     as_labels,
     as_numbers,
-    describe_names,
+    column_form,
     is_numeric,
-    refuse_unusable,
+    plain,
+    problem_of,
     split_names,
 )
-from domainwise.tables.files import TableError
+from domainwise.tables.errors import Argument, TableError, describe_names
 
 
 def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
@@ -45,6 +47,25 @@ def other_domains(domains: Array, dropped: Sequence[str], where: str) -> Array:
     return np.array([str(name) not in left_out for name in domains])
 
 
+def target_column(column: Any, mark: str | None) -> Any:
+    """Numbers if a target of text holds them all over, apart from words for none; else as it is.
+
+    Codes with zeros in front stay text, and so do whole numbers beyond int64.
+    """
+    column = plain(column)
+    if not is_text(column):
+        return column
+    numbers = typed_numbers(with_points(column, mark))
+    if is_text(numbers):
+        form, odd = column_form(numbers)
+        if form in ("percent", "time") and not odd:
+            return numbers_in(numbers, form).rename(column.name)
+        return numbers
+    if fits(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
+        return column.where(~column.isin(MISSING))
+    return numbers
+
+
 def task_of(target: Any, task: str) -> str:
     """Return the task, told from the target where it is "auto"."""
     if task != "auto":
@@ -55,33 +76,46 @@ def task_of(target: Any, task: str) -> str:
     return "regression" if is_quantity(values) else "classification"
 
 
-def target_values(target: Any, task: str) -> Array:
+def target_values(target: Any, task: str, notes: list[str]) -> Array:
     """Return the target as numbers or labels, refused where there is nothing to learn."""
     name = str(target.name)
     if task == "regression":
         if not is_numeric(target):
             raise TableError(
-                f"the target {name!r} holds text: use --task classification, or a numeric column"
+                f"the target {name!r} holds text: use ",
+                Argument("task", "classification"),
+                ", or a numeric column",
             )
         y = as_numbers(target, name)
         if np.all(y == y[0]):
             raise TableError(f"the target {name!r} has one value only, {y[0]:g}: nothing to learn")
         return y
-    refuse_unusable(target, name, role="target")
+    form, odd = column_form(target)
+    if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
+        words = problem_of(target, form, odd) or (f"holds {FORMS[form]}",)
+        raise TableError(f"the target {name!r} ", *words, "; or name another target")
     y = as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
         raise TableError(f"the target {name!r} has one class only, {classes[0]!s}: two are needed")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
         raise TableError(
-            f"the target {name!r} has {len(classes)} classes in {len(y)} rows: "
-            "use --task regression for a continuous target"
+            f"the target {name!r} has {len(classes)} classes in {len(y)} rows: use ",
+            Argument("task", "regression"),
+            " for a continuous target",
         )
+    notes += [
+        f"{word!r} is a class of the target {name!r}, in {int(np.sum(y == word))} rows; name it as "
+        "a missing value (na) to leave them out"
+        for word in classes.tolist()
+        if word in MISSING
+    ]
+    notes += _alike(classes, f"classes of the target {name!r}")
     return y
 
 
-def check_domains(domains: Array, y: Array, task: str, name: str) -> None:
-    """Refuse domains from which nothing carries over."""
+def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
+    """Refuse domains from which nothing carries over, and note what is odd about them."""
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
@@ -93,37 +127,76 @@ def check_domains(domains: Array, y: Array, task: str, name: str) -> None:
             f"the domain column {name!r} is different in every row: name a column that groups "
             "rows, such as the site or the patient"
         )
+    notes += _alike(labels, f"domains of column {name!r}")
     if task == "classification":
         single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
-        if single:
+        if len(single) == len(labels):
             raise TableError(
-                f"{'domain' if len(single) == 1 else 'domains'} {describe_names(single)} of column "
-                f"{name!r} {'has' if len(single) == 1 else 'have'} one class only; leave "
-                f"{'it' if len(single) == 1 else 'them'} out with --drop-domains "
-                f"{shlex.quote(','.join(single))}, or merge with others"
+                f"every domain of column {name!r} has one class only: the class cannot be told "
+                "from the domain"
+            )
+        if single:
+            notes.append(
+                f"domains with one class only serve for training and are not scored: "
+                f"{describe_names(single)}"
             )
 
 
-def refuse_constant(frame: Any, features: Sequence[str]) -> None:
-    """Refuse features that never vary."""
-    constant = [name for name in features if frame[name].nunique(dropna=False) == 1]
-    if constant:
-        raise TableError(
-            f"{'feature' if len(constant) == 1 else 'features'} {describe_names(constant)} "
-            f"{'has' if len(constant) == 1 else 'have'} the same value in every row; leave out "
-            f"with --drop {shlex.quote(','.join(constant))}"
-        )
+def _alike(labels: Array, what: str) -> list[str]:
+    """Tell of labels that differ in spaces or capitals only; they stay apart."""
+    groups: dict[str, list[str]] = {}
+    for label in map(str, labels.tolist()):
+        groups.setdefault(" ".join(label.split()).casefold(), []).append(label)
+    return [
+        f"{describe_names(same)} are different {what}: they differ in spaces or capitals only"
+        for same in groups.values()
+        if len(same) > 1
+    ]
 
 
-def note_domain_names(frame: Any, categorical: Sequence[str], domains: Array) -> list[str]:
-    """Tell of categories that say which domain a row is of, and nothing else."""
-    n_domains = len(np.unique(domains))
+def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list[str]:
+    """Tell of numbers that look like names of rows: distinct whole ones, or a running count.
+
+    A running count rises or falls from row to row in every domain of at least five rows, and such
+    domains hold twenty rows or more.
+    """
     notes = []
-    for name in categorical:
-        pairs = {*zip(frame[name].astype(str), domains.tolist(), strict=True)}
-        if len(pairs) == n_domains == frame[name].nunique(dropna=False):
+    rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
+    long = [r for r in rows if len(r) >= 5]
+    for name in numeric:
+        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        whole = np.isfinite(values).all() and np.all(values == np.round(values))
+        distinct = whole and len(values) >= 20 and len(np.unique(values)) == len(values)
+        steps = [np.diff(values[r]) for r in long]
+        runs = sum(map(len, long)) >= 20 and all((s > 0).all() or (s < 0).all() for s in steps)
+        if distinct or runs:
+            why = "is another whole number in every row" if distinct else "runs on in every domain"
             notes.append(
-                f"feature {name!r} only names the domain, and says nothing about others; "
-                f"leave it out with --drop {shlex.quote(name)}"
+                f"feature {name!r} {why}: it looks like an identifier or a clock; leave it out "
+                "unless it means the same elsewhere"
+            )
+    return notes
+
+
+def note_domain_tells(frame: Any, features: Sequence[str], domains: Array) -> list[str]:
+    """Tell of features that alone tell the domain, and say nothing about others.
+
+    Rows (up to 20,000) are sorted by the feature, those with equal values at random. If neighbours
+    share a domain nine tenths as often, beyond chance, as in a table sorted by domain, it tells.
+    """
+    rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
+    labels, codes = np.unique(domains[rows], return_inverse=True)
+    best = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
+    chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
+    notes = []
+    for name in features:
+        column = frame[name].iloc[rows]
+        values = column.to_numpy() if is_numeric(column) else column.astype(str).factorize()[0]
+        sorted_codes = codes[np.argsort(values, kind="stable")]
+        same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
+        if best > chance and same - chance >= 0.9 * (best - chance):
+            notes.append(
+                f"feature {name!r} alone tells the domain, and may say nothing about others; leave "
+                "it out unless it means the same elsewhere"
             )
     return notes

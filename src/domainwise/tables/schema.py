@@ -1,48 +1,31 @@
-"""Tables as people have them: which columns are features, and what is wrong with them.
+"""Tables as people have them: read and checked, or refused with words about what to do.
 
 :func:`load_table` reads a file, or :func:`check_table` takes a data frame, and either returns a
-:class:`Table` that estimators can use, or raises :class:`TableError` with words about what to do.
-:func:`make_preprocessor` belongs at the front of a pipeline, so that imputation, scaling and
-one-hot encoding are fitted on source domains only.
+:class:`Table` that estimators can use, or raises :class:`TableError`.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.arrays import Array
-from domainwise.tables.columns import (
-    as_labels,
-    as_numbers,
-    as_text,
-    describe_names,
-    is_numeric,
-    refuse_unusable,
-    split_names,
-)
-from domainwise.tables.files import (
-    FORMATS,
-    TableError,
-    import_pandas,
-    iter_table,
-    read_table,
-    table_columns,
-)
+from domainwise.tables.cells import decimal_marks, without
+from domainwise.tables.columns import DATE_PARTS, as_labels, split_names
+from domainwise.tables.csv_text import ROW_NUMBERS
+from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
+from domainwise.tables.features import Schema, feature_schema, make_preprocessor, require_columns
+from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
 from domainwise.tables.labels import (
     check_domains,
-    note_domain_names,
+    note_domain_tells,
+    note_identifiers,
     other_domains,
-    refuse_constant,
+    target_column,
     target_values,
     task_of,
     with_labels,
@@ -50,11 +33,13 @@ from domainwise.tables.labels import (
 
 __all__ = [
     "FORMATS",
+    "ColumnError",
     "Schema",
     "Table",
     "TableError",
     "check_table",
     "choose_features",
+    "import_pandas",
     "iter_table",
     "load_table",
     "make_preprocessor",
@@ -66,80 +51,6 @@ __all__ = [
 
 
 TASKS = ("auto", "classification", "regression")
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The columns of a table and what each is for.
-
-    Attributes
-    ----------
-    numeric, categorical : tuple of str
-        Feature columns, in the order of the table.
-    target, domain : str
-        Names of the target and the domain column.
-    task : "classification" or "regression"
-    """
-
-    numeric: tuple[str, ...]
-    categorical: tuple[str, ...]
-    target: str
-    domain: str
-    task: str
-
-    @property
-    def features(self) -> list[str]:
-        """All feature columns, numeric ones first."""
-        return [*self.numeric, *self.categorical]
-
-    def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
-        """Bring the feature columns of a data frame into the form models are fitted on.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            May have other columns, too.
-        first_row : int, default=0
-            Rows before this piece of a streamed table, for messages.
-
-        Returns
-        -------
-        X : pandas.DataFrame
-            Numeric columns as float64, categorical ones as text; missing values are NaN.
-
-        Raises
-        ------
-        TableError
-            If a column is missing, or text stands where the model knows numbers.
-        """
-        require_columns(self.features, list(frame.columns), "the table")
-        pandas = import_pandas()
-        columns = {name: as_numbers(frame[name], name, first_row) for name in self.numeric}
-        columns |= {
-            name: pandas.Series(as_text(frame[name]), dtype=object) for name in self.categorical
-        }
-        return pandas.DataFrame(columns, index=range(len(frame)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain lists and strings, to be stored."""
-        return {
-            "numeric": list(self.numeric),
-            "categorical": list(self.categorical),
-            "target": self.target,
-            "domain": self.domain,
-            "task": self.task,
-        }
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Schema:
-        """Undo :meth:`as_dict`."""
-        return cls(
-            tuple(stored["numeric"]),
-            tuple(stored["categorical"]),
-            stored["target"],
-            stored["domain"],
-            stored["task"],
-        )
 
 
 @dataclass(frozen=True)
@@ -183,25 +94,24 @@ def load_table(
     domain: str,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    drop_domains: Sequence[str] | None = None,
-    task: str = "auto",
+    encoding: str | None = None,
+    **options: Any,
 ) -> Table:
-    """Read a file and check it; see :func:`check_table` for the arguments."""
-    names = table_columns(path)
-    chosen = choose_features(
-        names, target=target, domain=domain, features=features, drop=drop, where=str(path)
-    )
+    """Read a file, once, and check it; see :func:`check_table` for the arguments.
+
+    Names in ``features`` and ``drop`` may have commas between. ``encoding`` is that of a CSV file;
+    None tells it from its bytes.
+    """
+    table = open_table(path, encoding=encoding)
+    names = dict(features=split_names(features, table.names), drop=split_names(drop, table.names))
+    chosen = choose_features(table.names, target=target, domain=domain, where=str(path), **names)
     columns = [*chosen, target, domain]
-    frame = read_table(path, columns, labels=[domain], categories=chosen)
-    return check_table(
-        frame,
-        target=target,
-        domain=domain,
-        features=chosen,
-        drop_domains=drop_domains,
-        task=task,
-        where=str(path),
+    (frame,) = table.frames(columns)
+    checked = check_table(
+        frame, target=target, domain=domain, features=chosen, where=str(path), **options
     )
+    notes = (*table.notes, *_row_numbers(table.names, [*columns, *(drop or [])]), *checked.notes)
+    return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=notes)
 
 
 def check_table(
@@ -213,6 +123,10 @@ def check_table(
     drop: Sequence[str] | None = None,
     drop_domains: Sequence[str] | None = None,
     task: str = "auto",
+    auto_drop: bool = False,
+    dates: Sequence[str] = (),
+    decimal: str | None = None,
+    na: Sequence[str] = (),
     where: str = "the table",
 ) -> Table:
     """Split a data frame into features, target and domains, and refuse what cannot be learnt from.
@@ -230,6 +144,16 @@ def check_table(
         Domains whose rows are left out; commas may stand between them.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
+    auto_drop : bool, default=False
+        Leave out features that cannot be used, with a note, instead of refusing them.
+    dates : sequence of {"month", "weekday", "age"}, default=()
+        What numbers dates become; without any, dates are refused. Ages are years before the
+        latest day of all date columns, which stays the same for new tables.
+    decimal : {".", ","}, default=None
+        The decimal mark of numbers that are text; None tells it from them.
+    na : sequence of str, default=()
+        Values that stand for none, in every column. Words such as "NA" do without being named,
+        but not among labels and categories.
     where : str
         Name of the table in messages.
 
@@ -240,19 +164,26 @@ def check_table(
     Raises
     ------
     TableError
-        With words about what to do.
+        With words about what to do; a :class:`ColumnError` for all features at once.
     """
-    if task not in TASKS:
-        raise TableError(f"task={task!r}: use one of {', '.join(TASKS)}")
+    for name, given, known in (("task", [task], TASKS), ("dates", dates, DATE_PARTS)):
+        if isinstance(given, str) or not set(given) <= set(known):
+            raise TableError(f"{name}={given!r}: use {', '.join(known)}")
+    if decimal not in (None, ".", ","):
+        raise TableError(f"decimal={decimal!r}: use '.' or ','")
+    names = [str(name) for name in frame.columns]
+    frame = frame.set_axis(names, axis=1)
     chosen = choose_features(
-        [str(name) for name in frame.columns],
-        target=target,
-        domain=domain,
-        features=features,
-        drop=drop,
-        where=where,
+        names, target=target, domain=domain, features=features, drop=drop, where=where
     )
-    notes: list[str] = []
+    notes = _row_numbers(names, [*chosen, target, domain, *(drop or [])])
+    na = tuple(str(word) for word in na)
+    columns = [*chosen, target, domain]
+    frame = frame[columns].assign(
+        **{name: without(frame[name], na, words=name != domain) for name in columns}
+    )
+    marks = decimal_marks(frame, [*chosen, target], decimal)
+    frame[target] = target_column(frame[target], marks.get(target))
     frame = with_labels(frame, target, domain, notes)
     domains = as_labels(frame[domain])
     if drop_domains:
@@ -261,16 +192,31 @@ def check_table(
     if not len(frame):
         raise TableError(f"{where}: no row has both a target and a domain")
     task = task_of(frame[target], task)
-    y = target_values(frame[target], task)
-    check_domains(domains, y, task, domain)
-    for name in chosen:
-        refuse_unusable(frame[name], name)
-    refuse_constant(frame, chosen)
-    numeric = tuple(name for name in chosen if is_numeric(frame[name]))
-    categorical = tuple(name for name in chosen if name not in numeric)
-    notes += note_domain_names(frame, categorical, domains)
-    schema = Schema(numeric, categorical, target, domain, task)
-    return Table(schema.prepare(frame), y, domains, schema, tuple(notes))
+    y = target_values(frame[target], task, notes)
+    check_domains(domains, y, task, domain, notes)
+    schema, frame = feature_schema(
+        frame[chosen], marks, dates=dates, auto_drop=auto_drop, notes=notes
+    )
+    if not schema.features:
+        raise TableError(f"{where} has no feature column left: {'; '.join(notes)}")
+    told = decimal or ("," if "," in marks.values() else None)
+    schema = replace(schema, target=target, domain=domain, task=task, decimal=told, na=na)
+    X = schema.prepare(frame)
+    notes += note_identifiers(X, schema.numeric, domains)
+    notes += note_domain_tells(X, list(X.columns), domains)
+    notes.append(_used(schema))
+    return Table(X, y, domains, schema, tuple(notes))
+
+
+def _row_numbers(names: Sequence[str], spoken_of: Sequence[str]) -> list[str]:
+    left_out = ROW_NUMBERS in names and ROW_NUMBERS not in spoken_of
+    return ["the first column has no name: taken for row numbers, and left out"] * left_out
+
+
+def _used(schema: Schema) -> str:
+    kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
+    used = [f"{', '.join(names)} ({kind})" for kind, names in kinds.items() if names]
+    return f"features used: {'; '.join(used)}"
 
 
 def choose_features(
@@ -299,52 +245,9 @@ def choose_features(
     chosen = [
         name
         for name in (names if features is None else dict.fromkeys(features))
-        if name not in (target, domain) and name not in (drop or ())
+        if name not in (target, domain, *(drop or ()))
+        and (name != ROW_NUMBERS or features is not None)
     ]
     if not chosen:
         raise TableError(f"{where} has no feature column left")
     return chosen
-
-
-def require_columns(
-    wanted: Iterable[str], names: Sequence[str], where: str, *, why: str = ""
-) -> None:
-    """Refuse columns that do not exist, and suggest what may have been meant."""
-    missing = [name for name in dict.fromkeys(wanted) if name not in names]
-    if not missing:
-        return
-    first = missing[0]
-    by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
-    also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
-    raise TableError(f"{where} has no column {first!r}{also}{why}; {hint}")
-
-
-def make_preprocessor(schema: Schema) -> ColumnTransformer:
-    """Return the transformer of a table's features into numbers, not fitted.
-
-    Numeric columns: median for missing values, then unit variance. Categorical columns: the most
-    frequent value for missing ones, then one column per category; a category that was not there
-    in fit is none of them.
-
-    Parameters
-    ----------
-    schema : Schema
-
-    Returns
-    -------
-    transformer : ColumnTransformer
-    """
-    numeric = make_pipeline(
-        SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
-    )
-    categorical = make_pipeline(
-        SimpleImputer(strategy="most_frequent", keep_empty_features=True),
-        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-    )
-    parts = [
-        ("numeric", numeric, list(schema.numeric)),
-        ("categorical", categorical, list(schema.categorical)),
-    ]
-    return ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.jobs.atomic import replacing
-from domainwise.tables.files import table_format
+from domainwise.tables.files import FORMATS, table_format
 
 
 class TableWriter:
@@ -73,7 +73,7 @@ def writing_table(path: str | Path) -> Iterator[TableWriter]:
     ------
     writer : TableWriter
     """
-    kind = table_format(path)
+    kind = table_format(path, FORMATS)
     with replacing(path) as temporary:
         writer = TableWriter(temporary, kind)
         try:

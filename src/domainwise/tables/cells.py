@@ -1,0 +1,318 @@
+"""How cells are written: numbers, percentages, times and dates in text, where there is one reading.
+
+A cell has one reading if only one decimal mark makes it a number: "1,5" and "1.234,5" have decimal
+commas, "1.5" and "1,234.5" decimal points, and "1,234" may be either, which other cells of its
+column, and then other columns, decide. Nothing is guessed beyond that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from domainwise.tables.errors import Argument, TableError, import_pandas
+
+#: Cells that hold no value; in a column of categories or classes words may be values.
+MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
+MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
+TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+#: Text in these forms is a date: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24.
+DATE = r"(?:[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4})(?:[T ].*)?"
+TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
+PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
+#: Between groups of three digits, beside the mark that is not the decimal one.
+SPACES = " '’\u00a0\u202f\u2009"
+APART = {".": ",", ",": ".", None: ""}
+#: More categories than this, in most rows another one, are no categories.
+MAX_CATEGORIES = 50
+#: Text that is a number in at least this share of rows, with this many values, is a mistake.
+NUMBER_SHARE, NUMBER_VALUES = 0.9, 20
+
+
+def _number(mark: str | None) -> str:
+    """Pattern of numbers with a decimal mark, and with thousands apart; None for whole numbers."""
+    apart = f"[{SPACES}{APART[mark]}]"
+    whole = f"(?:[1-9][0-9]{{0,2}}(?:{apart}[0-9]{{3}})+|[0-9]+)"
+    if mark is None:
+        return f"[+−-]?{whole}"
+    point = re.escape(mark)
+    return f"[+−-]?(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+
+
+NUMBER = {mark: _number(mark) for mark in (".", ",", None)}
+
+
+def is_text(column: Any) -> bool:
+    """Whether a column holds text, or objects such as those of a spreadsheet."""
+    types = import_pandas().api.types
+    return bool(types.is_object_dtype(column.dtype) or types.is_string_dtype(column.dtype))
+
+
+def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
+    """Mark the cells that are text of this form, spaces aside, or hold such (``whole=False``)."""
+    pattern = rf"^\s*(?:{pattern})\s*$" if whole else pattern
+    text = _arrow_text(column)
+    if text is None:
+        form = re.compile(pattern)
+        return column.map(lambda cell: isinstance(cell, str) and form.search(cell) is not None)
+    from pyarrow import compute
+
+    found = compute.match_substring_regex(text, pattern).fill_null(False)
+    return import_pandas().Series(found.to_numpy(zero_copy_only=False), column.index, dtype=bool)
+
+
+def _arrow_text(column: Any) -> Any:
+    """A column as Arrow's text, which is searched ten times as fast; None if it holds more."""
+    try:
+        import pyarrow
+
+        array = pyarrow.array(column, from_pandas=True)
+    except (ImportError, TypeError, ValueError):
+        return None
+    array = array.combine_chunks() if isinstance(array, pyarrow.ChunkedArray) else array
+    kinds = (pyarrow.string(), pyarrow.large_string())
+    return array if array.type in kinds else None
+
+
+def words_of(column: Any) -> Any:
+    """The cells that are not missing, nor words for it, as text."""
+    words = column[column.notna()].astype(str).str.strip()
+    return words[~words.isin(MISSING)]
+
+
+def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
+    """Blank the cells that stand for no value: those of ``na``, and with ``words`` "NaN"."""
+    if is_text(column):
+        gone = column.isin([*na, *(MISSING_TEXT if words else [""])])
+    else:
+        numbers = [float(word) for word in na if re.fullmatch(PLAIN, word)]
+        if not numbers or column.dtype.kind not in "iuf":
+            return column
+        gone = column.isin(numbers)
+    return column.where(~gone) if gone.any() else column
+
+
+def decimal_marks(
+    frame: Any,
+    names: Sequence[str],
+    given: str | None = None,
+    *,
+    known: Mapping[str, str] | None = None,
+    usual: str | None = None,
+) -> dict[str, str]:
+    """Tell the decimal mark of columns of text.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    names : sequence of str
+        Columns to look at.
+    given : {".", ","}, default=None
+        What the user says; None tells it column by column, and where a column leaves it open,
+        from the others, if they agree.
+    known : mapping, default=None
+        Marks of columns that earlier pieces of the table have shown.
+    usual : {".", ","}, default=None
+        What earlier tables had, where this one leaves it open.
+
+    Returns
+    -------
+    marks : dict of str
+        Without the columns that have no mark, and those in which "1,234" stays open.
+    """
+    marks = dict(known or {})
+    left_open = {}
+    texts = [name for name in names if name not in marks and is_text(frame[name])]
+    if {given, usual, *marks.values()} <= {None, "."} and not any(
+        fits(frame[name], ",", whole=False).any() for name in texts
+    ):
+        pointed = [name for name in texts if fits(frame[name], r"\.", whole=False).any()]
+        return {**marks, **dict.fromkeys(pointed, ".")}
+    for name in texts:
+        cells = frame[name]
+        point, comma = (fits(cells, rf"(?:{NUMBER[mark]})\s*%?") for mark in (".", ","))
+        if given is not None:
+            marks[name] = given
+        elif (point != comma).any():
+            only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
+            if not (only_point and only_comma):
+                marks[name] = "." if only_point else ","
+        else:
+            marked = cells[point & fits(cells, "[.,]", whole=False)]
+            if len(marked):
+                left_open[name] = bool(fits(marked, ",", whole=False).any())
+    seen = {*marks.values()}
+    for name, has_comma in left_open.items():
+        if len(seen) == 1:
+            (marks[name],) = seen
+        elif not has_comma and usual == ",":
+            cell = frame[name][fits(frame[name], r"[0-9]\.[0-9]", whole=False)].iloc[0].strip()
+            raise TableError(
+                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}; say with ",
+                Argument("decimal", "."),
+                " or ",
+                Argument("decimal", ","),
+            )
+        elif not has_comma:
+            marks[name] = "."
+        elif usual is not None and not seen:
+            marks[name] = usual
+    return marks
+
+
+def with_points(column: Any, mark: str | None) -> Any:
+    """Write the numbers of a column of text with decimal points and nothing between thousands."""
+    if not is_text(column):
+        return column
+    change = fits(column, f"[,−{APART[mark]}]|[0-9][{SPACES}][0-9]", whole=False)
+    if change.any():
+        change &= fits(column, rf"(?:{NUMBER[mark]})\s*%?")
+    if not change.any():
+        return column
+    apart = f"[{SPACES}{APART[mark]}]"
+    cells = column[change].astype(str).str.strip().str.replace(apart, "", regex=True)
+    cells = cells.str.replace("−", "-", regex=False).str.replace(mark or ".", ".", regex=False)
+    return column.astype(object).where(~change, cells.astype(object))
+
+
+def typed_numbers(column: Any) -> Any:
+    """Numbers or truth values if all cells are, those with words for a missing value aside."""
+    if not is_text(column):
+        return column
+    pandas = import_pandas()
+    text = _arrow_text(column)
+    if text is not None:
+        numbers = _cast(text)
+        if numbers is not None:
+            return pandas.Series(numbers, column.index, name=column.name)
+    known = column[column.notna() & ~column.isin(MISSING)]
+    if known.isin([True, False]).all() and known.map(type).eq(bool).all() and len(known):
+        return column.where(column.isin([True, False])).astype("boolean")
+    if len(known) and known.isin(TRUTH).all():
+        return column.where(column.isin(TRUTH)).map(TRUTH).astype("boolean")
+    plain = fits(known, PLAIN) | known.map(lambda cell: isinstance(cell, (int, float)))
+    if not plain.all():
+        return column
+    numbers = pandas.to_numeric(known.astype(object), errors="coerce")
+    return numbers if len(known) == len(column) else numbers.astype(float).reindex(column.index)
+
+
+def _cast(text: Any) -> Any:
+    """Text as whole numbers or floats, each the nearest to what is written; None if it is not."""
+    import pyarrow
+    from pyarrow import compute
+
+    text = compute.utf8_trim_whitespace(text)
+    gone = compute.is_in(text, pyarrow.array(MISSING, text.type))
+    text = compute.if_else(gone, pyarrow.scalar(None, text.type), text)
+    fraction = compute.any(compute.match_substring(text, ".")).as_py()
+    for kind in (pyarrow.int64(), pyarrow.float64())[bool(fraction) :]:
+        try:
+            numbers = text.cast(kind)
+        except pyarrow.ArrowInvalid:
+            continue
+        if numbers.null_count and kind == pyarrow.int64():  # floats would not hold them all
+            return numbers.to_pandas(types_mapper={kind: import_pandas().Int64Dtype()}.get).array
+        return numbers.to_numpy(zero_copy_only=False)
+    return None
+
+
+def form_of(column: Any) -> tuple[str, list[str]]:
+    """Tell what the text of a column is.
+
+    Parameters
+    ----------
+    column : pandas.Series
+        Of text, its numbers with decimal points where that could be told.
+
+    Returns
+    -------
+    form : {"number", "percent", "time", "date", "text"}
+    odd : list of str
+        Cells that are not of this form.
+    """
+    words = words_of(column)
+    for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
+        fit = fits(words, pattern)
+        if _mostly(words, fit):
+            return form, list(words[~fit].unique())
+    commas = fits(words, rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?")
+    plain = fits(words, PLAIN)
+    if _mostly(words, commas) and (commas & ~plain).any():
+        return "number", list(words[~plain].unique())
+    if plain.mean() >= NUMBER_SHARE and words[plain].nunique() > NUMBER_VALUES:
+        return "number", list(words[~plain].unique())
+    return "text", []
+
+
+def _mostly(words: Any, fit: Any) -> bool:
+    """Half of the rows, or half of the different words."""
+    return bool(fit.any()) and (fit.mean() >= 0.5 or words[fit].nunique() >= 0.5 * words.nunique())
+
+
+def numbers_in(column: Any, form: str | None = None) -> Any:
+    """Return cells as floats, NaN where they are none; percentages as shares, times as hours."""
+    pandas = import_pandas()
+    if column.dtype.kind == "m":
+        return column.dt.total_seconds() / 3600
+    words = words_of(column)
+    if form == "time":
+        known = {word: _hours(word) for word in words.unique()}
+        found = words.map(known).astype(float)
+    else:
+        share = fits(words, rf"(?:{PLAIN})\s*%") & (form == "percent")
+        words = words.where(~share, words.str.rstrip("% "))
+        truth = words.isin(TRUTH)
+        words = words.where(~truth, words.map(TRUTH).map({True: "1", False: "0"}))
+        found = pandas.to_numeric(words.where(fits(words, PLAIN)).astype(object), errors="coerce")
+        found = found.astype(float).where(~share, found.astype(float) / 100)
+    return found.reindex(column.index)
+
+
+def _hours(word: str) -> float:
+    """Hours since midnight, or of a duration; NaN for other text.
+
+    >>> _hours("7:30 pm"), _hours("07:30")
+    (19.5, 7.5)
+    """
+    if not re.fullmatch(TIME, word):
+        return float(word) if re.fullmatch(PLAIN, word) else np.nan
+    clock = re.sub(r"[^0-9:.]", "", word.split(" ")[0].rstrip("aApPmM.")).split(":")
+    hours = sum(float(part) / 60**i for i, part in enumerate(clock))
+    half = re.search(r"([aApP])\.?[mM]", word)
+    return hours if half is None else hours % 12 + 12 * (half[1] in "pP")
+
+
+def date_order(column: Any) -> str | None:
+    """Which comes first in dates with slashes, "day" or "month"; None where that stays open."""
+    parts = words_of(column).str.extract(r"^([0-9]{1,2})/([0-9]{1,2})/[0-9]{4}").dropna()
+    if not len(parts):
+        return "day"
+    first, second = (parts[i].astype(int).max() > 12 for i in (0, 1))
+    return None if first == second else "day" if first else "month"
+
+
+def days_in(column: Any, order: str | None) -> Any:
+    """Return dates as days, NaT where a cell is missing or no date; ``order`` as above."""
+    pandas = import_pandas()
+    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
+        days = column if column.dt.tz is None else column.dt.tz_localize(None)
+        return days.dt.normalize().astype("datetime64[s]")
+    words = words_of(column).str.replace(r"[T ].*$", "", regex=True)
+    found = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
+    slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
+    for form in ("%Y-%m-%d", "%d.%m.%Y", *([slashes[order]] if order else [])):
+        found = found.fillna(pandas.to_datetime(words, format=form, errors="coerce"))
+    return found.reindex(column.index)
+
+
+def date_part(days: Any, part: str, reference: str) -> Any:
+    """Month from 1, weekday from 0 for Monday, or age in years on the day of reference."""
+    if part == "age":
+        since = import_pandas().Timestamp(reference) - days
+        return since.dt.total_seconds().to_numpy(dtype=np.float64) / (365.25 * 86400)
+    values = days.dt.month if part == "month" else days.dt.day_of_week
+    return values.to_numpy(dtype=np.float64)

@@ -1,0 +1,241 @@
+"""CSV files: their encoding, separator and names, and their cells as text.
+
+Fields are split, and ragged lines and damaged compression found, by ``pyarrow.csv``. It guesses
+neither encoding nor separator, and takes a quotation mark that is never closed for the end of the
+file: these are told here. What the cells mean is told later, from all of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from domainwise.tables.errors import Argument, TableError
+
+#: Separators that are looked for.
+SEPARATORS = (",", "\t", ";", "|")
+#: What a nameless first column, in which pandas and R write row numbers, is called.
+ROW_NUMBERS = "Unnamed: 0"
+#: Lines that decide between separators, and bytes read at a time.
+LOOKED_AT, BLOCK = 20, 2**22
+#: Three neighbours beyond ASCII, or bytes without a meaning: not the Western letters of cp1252.
+NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
+_OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file whose first lines were read.
+
+    Attributes
+    ----------
+    path : Path
+    data : bytes or None
+        All of it; None for a file that is read piece by piece.
+    names : list of str
+    separator, encoding : str
+    n_lines : int
+        Lines up to the one with the names.
+    odd_quotes : bool
+        Whether the number of quotation marks is odd.
+    notes : tuple of str
+    """
+
+    path: Path
+    data: bytes | None
+    names: list[str]
+    separator: str
+    encoding: str
+    n_lines: int
+    odd_quotes: bool
+    notes: tuple[str, ...]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read columns as record batches of text; empty cells are missing."""
+        import pyarrow
+        from pyarrow import csv as arrow_csv
+
+        wrong: list[Any] = []
+
+        def refuse(row: Any) -> str:
+            wrong.append(row)
+            return "error"
+
+        # The last column shows whether a quotation mark has swallowed the lines that follow.
+        wanted = list(dict.fromkeys([*columns, self.names[-1]]))
+        options = dict(
+            read_options=arrow_csv.ReadOptions(
+                column_names=self.names,
+                skip_rows=self.n_lines,
+                encoding=self.encoding,
+                use_threads=False,
+                block_size=BLOCK if self.data is None else min(len(self.data) + 1, 2**30),
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(self.names, pyarrow.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+        last = None
+        try:
+            with _open(self.path) if self.data is None else io.BytesIO(self.data) as file:
+                for batch in arrow_csv.open_csv(file, **options):
+                    if batch.num_rows:
+                        last = batch.column(self.names[-1])[-1].as_py()
+                    yield batch.select(columns)
+        except UnicodeDecodeError as error:
+            raise TableError(f"{self.path} is not {self.encoding}: {error}") from None
+        except (OSError, EOFError) as error:
+            raise TableError(f"{self.path} is damaged: {error}") from None
+        except pyarrow.ArrowInvalid as error:
+            if not wrong:
+                reason = str(error).splitlines()[0]
+                raise TableError(f"{self.path} is not a CSV file: {reason}") from None
+            row = wrong[0]
+            raise TableError(
+                f"{self.path}, line {row.number}: {row.actual_columns} fields, but the first line "
+                f"names {len(self.names)} columns; mend {row.text[:80]!r} (text that holds "
+                f"{self.separator!r} needs double quotes around it)"
+            ) from None
+        if self.odd_quotes and last is not None and "\n" in last:
+            raise TableError(f"{self.path}: a quotation mark is never closed, near {last[:40]!r}")
+
+
+def open_csv(
+    path: Path, encoding: str | None = None, *, fallback: str | None = None, read: str = "all"
+) -> CsvFile:
+    """Open a CSV file and find out how it is written.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str, default=None
+        None takes a byte order mark's word; then UTF-8 if all bytes are, or ``fallback``, or
+        cp1252 where that is likely.
+    fallback : str, default=None
+        The encoding of earlier tables.
+    read : {"all", "pieces", "names"}, default="all"
+        Read the file once and keep it; or to its end, and again piece by piece; or its beginning.
+    """
+    if encoding is not None:
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            raise TableError(f"encoding={encoding!r} is unknown; use utf-8, cp1252, …") from None
+    try:
+        with _open(path) as file:
+            data = file.read() if read == "all" else None
+            told, odd, notes = _scan(
+                _source(data, file), path, encoding, fallback, to_end=read != "names"
+            )
+            if data is None:
+                file.seek(0)
+            text = io.TextIOWrapper(_source(data, file), encoding=told, newline="")
+            names, separator, n_lines = _header(text, path)
+            text.detach()
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path} is not {error.encoding}: {error}") from None
+    except (OSError, EOFError) as error:
+        raise TableError(f"{path} cannot be read: {error}") from None
+    encoding = "utf8" if told == "utf-8-sig" else told  # pyarrow skips the mark of UTF-8
+    return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return open(path, "rb")
+
+
+def _source(data: bytes | None, file: IO[bytes]) -> Any:
+    return file if data is None else io.BytesIO(data)
+
+
+def _scan(
+    file: IO[bytes], path: Path, given: str | None, fallback: str | None, to_end: bool
+) -> tuple[str, bool, tuple[str, ...]]:
+    """Encoding, whether quotation marks are odd, and notes: from all bytes."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    utf8, foreign, zeros, quotes, start = True, False, False, 0, b""
+    mixed = False  # other characters before the first byte that is not UTF-8
+    while block := file.read(BLOCK):
+        start = start or block[:4]
+        quotes += block.count(b'"')
+        zeros |= b"\0" in block
+        if utf8:
+            try:
+                decoder.decode(block)
+                mixed = mixed or not block.isascii()
+            except UnicodeDecodeError:
+                utf8, foreign = False, mixed
+        foreign = foreign or (not utf8 and NOT_WESTERN.search(block) is not None)
+        if not to_end:
+            break
+    if start in _OTHER_KINDS:
+        kind, ending = _OTHER_KINDS[start]
+        raise TableError(f"{path} is {kind} file: give it a name that ends in {ending}")
+    odd = bool(quotes % 2)
+    if given is not None:
+        return given, odd, ()
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16", odd, ()
+    if zeros:
+        raise TableError(
+            f"{path} holds zero bytes: it is damaged, or name its ",
+            Argument("encoding", "utf-16-le"),
+        )
+    if utf8:
+        return "utf-8-sig", odd, ()
+    if fallback is None and foreign:
+        raise TableError(
+            f"{path} is not UTF-8, and what it is cannot be told: name it, such as ",
+            Argument("encoding", "cp1251"),
+        )
+    told = fallback or "cp1252"
+    return told, odd, (f"{path.name} is not UTF-8 and was read as {told}",)
+
+
+def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
+    """Column names, separator, and the number of lines up to the names."""
+    lines: list[str] = []
+    blank = 0
+    for line in text:
+        if line.strip():
+            lines.append(line)
+        elif not lines:
+            blank += 1
+        if len(lines) == LOOKED_AT:
+            break
+    if not lines:
+        raise TableError(f"{path} is empty")
+    try:
+        rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
+        # A separator that cuts all lines alike, as often as any; none of them in a single column.
+        cutting = [mark for mark in SEPARATORS if len(rows[mark][0]) > 1] or ["\t"]
+        separator = max(cutting, key=lambda m: (len({*map(len, rows[m])}) == 1, len(rows[m][0])))
+        reader = csv.reader(lines, delimiter=separator)
+        names = next(reader)
+    except csv.Error as error:
+        raise TableError(f"{path} is not a CSV file: {error}") from None
+    nameless = [i for i, name in enumerate(names) if not name.strip()]
+    if nameless not in ([], [0]):
+        raise TableError(
+            f"{path}: column {nameless[-1] + 1} has no name; the first line must name all columns"
+        )
+    return (
+        [name if name.strip() else ROW_NUMBERS for name in names],
+        separator,
+        (blank + reader.line_num),
+    )

@@ -1,0 +1,75 @@
+"""What is said about tables that cannot be used: in words, with the arguments that would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class Argument(NamedTuple):
+    """An argument to give, within an error; the command line shows its own option instead."""
+
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}"
+
+
+class TableError(ValueError):
+    """A table that cannot be used, with words about what to do.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in pieces.
+    """
+
+    def __init__(self, *parts: str | Argument) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts = parts
+
+
+class ColumnError(TableError):
+    """Columns that cannot be used, all of them at once.
+
+    Parameters
+    ----------
+    problems : dict
+        By column, what is wrong with it and what to do: strings and :class:`Argument`.
+    """
+
+    def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
+        one = len(problems) == 1
+        parts: list[str | Argument] = [] if one else [f"{len(problems)} columns cannot be used:\n"]
+        for name, words in problems.items():
+            parts += [f"column {name!r} " if one else f"  {name!r} ", *words, "" if one else "\n"]
+        parts += ["; or leave it out with " if one else "leave them out with "]
+        parts += [Argument("drop", list(problems)), ", or ", Argument("auto_drop", True)]
+        super().__init__(*parts)
+        self.problems = dict(problems)
+
+    def __reduce__(self) -> Any:
+        return ColumnError, (self.problems,)
+
+
+def import_pandas() -> Any:
+    """Return pandas, or say which extra brings it."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'reading tables needs {error.name}: pip install "domainwise[cli]"'
+        ) from None
+    return pandas
+
+
+def describe_names(names: Iterable[Any], most: int = 8) -> str:
+    """List names for a message, the first few if there are many.
+
+    >>> describe_names(["a", "b"])
+    "'a', 'b'"
+    """
+    shown = [repr(str(name)) for name in names]
+    rest = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")

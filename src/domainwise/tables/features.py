@@ -1,0 +1,288 @@
+"""The features of a table: which columns they are, how they are read, what becomes of them.
+
+:func:`make_preprocessor` belongs at the front of a pipeline, so that imputation, scaling and
+one-hot encoding are fitted on source domains only.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from domainwise.tables.cells import (
+    MISSING,
+    date_order,
+    date_part,
+    days_in,
+    decimal_marks,
+    is_text,
+    numbers_in,
+    typed_numbers,
+    with_points,
+    without,
+    words_of,
+)
+from domainwise.tables.columns import (
+    Words,
+    as_days,
+    as_numbers,
+    as_text,
+    beyond,
+    column_form,
+    is_numeric,
+    problem_of,
+)
+from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, what each is for, and how its cells are read.
+
+    Attributes
+    ----------
+    numeric, categorical : tuple of str
+        Feature columns, in the order of the table.
+    target, domain : str
+        Names of the target and the domain column.
+    task : "classification" or "regression"
+    forms : dict of str
+        Numeric columns that are written as "percent" or "time", and date columns by what comes
+        first in 1/2/2024, "day" or "month".
+    dates, date_parts : tuple of str
+        Columns of dates, and what becomes of each: "month", "weekday" (0 is Monday), "age".
+    reference : str
+        The day from which ages are counted back, in years.
+    decimal, encoding : str or None
+        What was given or told, for new tables that leave it open.
+    na : tuple of str
+        Values that stand for none.
+    """
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    target: str
+    domain: str
+    task: str
+    forms: dict[str, str] = field(default_factory=dict)
+    dates: tuple[str, ...] = ()
+    date_parts: tuple[str, ...] = ()
+    reference: str = ""
+    decimal: str | None = None
+    encoding: str | None = None
+    na: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> list[str]:
+        """All feature columns of the table, numeric ones first."""
+        return [*self.numeric, *self.categorical, *self.dates]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The numeric columns of what :meth:`prepare` returns."""
+        parts = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
+        return [*self.numeric, *parts]
+
+    def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
+        """Bring the feature columns of a data frame into the form models are fitted on.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            May have other columns, too.
+        first_row : int, default=0
+            Rows before this piece of a streamed table, for messages.
+
+        Returns
+        -------
+        X : pandas.DataFrame
+            Numeric columns and what was made of dates as float64, categorical ones as text;
+            missing values are NaN.
+
+        Raises
+        ------
+        TableError
+            If a column is missing, or text stands where the model knows numbers.
+        """
+        require_columns(self.features, list(frame.columns), "the table")
+        pandas = import_pandas()
+        given = {name: without(frame[name], self.na) for name in self.features}
+        marks = decimal_marks(given, self.numeric, usual=self.decimal)
+        columns = {}
+        for name in self.numeric:
+            column = with_points(given[name], marks.get(name))
+            columns[name] = as_numbers(column, name, first_row, self.forms.get(name))
+        for name in self.dates:
+            days = as_days(given[name], name, first_row, self.forms.get(name))
+            for part in self.date_parts:
+                columns[f"{name} ({part})"] = date_part(days, part, self.reference)
+        for name in self.categorical:
+            columns[name] = pandas.Series(as_text(given[name]), dtype=object)
+        return pandas.DataFrame(columns, index=range(len(frame)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain lists and strings, to be stored."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Schema:
+        """Undo :meth:`as_dict`."""
+        known = {f.name for f in fields(cls)}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in stored.items()
+            if name in known
+        }
+        return cls(**values)
+
+
+def feature_schema(
+    frame: Any,
+    marks: Mapping[str, str],
+    *,
+    dates: Sequence[str],
+    auto_drop: bool,
+    notes: list[str],
+) -> tuple[Schema, Any]:
+    """Tell what the features of a table are, and type its columns accordingly.
+
+    The target, domain and task of the schema are still to be filled in.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Of features only.
+    marks : mapping of str
+        Decimal marks by column, as :func:`~domainwise.tables.cells.decimal_marks` tells them.
+    dates, auto_drop
+        As in :func:`~domainwise.tables.schema.check_table`.
+    notes : list of str
+        Takes what is left out, and how cells were read.
+
+    Raises
+    ------
+    ColumnError
+        With all features that cannot be used.
+    """
+    kinds: dict[str, list[str]] = {"numeric": [], "categorical": [], "dates": []}
+    told: dict[str, list[str]] = defaultdict(list)
+    forms: dict[str, str] = {}
+    problems: dict[str, Words] = {}
+    typed: dict[str, Any] = {}
+    latest = ""
+    for name in frame.columns:
+        column = frame[name]
+        if not hasattr(column, "cat"):
+            rewritten = with_points(column, marks.get(name))
+            if rewritten is not column:
+                row = (rewritten != column)[column.notna()].idxmax()
+                told["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
+            column = typed[name] = typed_numbers(rewritten)
+        if column.isna().all() or (is_text(column) and not len(words_of(column))):
+            told["empty"].append(name)
+            continue
+        form, odd = column_form(column)
+        words = problem_of(column, form, odd, dates=bool(dates))
+        if words is None and column.nunique() == 1:
+            told["constant"].append(name)
+        elif words is None and form == "date":
+            order = date_order(column)
+            days = days_in(column, order)
+            if (days.isna() & column.notna() & ~column.isin(MISSING)).any():
+                words = ("holds dates that can be read in two ways, or none; write 2024-05-31",)
+            else:
+                kinds["dates"].append(name)
+                forms[name] = order or ""
+                latest = max(latest, str(days.max().date()))
+        elif words is None and form == "text":
+            kinds["categorical"].append(name)
+        elif words is None:
+            values = column if is_numeric(column) else numbers_in(column, form)
+            words = beyond(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            kinds["numeric"].append(name)
+            if form in ("percent", "time"):
+                forms[name] = form
+                told[form].append(name)
+        if words is not None:
+            problems[name] = words
+    if problems and not auto_drop:
+        raise ColumnError(problems)
+    for names, what in (
+        (told["empty"], "left out for want of values"),
+        (told["constant"], "left out because they never vary"),
+        (list(problems), "left out because they cannot be used"),
+        (told["rewritten"], "with decimal commas or thousands apart"),
+        (told["percent"], "read as percentages (12% is 0.12)"),
+        (told["time"], "read as times, in hours"),
+        (kinds["dates"], f"of dates, read as {', '.join(dates)} (before {latest})"),
+    ):
+        notes += [f"columns {what}: {', '.join(names)}"] if names else []
+    left = {kind: tuple(n for n in names if n not in problems) for kind, names in kinds.items()}
+    schema = Schema(
+        left["numeric"],
+        left["categorical"],
+        target="",
+        domain="",
+        task="",
+        forms={name: form for name, form in forms.items() if name not in problems},
+        dates=left["dates"],
+        date_parts=tuple(dates) if left["dates"] else (),
+        reference=latest,
+    )
+    return schema, frame.assign(**typed)
+
+
+def require_columns(
+    wanted: Iterable[str], names: Sequence[str], where: str, *, why: str = ""
+) -> None:
+    """Refuse columns that do not exist, and suggest what may have been meant."""
+    missing = [name for name in dict.fromkeys(wanted) if name not in names]
+    if not missing:
+        return
+    first = missing[0]
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
+    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
+    also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
+    raise TableError(f"{where} has no column {first!r}{also}{why}; {hint}")
+
+
+def make_preprocessor(schema: Schema) -> ColumnTransformer:
+    """Return the transformer of a table's features into numbers, not fitted.
+
+    Numeric columns: median for missing values, then unit variance. Categorical columns: the most
+    frequent value for missing ones, then one column per category; a category that was not there
+    in fit is none of them.
+
+    Parameters
+    ----------
+    schema : Schema
+
+    Returns
+    -------
+    transformer : ColumnTransformer
+    """
+    numeric = make_pipeline(
+        SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
+    )
+    categorical = make_pipeline(
+        SimpleImputer(strategy="most_frequent", keep_empty_features=True),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    )
+    parts = [
+        ("numeric", numeric, schema.numbers),
+        ("categorical", categorical, list(schema.categorical)),
+    ]
+    return ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)

@@ -1,0 +1,318 @@
+"""Tables as people have them: marks, encodings, words for nothing, percentages, times and dates."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytest.importorskip("python_calamine")
+pytest.importorskip("openpyxl")
+
+from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
+from domainwise.tables import schema as tables  # noqa: E402
+from domainwise.tables.cells import decimal_marks, form_of, typed_numbers, with_points  # noqa: E402
+from domainwise.tables.schema import TableError, check_table, load_table  # noqa: E402
+
+ROLES = dict(target="ill", domain="site")
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    n = 90
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n),
+            "cost": (10.0 ** rng.uniform(0, 6, n)).round(2),
+            "dose": rng.integers(0, 5, n),
+            "sex": np.where(rng.random(n) < 0.5, "Müller", "Çelik"),
+            "site": np.array(["Åre", "NA", "Łódź"])[np.arange(n) % 3],
+        }
+    )
+    frame["ill"] = np.where(frame["age"] + 5 * rng.normal(size=n) > 50, "yes", "no")
+    frame.loc[::11, "age"] = np.nan
+    frame.loc[::13, "sex"] = None
+    return frame
+
+
+def grouped(number, thousands, mark):
+    """A number as people write it, with thousands apart."""
+    whole, _, rest = f"{number:,}".partition(".")
+    return whole.replace(",", thousands) + mark + rest
+
+
+def variants(frame, folder):
+    """The same table, as different programs write it."""
+    frame.to_csv(folder / "plain.csv", index=False)
+    frame.to_csv(folder / "comma.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(folder / "numbered.csv")
+    frame.to_csv(folder / "wide.csv", index=False, encoding="utf-16")
+    frame.to_csv(folder / "marked.tsv", index=False, sep="\t", encoding="utf-8-sig")
+    frame.to_csv(folder / "words.csv", index=False, na_rep="NaN")
+    frame.to_parquet(folder / "t.parquet")
+    frame.to_feather(folder / "t.feather")
+    frame.to_excel(folder / "t.xlsx", index=False)
+    for name, thousands, mark in (
+        ("us.csv", ",", "."),
+        ("de.csv", ".", ","),
+        ("fr.csv", "\u00a0", ","),
+    ):
+        written = frame.assign(cost=[grouped(value, thousands, mark) for value in frame["cost"]])
+        written.to_csv(folder / name, index=False, sep=";", decimal=mark)
+    return sorted(folder.iterdir())
+
+
+def test_the_same_table_gives_the_same_model_however_it_is_written(frame, tmp_path):
+    paths = variants(frame, tmp_path)
+    assert len(paths) == 12
+    first = None
+    for path in paths:
+        table = load_table(path, **ROLES)
+        assert table.schema.numeric == ("age", "cost", "dose"), path
+        model = fit_table(table, method="coir", check=False)
+        found = model.predictions(table.X)
+        first = found if first is None else first
+        pandas.testing.assert_frame_equal(found, first, rtol=1e-12)
+    model.save(tmp_path / "m.skops")
+    loaded = TableModel.load(tmp_path / "m.skops")
+    for path in paths:
+        pieces = tables.iter_table(path, columns=loaded.schema.features, text=["sex"], rows=40)
+        X = pandas.concat([loaded.schema.prepare(piece) for piece in pieces], ignore_index=True)
+        pandas.testing.assert_frame_equal(loaded.predictions(X), first, rtol=1e-12)
+
+
+def numbers(texts, **options):
+    frame = pandas.DataFrame({"x": texts})
+    marks = decimal_marks(frame, ["x"], **options)
+    return typed_numbers(with_points(frame["x"], marks.get("x"))).tolist()
+
+
+@pytest.mark.parametrize(
+    "texts, values",
+    [
+        (["1,5", "2"], [1.5, 2]),
+        (["1,234", "0,5"], [1.234, 0.5]),
+        (["1.234,5", "1.234"], [1234.5, 1234]),
+        (["1,234.5", "1,234"], [1234.5, 1234]),
+        (["1,234,567", "12"], [1234567, 12]),
+        (["1 234,5", "-0,5"], [1234.5, -0.5]),
+        (["1'234.50", "7"], [1234.5, 7]),
+        (["−1,5e3", "+2,"], [-1500, 2]),
+        (["1.5", "NA"], [1.5, np.nan]),
+        (["1.234", "2.345"], [1.234, 2.345]),
+    ],
+)
+def test_a_number_is_read_where_there_is_one_reading(texts, values):
+    np.testing.assert_array_equal(numbers(texts), values)
+
+
+@pytest.mark.parametrize(
+    "texts", [["1,234", "2,345"], ["1,5", "1.5"], ["1,2,3", "4"], ["1_000", "2"]]
+)
+def test_text_with_two_readings_or_none_stays_text(texts):
+    assert numbers(texts) == texts
+
+
+def test_what_is_said_or_was_usual_decides_between_two_readings():
+    open_ = ["1,234", "2,345"]
+    assert numbers(open_, given=",") == numbers(open_, usual=",") == [1.234, 2.345]
+    assert numbers(open_, given=".") == [1234, 2345]
+    with pytest.raises(TableError, match="'1.234' may be 1.234 or 1234"):
+        numbers(["1.234", "2.345"], usual=",")
+    frame = pandas.DataFrame({"x": open_, "y": ["1,5", "2"]})
+    assert decimal_marks(frame, ["x", "y"]) == {"x": ",", "y": ","}
+
+
+def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;y\n1.234,5;1\n2,5;1\n1.234;1,234\n2.000;2,345\n")
+    pieces = list(tables.iter_table(path, rows=2))
+    assert [piece["x"].tolist() for piece in pieces] == [[1234.5, 2.5], [1234, 2000]]
+    assert pieces[1]["y"].tolist() == [1.234, 2.345]
+    path.write_text("x\n1.234\n1.250\n1,5\n2,5\n")
+    assert list(tables.iter_table(path, rows=2))[1]["x"].tolist() == ["1,5", "2,5"]
+
+
+@pytest.mark.parametrize(
+    "texts, form",
+    [
+        (["12%", "3.5 %"], "percent"),
+        (["7:30", "07:45:10"], "time"),
+        (["7:30 pm", "8:00 AM"], "time"),
+        (["2024-05-31", "2024-6-1 10:00"], "date"),
+        (["31.05.2024", "1.6.2024"], "date"),
+        (["a", "b"], "text"),
+        (["1:80", "1:160", "1:320"], "text"),
+        (["low", "<10%", "10%", ">10%"], "text"),
+    ],
+)
+def test_the_form_of_text_is_told(texts, form):
+    assert form_of(pandas.Series(texts)) == (form, [])
+
+
+def test_percentages_and_times_are_numbers_in_every_format(frame, tmp_path):
+    share, minutes = np.arange(90) % 40 / 100, np.arange(90) * 7 % 1440
+    cells = frame.assign(share=share, start=[dt.time(m // 60, m % 60) for m in minutes])
+    cells.to_parquet(tmp_path / "t.parquet")
+    cells.to_excel(tmp_path / "t.xlsx", index=False)
+    text = cells.assign(share=[f"{100 * s:.0f} %" for s in share], start=cells["start"].astype(str))
+    text.to_csv(tmp_path / "t.csv", index=False)
+    for path in sorted(tmp_path.iterdir()):
+        table = load_table(path, **ROLES)
+        np.testing.assert_array_equal(table.X["share"], share)
+        np.testing.assert_allclose(table.X["start"], minutes / 60, rtol=1e-15)
+    schema = check_table(text, **ROLES).schema
+    assert schema.forms == {"share": "percent", "start": "time"}
+    np.testing.assert_array_equal(schema.prepare(cells)["share"], share)
+    plain = check_table(cells.drop(columns="start"), **ROLES).schema
+    with pytest.raises(TableError, match="'share' must hold numbers, but row 1 has '0 %'"):
+        plain.prepare(text)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", None])
+def test_dates_become_the_numbers_that_are_asked_for(frame, tmp_path, form):
+    days = pandas.date_range("2020-01-01", periods=90, freq="17D")
+    frame["seen"] = days if form is None else days.strftime(form)
+    frame.loc[3, "seen"] = None
+    with pytest.raises(TableError, match="dates=.'month', 'weekday', 'age'"):
+        check_table(frame, **ROLES)
+    table = check_table(frame, **ROLES, dates=("month", "weekday", "age"))
+    expected = {
+        "month": days.month,
+        "weekday": days.day_of_week,
+        "age": (days.max() - days).days / 365.25,
+    }
+    for part, values in expected.items():
+        values = np.where(np.arange(90) == 3, np.nan, values)
+        np.testing.assert_allclose(table.X[f"seen ({part})"], values, rtol=1e-12)
+    # New rows are as old as they are on the day that the model knows.
+    schema = tables.Schema.from_dict(table.schema.as_dict())
+    assert schema == table.schema
+    new = schema.prepare(frame.iloc[:1].assign(seen=["2019-01-01"]))
+    assert new["seen (age)"].tolist() == [
+        (days.max() - pandas.Timestamp("2019-01-01")).days / 365.25
+    ]
+    with pytest.raises(TableError, match="'seen' must hold dates, but row 1 has 'soon'"):
+        schema.prepare(frame.iloc[:1].assign(seen=["soon"]))
+
+
+def test_dates_that_can_be_read_in_two_ways_are_refused(frame):
+    frame["seen"] = [f"{1 + i % 12}/{1 + i % 11}/2024" for i in range(90)]
+    with pytest.raises(TableError, match="read in two ways"):
+        check_table(frame, **ROLES, dates=["age"])
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_western_letters_are_recognised_with_a_note(frame, tmp_path, encoding):
+    frame["site"] = frame["site"].replace("Łódź", "Köln")
+    frame.to_csv(tmp_path / "t.csv", index=False, encoding=encoding)
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert "Åre" in table.domains
+    assert "t.csv is not UTF-8 and was read as cp1252" in table.notes
+
+
+def test_an_encoding_that_is_named_is_used_and_kept(frame, tmp_path):
+    frame["site"] = frame["site"].replace("Åre", "Zürich")
+    frame.to_csv(tmp_path / "t.csv", index=False, encoding="cp1250", errors="replace")
+    table = load_table(tmp_path / "t.csv", **ROLES, encoding="cp1250")
+    assert "Łódź" in table.domains
+    assert table.schema.encoding == "cp1250"
+    with pytest.warns(UserWarning, match="read as cp1250"):
+        (frame,) = tables.iter_table(tmp_path / "t.csv", usual=(None, "cp1250"))
+    assert "Łódź" in set(frame["site"])
+    with pytest.raises(TableError, match="encoding='nonsense' is unknown"):
+        load_table(tmp_path / "t.csv", **ROLES, encoding="nonsense")
+
+
+def test_words_for_nothing_are_classes_unless_they_are_named(frame, tmp_path):
+    frame["ill"] = np.array(["None", "NA", "yes", "no"])[np.arange(90) % 4]
+    frame.loc[5, "ill"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert table.classes == ["NA", "None", "no", "yes"]
+    assert len(table.y) == 89
+    assert sum("is a class of the target" in note for note in table.notes) == 2
+    named = load_table(tmp_path / "t.csv", **ROLES, na=["NA", "None"])
+    assert named.classes == ["no", "yes"]
+    assert named.schema.na == ("NA", "None")
+    assert named.domains == ["Åre", "Łódź"]  # a value that stands for none does so everywhere
+
+
+def test_values_that_stand_for_none_are_missing_in_numbers_too(frame, tmp_path):
+    frame["dose"] = np.where(np.arange(90) % 3, frame["dose"], -999)
+    for name in ("t.csv", "t.parquet"):
+        (frame.to_csv if name == "t.csv" else frame.to_parquet)(tmp_path / name, index=False)
+        table = load_table(tmp_path / name, **ROLES, na=["-999"])
+        assert table.X["dose"].isna().sum() == 30
+        assert table.schema.prepare(frame)["dose"].isna().sum() == 30
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_whole_numbers_of_any_size_stay_apart_as_labels(frame, tmp_path, kind):
+    large = np.array([2**64 - 1, 2**64 - 2, 2**53 + 1], dtype=np.uint64)
+    frame["site"] = large[np.arange(90) % 3]
+    frame["ill"] = np.where(np.arange(90) % 2, 2**53, 2**53 + 1)
+    frame["ill"] = frame["ill"].astype("Int64")
+    frame.loc[4, "ill"] = pandas.NA
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
+    table = load_table(path, **ROLES)
+    assert table.domains == sorted(str(value) for value in large)
+    assert table.classes == [2**53, 2**53 + 1]
+    assert len(table.y) == 89
+
+
+def test_labels_stay_as_they_are_written(frame, tmp_path):
+    frame["site"] = np.array(["a", " a", "007"])[np.arange(90) % 3]
+    frame["ill"] = np.array(["01", "02"])[np.arange(90) % 2]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert table.domains == [" a", "007", "a"]
+    assert table.classes == ["01", "02"]
+    assert any("differ in spaces or capitals only" in note for note in table.notes)
+
+
+def test_a_column_without_a_name_is_no_feature_unless_it_is_asked_for(frame, tmp_path):
+    frame.to_csv(tmp_path / "t.csv")
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert "Unnamed: 0" not in table.schema.features
+    assert any("taken for row numbers" in note for note in table.notes)
+    asked = load_table(tmp_path / "t.csv", **ROLES, features=["Unnamed: 0", "age"])
+    assert asked.schema.features == ["Unnamed: 0", "age"]
+    again = check_table(pandas.read_csv(tmp_path / "t.csv", keep_default_na=False), **ROLES)
+    assert "Unnamed: 0" not in again.schema.features
+
+
+def test_a_whole_csv_file_is_opened_once(frame, tmp_path, monkeypatch):
+    import builtins
+
+    original = builtins.open
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    opened = []
+
+    def counting(file, *arguments, **options):
+        opened.append(str(file))
+        return original(file, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "open", counting)
+    load_table(tmp_path / "t.csv", **ROLES)
+    assert opened.count(str(tmp_path / "t.csv")) == 1
+
+
+def test_other_sheets_of_a_workbook_are_spoken_of(frame, tmp_path):
+    with pandas.ExcelWriter(tmp_path / "t.xlsx") as book:
+        frame.to_excel(book, sheet_name="rows", index=False)
+        frame[:3].to_excel(book, sheet_name="about", index=False)
+    table = load_table(tmp_path / "t.xlsx", **ROLES)
+    assert len(table.y) == 90
+    assert "of t.xlsx, sheet 'rows' was read and not 'about'" in table.notes
+
+
+def test_a_semicolon_wins_over_commas_within_names(tmp_path):
+    (tmp_path / "t.csv").write_text("size, cm;weight, kg\n1,5;2\n2,5;3\n")
+    assert tables.read_table(tmp_path / "t.csv").to_dict("list") == {
+        "size, cm": [1.5, 2.5],
+        "weight, kg": [2, 3],
+    }
