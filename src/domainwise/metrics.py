@@ -16,15 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
+from domainwise.checks.labels import encode, labels, same_length
 from domainwise.gram.measured import (
     TILE_ROWS,
     alignment,
     centred_inner_products,
     delta_tile,
-    encode,
     kernel_tile,
-    labels,
-    same_length,
     tiles,
 )
 

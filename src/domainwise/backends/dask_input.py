@@ -152,12 +152,12 @@ def describe(X: Any) -> str:
 
 def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
     """Return labels that are named columns of X: a name, a list of names, or None."""
-    found: list[Any] = []
+    columns: list[Any] = []
     for name, labels in (("y", y), ("sample_domain", sample_domain)):
         several = isinstance(labels, list) and bool(labels)
         names = labels if several else [labels]
         if not all(isinstance(column, str) for column in names):
-            found.append(None)
+            columns.append(None)
             continue
         if not is_frame(X):
             raise TypeError(
@@ -169,8 +169,8 @@ def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
             raise ValueError(
                 f"{name}={labels!r}: X has no column {missing[0]!r}; it has {_few(X.columns)}"
             )
-        found.append(labels)
-    return found[0], found[1]
+        columns.append(labels)
+    return columns[0], columns[1]
 
 
 def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, Any]:
@@ -269,10 +269,10 @@ def named(source: str) -> Iterator[None]:
 def _numeric_dtype(dtype: Any) -> Any:
     """NumPy dtype of a column of numbers; None for anything else."""
     try:
-        found = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     except TypeError:
         return None
-    return found if found.kind in "biuf" else None
+    return plain if plain.kind in "biuf" else None
 
 
 def _listed(names: Any) -> list[Any]:

@@ -141,13 +141,13 @@ def first_look(parts: Partitions, wanted: int) -> Look:
         ]
         seen.update(zip(now, run(calls(look_at, arguments)), strict=True))
         left = [i for i in left if i not in seen]
-    found = [seen[i] for i in sorted(seen)]
-    n_rows = sum(length for length, *_ in found)
+    looks = [seen[i] for i in sorted(seen)]
+    n_rows = sum(length for length, *_ in looks)
     if parts.lengths is not None:
         n_rows = sum(parts.lengths)
     elif left:
-        n_rows = round(n_rows / len(found) * len(parts))
-    X, y, domain = (_stacked([part[k] for part in found if part[0]]) for k in (1, 2, 3))
+        n_rows = round(n_rows / len(looks) * len(parts))
+    X, y, domain = (_stacked([part[k] for part in looks if part[0]]) for k in (1, 2, 3))
     return Look(X if X is not None else parts.empty, y, domain, n_rows)
 
 

@@ -195,11 +195,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     domains = _sortable(domains, "sample_domain")
     if domains.dtype.kind == "f":
         domains = _finite(domains, "sample_domain")
-    continuous = domains.ndim == 2 or (
-        domains.dtype.kind == "f" and bool((domains != np.round(domains)).any())
-    )
-    if kernel in ("auto", "delta"):
-        kernel = "rbf" if continuous and kernel == "auto" else "delta"
+    if kernel == "auto":
+        kernel = "rbf" if is_continuous(domains) else "delta"
     if kernel == "delta":
         if domains.ndim != 1:
             raise ValueError(
@@ -289,6 +286,13 @@ def is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def is_continuous(values: Array) -> bool:
+    """Whether values are descriptors rather than labels: several columns, or broken numbers."""
+    if values.ndim != 1:
+        return True
+    return values.dtype.kind == "f" and bool((values != np.round(values)).any())
 
 
 def too_large(values: Array) -> bool:

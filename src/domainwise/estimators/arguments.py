@@ -1,7 +1,7 @@
 """Descriptions of arguments that several estimators share, written once.
 
 A docstring names a group in braces on a line of its own, such as ``{kernel}``, and
-:func:`with_shared_docs` puts the text there with the right indentation.
+:func:`with_shared_docs` puts the text there with the right indentation; so do the texts themselves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,40 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=type)
 
+#: A line that names a group of arguments.
+PLACE = re.compile(r"(?m)^( *)\{(\w+)\}$")
+
 SHARED = {
+    "features_seen": """\
+n_features_in_ : int
+    Number of features seen in fit.
+feature_names_in_ : ndarray
+    Their names, if X has string column names.""",
+    "splits": """\
+cv : splitter, int or None, default=None
+    None leaves one domain out at a time, or one of ten groups of domains where there are more.
+    Without several domains, five folds of rows, with a warning.""",
+    "kernel_rest": """\
+degree : float, default=3
+    Degree of ``poly``.
+coef0 : float, default=1
+    Constant of ``poly``.
+kernel_params : dict, default=None
+    Keyword arguments for a callable kernel.""",
+    "conditional": """\
+conditional : bool, default=False
+    Compare domains inside each class, so that a domain with another mix of classes is not
+    punished for it. Needs classes as y.""",
+    "eigenvalues": """\
+eigenvalues_ : ndarray of shape (n_components,)
+    Eigenvalues of the method's problem, in descending order.
+n_informative_ : int
+    How many of the problem's directions tell targets apart.""",
+    "scores": """\
+cv_results_ : dict
+    Scores of every point on every split, as in :class:`sklearn.model_selection.GridSearchCV`.
+n_splits_ : int
+    Number of splits.""",
     "n_components": """\
 n_components : int, default=None
     Number of components. None keeps what the data can tell: for classes the informative
@@ -34,12 +67,7 @@ gamma : float, "median" or "scale", default="median"
     Scale of ``rbf``, ``laplacian`` and ``poly``. ``"median"`` is ``1 / (2 median^2)`` of the
     distances between rows (``laplacian``: 1 / median of the L1 distances; otherwise
     1 / n_features); ``"scale"`` is the rule of :class:`sklearn.svm.SVC`.
-degree : float, default=3
-    Degree of ``poly``.
-coef0 : float, default=1
-    Constant of ``poly``.
-kernel_params : dict, default=None
-    Keyword arguments for a callable kernel.""",
+{kernel_rest}""",
     "target": """\
 target_kernel : {"auto", "delta", "rbf", "linear"} or callable, default="auto"
     Kernel of y. ``"auto"`` is ``"delta"`` for classes and ``"rbf"`` for continuous targets.
@@ -63,9 +91,7 @@ ridge : float, default=1e-3
 domain_weight : float, default=1.0
     Price of telling domains apart. 0 ignores domains (COIR), 1 is the paper's problem; on most
     data less is better (0.1 in ``benchmarks/SELECTION.md``), so that it is worth a search (DCMCV).
-conditional : bool, default=False
-    Compare domains inside each class, so that a domain with another mix of classes is not
-    punished for it. Needs classes as y.""",
+{conditional}""",
     "scatter": """\
 between : float, default=0.5
     From 0 to 1: how much of the left side the scatter of class means is, in MDA that of pairs of
@@ -86,9 +112,7 @@ domain_epsilon : float, default=1e-3
 domain_weight : float, default=1.0
     Price of telling domains apart, in sums over rows like the ``C`` of an SVM. 0 is the plain
     kernel, ``numpy.inf`` forbids functions whose domain means differ.
-conditional : bool, default=False
-    Compare domains inside each class, so that a domain with another mix of classes is not
-    punished for it. Needs classes as y.""",
+{conditional}""",
     "solver": """\
 solver : {"auto", "exact", "dense"}, default="auto"
     ``"exact"`` streams the Gram matrix, which is never stored beyond a few thousand rows;
@@ -111,13 +135,10 @@ domain_weights : "auto" or sequence of float, default="auto"
     ``"auto"`` is 0, 0.01, 0.1, 1 and 10: COIR and the paper's DCM are among them.
 conditionals : sequence of bool, default=(False,)
 epsilons : sequence of float, default=(1e-3,)
-cv : splitter, int or None, default=None
-    None leaves one domain out at a time, or one of ten groups of domains where there are more.
-    Without several domains, five folds of rows, with a warning.
+{splits}
 scoring : str or callable, default=None
-    None is minus the mean squared error, for classes that of their indicators (-1 and 1), with
-    classes and splits counting the same: it needs no predictions. A scikit-learn scorer sees
-    predictions of the left-out rows, which takes another pass beyond 1000 rows.
+    A scikit-learn scorer. None is balanced accuracy for classes and the negative root mean
+    squared error for a continuous target.
 estimator : estimator, default=None
     Predictor on the projection by which a point is judged. None is linear discriminant analysis
     for classes and ridge regression for a continuous target.
@@ -133,19 +154,11 @@ best_score_ : float
     Their mean score over splits.
 best_estimator_ : estimator
     The model fitted to all rows with these arguments; its fitted attributes are available here.
-cv_results_ : dict
-    Scores of every point on every split, as in :class:`sklearn.model_selection.GridSearchCV`.
-n_splits_ : int
-    Number of splits.""",
+{scores}""",
     "kernel_no_gamma": """\
 kernel : {"rbf", "linear", "poly", "laplacian", "cosine"} or callable, default="rbf"
     A callable takes two arrays of rows and returns the matrix of kernel values.
-degree : float, default=3
-    Degree of ``poly``.
-coef0 : float, default=1
-    Constant of ``poly``.
-kernel_params : dict, default=None
-    Keyword arguments for a callable kernel.""",
+{kernel_rest}""",
     "landmarks": """\
 n_landmarks : int, float or "auto", default="auto"
     Number of landmarks: rows, a fraction of the rows, or ``5 sqrt(N)`` between 100 and 2000.
@@ -173,10 +186,7 @@ n_iter_ : int
     Iterations of the SVM solver (of the longest of its problems).
 solver_info_ : dict
     Which solver was used.
-n_features_in_ : int
-    Number of features seen in fit.
-feature_names_in_ : ndarray
-    Their names, if X has string column names.""",
+{features_seen}""",
     "target_landmarks": """\
 target_landmarks : array of shape (q,) or (q, n_outputs), tuple (low, high) or None, default=None
     For a continuous y, the points whose kernel functions span the target kernel: given points, a
@@ -210,17 +220,14 @@ domain_gamma : float, "median" or "scale", default="median"
     Scale of an RBF kernel of the descriptors.
 domain_epsilon : float, default=1e-3
     Regularisation of the domain kernel, in ``K (K + N domain_epsilon I)^-1``.
-cv : splitter, int or None, default=None
-    None leaves one domain out at a time, or one of ten groups of domains where there are more.
-    Without several domains, five folds of rows, with a warning.
+{splits}
 scoring : str or callable, default=None
     None is minus the mean squared error, for classes that of their indicators (-1 and 1), with
     classes and splits counting the same: it needs no predictions. A scikit-learn scorer sees
     predictions of the left-out rows, which takes another pass beyond 1000 rows.
 n_jobs : int, default=None
     Kernels and splits scored at a time, with one BLAS thread each if more than one.
-random_state : int, RandomState instance or None, default=None
-    Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.""",
+{seed}""",
     "ridge_fitted": """\
 members_ : list of dict
     Kernel, gamma, domain_weight, conditional and alpha of the functions that are averaged.
@@ -230,21 +237,12 @@ best_params_ : dict
     The best point of the grid by itself.
 best_score_ : float
     Its mean score over splits.
-cv_results_ : dict
-    Scores of every point on every split, as in :class:`sklearn.model_selection.GridSearchCV`.
-n_splits_ : int
-    Number of splits.
+{scores}
 domains_ : ndarray or None
     Domain labels seen in fit; None for continuous descriptors.
-n_features_in_ : int
-    Number of features seen in fit.
-feature_names_in_ : ndarray
-    Their names, if X has string column names.""",
+{features_seen}""",
     "fast_fitted": """\
-eigenvalues_ : ndarray of shape (n_components,)
-    Eigenvalues of the method's problem, in descending order.
-n_informative_ : int
-    How many of the problem's directions tell targets apart.
+{eigenvalues}
 landmarks_ : ndarray of shape (M, n_features)
     The landmarks in use, those that depend on others left out.
 dual_coef_ : ndarray of shape (M, n_components)
@@ -259,15 +257,9 @@ classes_ : ndarray
     Class labels seen so far, if y holds classes.
 solver_info_ : dict
     Which solver was used, and how many landmarks were asked for and are of use.
-n_features_in_ : int
-    Number of features seen in fit.
-feature_names_in_ : ndarray
-    Their names, if X has string column names.""",
+{features_seen}""",
     "fitted": """\
-eigenvalues_ : ndarray of shape (n_components,)
-    Eigenvalues of the method's problem, in descending order.
-n_informative_ : int
-    How many of the problem's directions tell targets apart.
+{eigenvalues}
 embedding_ : ndarray of shape (n_samples, n_components)
     The projected training rows.
 dual_coef_ : ndarray of shape (n_samples, n_components)
@@ -282,10 +274,7 @@ solver_info_ : dict
     Which operator and solver were used, iterations, and the residual that was reached.
 n_iter_ : int
     Iterations of the solver; 1 for a direct one.
-n_features_in_ : int
-    Number of features seen in fit.
-feature_names_in_ : ndarray
-    Their names, if X has string column names.""",
+{features_seen}""",
 }
 
 
@@ -295,8 +284,8 @@ def with_shared_docs(cls: T) -> T:
 
     def insert(match: re.Match[str]) -> str:
         indent, name = match.groups()
-        lines = SHARED[name].splitlines()
+        lines = PLACE.sub(insert, SHARED[name]).splitlines()
         return "\n".join(indent + line if line else line for line in lines)
 
-    cls.__doc__ = re.sub(r"(?m)^( *)\{(\w+)\}$", insert, doc)
+    cls.__doc__ = PLACE.sub(insert, doc)
     return cls

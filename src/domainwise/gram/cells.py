@@ -104,11 +104,11 @@ class CellSums:
 
 def merged_cells(a: Cells, b: Cells) -> Cells:
     """Join two sets of cells, those of the same key into one."""
-    found = dict(a)
+    joined = dict(a)
     for key, cell in b.items():
-        mine = found.get(key)
-        found[key] = cell if mine is None else mine.merge(cell)
-    return found
+        mine = joined.get(key)
+        joined[key] = cell if mine is None else mine.merge(cell)
+    return joined
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
@@ -135,11 +135,11 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
                 m = nystrom.n_features
                 values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
                 if nystrom.landmarks.dtype == values.dtype:
-                    found = nystrom.summands(batch, values[:, :m], distances)
+                    summands = nystrom.summands(batch, values[:, :m], distances)
                 else:
-                    found = nystrom.summands(batch, None, distances)
-                if not np.shares_memory(found, values):
-                    values[:, :m] = found
+                    summands = nystrom.summands(batch, None, distances)
+                if not np.shares_memory(summands, values):
+                    values[:, :m] = summands
                 if rows.dense is not None:
                     values[:, m:] = rows.dense[index]
                 part = NystromSums.partial(values, rows.groups[index], rows.group_keys)

@@ -1,4 +1,4 @@
-"""Kernel matrices seen tile by tile, and label arrays, as the measures in ``metrics`` need them.
+"""Kernel matrices seen tile by tile, as the measures in ``metrics`` need them.
 
 A *tile function* maps two slices of rows to that block of a kernel matrix. Sums over all pairs of
 rows are taken over the tiles on and above the diagonal, so nothing of size N x N is ever held.
@@ -7,13 +7,13 @@ rows are taken over the tiles on and above the diagonal, so nothing of size N x 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from domainwise.checks.inputs import is_missing
+from domainwise.checks.inputs import is_continuous
+from domainwise.checks.labels import encode
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
@@ -76,7 +76,7 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
             f"the kernel of {name} must be 'auto', 'rbf', 'linear' or 'delta', got {kernel!r}"
         )
     if kernel == "auto":
-        kernel = "rbf" if _is_continuous(values) else "delta"
+        kernel = "rbf" if is_continuous(np.asarray(values)) else "delta"
     if kernel == "delta":
         codes, _ = encode(values, name)
         return delta_tile(codes), len(codes)
@@ -89,13 +89,6 @@ def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
     return _rbf_tile(X, _check_gamma(gamma, X, name)), len(X)
-
-
-def _is_continuous(values: ArrayLike) -> bool:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        return True
-    return array.dtype.kind == "f" and bool(np.any(array != np.floor(array)))
 
 
 def delta_tile(codes: NDArray[np.intp]) -> Tile:
@@ -128,44 +121,3 @@ def _check_gamma(gamma: float | str, X: NDArray[np.float64], name: str) -> float
         return resolve_gamma(gamma, "rbf", X)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-def labels(values: ArrayLike, name: str) -> NDArray[Any]:
-    """1-D array of labels without missing entries."""
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
-    if len(array) == 0:
-        raise ValueError(f"{name} is empty: at least one row is needed")
-    if array.dtype.kind in "fc":
-        missing = ~np.isfinite(array)
-    elif array.dtype.kind == "O":
-        missing = np.array([is_missing(value) for value in array])
-    else:
-        missing = np.zeros(len(array), dtype=bool)
-    if missing.any():
-        raise ValueError(
-            f"{name} has {missing.sum()} missing or infinite entries, the first in row"
-            f" {int(np.argmax(missing))}; every row needs a value"
-        )
-    return array
-
-
-def encode(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Codes 0..G-1 of 1-D labels, and the sorted labels."""
-    array = labels(values, name)
-    try:
-        groups, codes = np.unique(array, return_inverse=True)
-    except TypeError as error:
-        kinds = sorted({type(value).__name__ for value in array})
-        raise TypeError(
-            f"{name} mixes types that cannot be sorted ({', '.join(kinds)}); use one type"
-        ) from error
-    return codes, groups
-
-
-def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Refuse arrays of different lengths, by their names."""
-    if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
-        sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
-        raise ValueError(f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}")

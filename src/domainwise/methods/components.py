@@ -49,14 +49,14 @@ class Components:
 
 
 def standardise(
-    gram: Gram, found: Components, labels: LabelSpace, *, warn: bool = True
+    gram: Gram, components: Components, labels: LabelSpace, *, warn: bool = True
 ) -> Components:
     """Give components unit variance and their sign, and drop those without variance.
 
     ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
     """
-    size = norms(gram, found.values) / np.sqrt(gram.n_samples)
-    alive = size > found.floor
+    size = norms(gram, components.values) / np.sqrt(gram.n_samples)
+    alive = size > components.floor
     if not alive.any():
         raise ValueError(CONSTANT)
     if warn and not alive.all():
@@ -67,15 +67,15 @@ def standardise(
             stacklevel=2,
         )
     scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
-    dual, values = gram.combine(found.dual, scale), gram.combine(found.values, scale)
+    dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
     signs = _signs(gram, dual, values, labels)
     flip = np.diag(signs)
     return Components(
         gram.combine(dual, flip),
         gram.combine(values, flip),
-        found.eigenvalues[alive],
-        found.n_informative,
-        found.info,
+        components.eigenvalues[alive],
+        components.n_informative,
+        components.info,
     )
 
 
@@ -112,7 +112,7 @@ def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
 
 def with_extras(
     gram: Gram,
-    found: Components,
+    components: Components,
     Q: Thin,
     KQ: Thin,
     G: Array,
@@ -121,10 +121,10 @@ def with_extras(
 ) -> Components:
     """Add the leading principal directions that neither label nor domain explains (theory 4)."""
     if not extra:
-        return found
+        return components
     warnings.warn(
-        f"only {found.values.shape[1]} components tell the target apart; the other {extra} are "
-        "principal directions that neither target nor domain explains",
+        f"only {components.values.shape[1]} components tell the target apart; the other {extra} "
+        "are principal directions that neither target nor domain explains",
         UserWarning,
         stacklevel=2,
     )
@@ -141,14 +141,14 @@ def with_extras(
     # nothing about them. What K does to label directions does, if nothing else is left.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
-    m, extra = len(found.eigenvalues), len(pairs.values)
+    m, extra = len(components.eigenvalues), len(pairs.values)
     return Components(
-        gram.hstack([found.dual, dual]),
-        gram.hstack([found.values, values]),
-        np.concatenate([found.eigenvalues, np.full(extra, eigenvalue)]),
-        found.n_informative,
-        found.info,
-        np.concatenate([np.full(m, found.floor), np.full(extra, floor)]),
+        gram.hstack([components.dual, dual]),
+        gram.hstack([components.values, values]),
+        np.concatenate([components.eigenvalues, np.full(extra, eigenvalue)]),
+        components.n_informative,
+        components.info,
+        np.concatenate([np.full(m, components.floor), np.full(extra, floor)]),
     )
 
 

@@ -65,11 +65,11 @@ def dcm(
     scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
     m, extra = component_count(scores.mu, scores.n_informative, n_components, continuous)
     a = scores.a[:, :m]
-    found = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
-    found.eigenvalues = 1.0 + scores.mu[:m]
-    found.n_informative = scores.n_informative
-    found.info["label_rank"] = basis.shape[1]
-    return with_extras(gram, found, Q, KQ, G, extra)
+    components = _from_scores(gram, gram.combine(Q, a), n * ridge, lambda: gram.combine(KQ, a))
+    components.eigenvalues = 1.0 + scores.mu[:m]
+    components.n_informative = scores.n_informative
+    components.info["label_rank"] = basis.shape[1]
+    return with_extras(gram, components, Q, KQ, G, extra)
 
 
 @dataclass
@@ -121,8 +121,8 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
     has = d > tolerance * max(float(d[-1]), 0.0)
     if not has.all():
         U = U[:, has]
-        found = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
-        return Scores(found.mu, U @ found.a, found.n_informative)
+        inside = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)
+        return Scores(inside.mu, U @ inside.a, inside.n_informative)
     # Among the directions that lose least, the one that says most about the target; z = L'a.
     best = Z[:, mu >= mu[0] - max(cut, 1e-8 * abs(mu[0]))]
     z = best @ np.linalg.eigh(best.T @ target @ best)[1][:, -1:]
@@ -151,12 +151,12 @@ def _unsupervised_dcm(
     usable = np.abs(pairs.values) * norms(gram, pairs.X) > noise
     pairs = _smoothed(gram, images, pairs, usable)
     warn_unconverged(pairs)
-    found = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
-    found.eigenvalues = 1.0 + pairs.values
-    found.n_informative = int((usable & (pairs.values > 0)).sum())
-    found.info.update(pairs.info)
-    found.floor = relative_floor(gram, found.values)
-    return found
+    components = _from_scores(gram, pairs.X, n * ridge, lambda: pairs.KX)
+    components.eigenvalues = 1.0 + pairs.values
+    components.n_informative = int((usable & (pairs.values > 0)).sum())
+    components.info.update(pairs.info)
+    components.floor = relative_floor(gram, components.values)
+    return components
 
 
 def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> RitzPairs:
@@ -224,7 +224,7 @@ def dica(
     KX = KY_F - gram.combine(KW, S)
     values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
     m, extra = component_count(values, len(values), n_components, continuous)
-    found = Components(
+    components = Components(
         gram.combine(X, C[:, :m]),
         gram.combine(KX, C[:, :m]),
         values[:m],
@@ -232,11 +232,11 @@ def dica(
         dict(solution.info),
     )
     if not extra:
-        return found
+        return components
     basis = joint_basis(F_label, _orthogonal_columns(Z_label))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
-    return with_extras(gram, found, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
+    return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
 
 
 def _unsupervised_dica(

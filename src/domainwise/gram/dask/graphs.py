@@ -149,9 +149,9 @@ def run(tasks: Sequence[Task]) -> list[Any]:
 
 def fetch(collection: Any) -> Array:
     """Compute a Dask array, series or data frame as a NumPy array."""
-    found = collection.compute()
-    found = found.to_numpy() if hasattr(found, "to_numpy") else np.asarray(found)
-    return np.asarray(received(found))
+    values = collection.compute()
+    values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    return np.asarray(received(values))
 
 
 def current_client() -> Any:

@@ -226,8 +226,8 @@ def _pair(
 
 @task
 def _cross(kernel: Kernel, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
-    found = cross_product(kernel, X, kernel.prepare(rows), dual)
-    return found if total is None else total + found
+    values = cross_product(kernel, X, kernel.prepare(rows), dual)
+    return values if total is None else total + values
 
 
 @task

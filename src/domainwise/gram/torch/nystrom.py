@@ -54,10 +54,10 @@ def sum_rows(
                 sums = _Sums(values, 0 if moments else nystrom.n_features, len(keys))
             sums.add(values, codes[rows])
     assert sums is not None
-    found: Any = sums.finished(keys)
-    groups = {key: (count, total.cpu().numpy()) for key, (count, total) in found.groups.items()}
-    mean, second = found.mean.cpu().numpy(), found.second.cpu().numpy()
-    return NystromSums(found.n_samples, mean, second, groups)
+    there: Any = sums.finished(keys)
+    groups = {key: (count, total.cpu().numpy()) for key, (count, total) in there.groups.items()}
+    mean, second = there.mean.cpu().numpy(), there.second.cpu().numpy()
+    return NystromSums(there.n_samples, mean, second, groups)
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums:
@@ -92,9 +92,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums
                     if sums[k] is None:
                         sums[k] = _Sums(values, 0, len(rows.group_keys))
                     sums[k].add(values, groups[index])  # type: ignore[union-attr]
-            for cells_of_map, found in zip(total, sums, strict=True):
-                if found is not None:
-                    cells_of_map[key] = found.finished(rows.group_keys)
+            for cells_of_map, cell in zip(total, sums, strict=True):
+                if cell is not None:
+                    cells_of_map[key] = cell.finished(rows.group_keys)
     return CellSums(total)
 
 
