@@ -20,7 +20,7 @@ from domainwise.gram.solve import (
 )
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
-from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, project_pencil
+from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, pairs_within
 
 #: Up to here a full eigendecomposition is quicker than products.
 LAPACK_ROWS = 800
@@ -95,24 +95,13 @@ class DenseGram(RowsGram):
         return cholesky_inverse(self.K, shift) or super().preconditioner(shift)
 
     def ritz(
-        self,
-        images: Images,
-        k: int,
-        *,
-        depth: int = 1,
-        start: Thin = None,
-        precondition: Callable[[Thin], Thin] | None = None,
+        self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any
     ) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
         if not self.lapack:
-            return super().ritz(images, k, depth=depth, start=start, precondition=precondition)
-        n = self.n_samples
-        X = self.placed(np.eye(n) - 1.0 / n)
-        KKX = self.K @ self.K if depth == 2 else None
-        values, C, _, _ = project_pencil(self, images, X, self.K, KKX)
-        lead = C[:, :k]
-        info = {"eigen_solver": "lapack", "converged": True}
-        return RitzPairs(values[:k], self.combine(X, lead), self.combine(self.K, lead), info)
+            return super().ritz(images, k, depth=depth, start=start, **options)
+        whole = self.placed(np.eye(self.n_samples) - 1.0 / self.n_samples)
+        return pairs_within(self, images, k, whole, self.K, self.K @ self.K if depth == 2 else None)
 
 
 def check_dense_memory(n_samples: int, what: str) -> None:

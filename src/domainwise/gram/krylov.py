@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.methods.components import norms
 from domainwise.methods.contract import Gram, Images, RitzPairs, Thin, project_pencil
 
 #: Blocks after which a residual that has not halved is as low as it gets.
@@ -69,8 +70,8 @@ def krylov_pairs(
         left, right = gram.combine(AX, lead), gram.combine(BX, lead * values[:width])
         residual, preimage = left - right, gram.combine(KX, lead)
         # Relative to the largest pair: a small eigenvalue is known no better than that.
-        size = _norms(gram, left).max(initial=np.finfo(float).tiny)
-        error = _norms(gram, residual) / size
+        size = norms(gram, left).max(initial=np.finfo(float).tiny)
+        error = norms(gram, residual) / size
         info.update(n_iterations=iteration, residual=float(error[:wanted].max(initial=0.0)))
         info["converged"] = info["residual"] <= tol
         history.append(info["residual"])
@@ -88,14 +89,10 @@ def krylov_pairs(
         new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
 
 
-def _norms(gram: Gram, V: Thin) -> Any:
-    return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
-
-
 def _orthonormal(gram: Gram, V: Thin, against: Thin) -> Thin:
     """Orthonormal basis of V's part outside the columns of ``against``; rounding is left out."""
-    norms = _norms(gram, V)
-    V = gram.combine(V, np.diag(np.where(norms > 0, 1.0 / np.where(norms > 0, norms, 1.0), 0.0)))
+    sizes = norms(gram, V)
+    V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
     for _ in range(2):
         if against.shape[1]:
             V = V - gram.combine(against, gram.inner(against, V))

@@ -11,8 +11,14 @@ from scipy.linalg import solve_triangular
 
 from domainwise.arrays import Array
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
-from domainwise.kernels.functions import Kernel, resolve_gamma
-from domainwise.labels.factors import LabelSpace, category_space, pivoted_cholesky
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import (
+    LabelSpace,
+    category_space,
+    kernel_columns,
+    label_kernel,
+    pivoted_cholesky,
+)
 
 #: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
 GRID_STEP, MAX_GRID = 0.5, 5000
@@ -67,25 +73,17 @@ class LabelMap:
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
-        if kernel == "rbf":
-            constant = not np.ptp(values, axis=0).any()
-            scale = (
-                1.0 if constant and isinstance(gamma, str) else resolve_gamma(gamma, "rbf", values)
-            )
-            resolved = Kernel("rbf", gamma=scale).centred_on(values)
-        else:
-            resolved = Kernel("callable", function=kernel)  # type: ignore[arg-type]
+        constant = not np.ptp(values, axis=0).any()
+        resolved = label_kernel(values, kernel, 1.0 if constant and gamma == "median" else gamma)
         if points is not None:
             candidates = _given_points(points, values, resolved)
         else:
             few = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
             candidates = values[few]
-        diagonal = np.ones(len(candidates))
-        if resolved.name == "callable":
-            diagonal = np.array([resolved.matrix(row[None])[0, 0] for row in candidates])
+        column, diagonal = kernel_columns(resolved, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(
-            lambda j: resolved.matrix(candidates, candidates[j : j + 1])[:, 0],
+            column,
             diagonal,
             max(tolerance * len(candidates), rounding),
             name,

@@ -21,7 +21,7 @@ from domainwise.arrays import Array
 from domainwise.gram.tiles import in_threads
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace
-from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, project_pencil
+from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, pairs_within
 
 #: Rows summed at a time: their features take a few megabytes.
 BATCH_ROWS = 4096
@@ -393,13 +393,7 @@ class NystromGram(Gram):
         return Solution((V - inside) / shift, {"linear_solver": "cholesky"})
 
     def ritz(
-        self,
-        images: Images,
-        k: int,
-        *,
-        depth: int = 1,
-        start: Thin = None,
-        precondition: Callable[[Thin], Thin] | None = None,
+        self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any
     ) -> RitzPairs:
         """Return leading eigenpairs over the whole space of features and starting directions."""
         d, U = self._spectrum()
@@ -414,11 +408,7 @@ class NystromGram(Gram):
             keep = e > self.tolerance * max(float(e[-1]), 1e-8)
             X = np.hstack([X, start @ (V[:, keep] / np.sqrt(e[keep]))])
         KX = self.product(X)
-        KKX = self.product(KX) if depth == 2 else None
-        values, C, _, _ = project_pencil(self, images, X, KX, KKX)
-        lead = C[:, :k]
-        info = {"eigen_solver": "lapack", "converged": True}
-        return RitzPairs(values[:k], X @ lead, KX @ lead, info)
+        return pairs_within(self, images, k, X, KX, self.product(KX) if depth == 2 else None)
 
     def anchors(self, dual: Array, values: Array) -> Array:
         """Signs are settled on the landmarks."""

@@ -318,30 +318,32 @@ def continuous_feature(
     """
     if kernel == "linear":
         return Feature(dense=values - values.mean(axis=0))
-    if kernel == "rbf":
-        if not np.ptp(values, axis=0).any():
-            return Feature(dense=np.zeros((len(values), 1)))
-        resolved = Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
-        rows = resolved.prepare(values)
-
-        def column(j: int) -> Array:
-            return resolved.block(rows.left, rows.right[j : j + 1])[:, 0] + 1.0
-
-        diagonal = np.ones(len(values))
-    else:
-        user = Kernel("callable", function=kernel)  # type: ignore[arg-type]
-
-        def column(j: int) -> Array:
-            return user.block(values, values[j : j + 1])[:, 0]
-
-        diagonal = np.concatenate(
-            [
-                np.diagonal(user.block(values[i : i + 64], values[i : i + 64]))
-                for i in range(0, len(values), 64)
-            ]
-        )
-    factor, _ = pivoted_cholesky(column, diagonal, tolerance, name)
+    if kernel == "rbf" and not np.ptp(values, axis=0).any():
+        return Feature(dense=np.zeros((len(values), 1)))
+    columns = kernel_columns(label_kernel(values, kernel, gamma), values)
+    factor, _ = pivoted_cholesky(*columns, tolerance, name)
     return Feature(dense=factor)
+
+
+def label_kernel(values: Array, kernel: Any, gamma: float | str) -> Kernel:
+    """Resolve the kernel of continuous labels, ``"rbf"`` or a callable."""
+    if kernel != "rbf":
+        return Kernel("callable", function=kernel)
+    return Kernel("rbf", gamma=resolve_gamma(gamma, "rbf", values)).centred_on(values)
+
+
+def kernel_columns(kernel: Kernel, values: Array) -> tuple[Callable[[int], Array], Array]:
+    """Columns of a label kernel's matrix as a function of their index, and its diagonal."""
+    rows = kernel.prepare(values)
+
+    def column(j: int) -> Array:
+        return np.asarray(kernel.block(rows.left, rows.right[j : j + 1])[:, 0] + kernel.constant)
+
+    if kernel.name == "rbf":
+        return column, np.ones(len(values))
+    starts = range(0, len(values), 64)
+    parts = [np.diagonal(kernel.block(values[i : i + 64], values[i : i + 64])) for i in starts]
+    return column, np.concatenate(parts)
 
 
 def pivoted_cholesky(

@@ -147,6 +147,14 @@ def project_pencil(
     return values, C, AX, BX
 
 
+def pairs_within(gram: Gram, images: Images, k: int, X: Thin, KX: Thin, KKX: Thin) -> RitzPairs:
+    """The k leading eigenpairs of a problem in the span of X, by LAPACK."""
+    values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
+    info = {"eigen_solver": "lapack", "converged": True}
+    lead = C[:, :k]
+    return RitzPairs(values[:k], gram.combine(X, lead), gram.combine(KX, lead), info)
+
+
 def definite_pairs(A: Array, B: Array, cut: float = 0.0) -> tuple[Array, Array]:
     """Solve ``A c = theta B c`` for symmetric A and semi-definite B, without the null space of B.
 
