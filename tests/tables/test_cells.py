@@ -152,6 +152,23 @@ def test_the_form_of_text_is_told(texts, form):
     assert form_of(pandas.Series(texts)) == (form, [])
 
 
+def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
+    share = (np.arange(90) * 347 % 99_000 + 1_000) / 1000
+    frame["share"] = [f"{value:.3f} %".replace(".", ",") for value in share]
+    frame["sex"] = frame["sex"].astype("category")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    np.testing.assert_allclose(table.X["share"], share / 100, rtol=1e-15)
+    usual = (table.schema.decimal, table.schema.encoding)
+    pieces = tables.iter_table(tmp_path / "t.csv", text=["sex"], rows=50, usual=usual)
+    again = pandas.concat([table.schema.prepare(piece) for piece in pieces], ignore_index=True)
+    pandas.testing.assert_frame_equal(again, table.X)
+    with pytest.raises(TableError, match="'1,000 %'.*decimal=','"):
+        check_table(frame, **ROLES)
+    named = check_table(frame.drop(columns="share"), **ROLES, na=["Müller", "Çelik"])
+    assert "columns left out for want of values: sex" in named.notes
+
+
 def test_percentages_and_times_are_numbers_in_every_format(frame, tmp_path):
     share, minutes = np.arange(90) % 40 / 100, np.arange(90) * 7 % 1440
     cells = frame.assign(share=share, start=[dt.time(m // 60, m % 60) for m in minutes])

@@ -1,4 +1,9 @@
-"""Parquet files as partitions whose lengths are known: footers first, rows inside tasks."""
+"""Parquet files as partitions whose lengths are known: footers first, rows inside tasks.
+
+``pyarrow.dataset`` would do for plain folders. It knows no patterns, reads footers of remote files
+one by one, takes columns that a later file lacks for missing values, and does not name the file
+when a row group is damaged.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def words_of(column: Any) -> Any:
 
 def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
     """Blank the cells that stand for no value: those of ``na``, and with ``words`` "NaN"."""
-    if is_text(column):
+    if is_text(column) or hasattr(column, "cat"):
         gone = column.isin([*na, *(MISSING_TEXT if words else [""])])
     else:
         numbers = [float(word) for word in na if re.fullmatch(PLAIN, word)]

@@ -174,7 +174,7 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
         )
     if odd:
         marked = import_pandas().Series(odd, dtype=object)
-        if form == "number" and fits(marked, f"{NUMBER['.']}|{NUMBER[',']}").all():
+        if form == "number" and fits(marked, rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?").all():
             return (
                 f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
                 "stand between thousands; say which with ",

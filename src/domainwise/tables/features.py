@@ -116,7 +116,7 @@ class Schema:
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
         given = {name: without(frame[name], self.na) for name in self.features}
-        marks = decimal_marks(given, self.numeric, usual=self.decimal)
+        marks = decimal_marks(given, self.numeric)
         columns = {}
         for name in self.numeric:
             column = with_points(given[name], marks.get(name))
