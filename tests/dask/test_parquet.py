@@ -210,3 +210,10 @@ def test_invariant_features_do_not_look_at_y(folder, frame):
     np.testing.assert_allclose(
         there.transform(frame[FEATURES]), here.transform(frame[FEATURES]), atol=1e-10
     )
+
+
+def test_an_estimator_that_cannot_follow_dask_is_refused_by_name(tmp_path):
+    from sklearn.svm import SVC
+
+    with pytest.raises(TypeError, match="estimator is a SVC"):
+        fit_parquet(SVC(), tmp_path, target="y", domain="site")

@@ -1,4 +1,8 @@
-"""Products of kernel matrices with thin tensors: fused where possible, else tile by tile."""
+"""Products of kernel matrices with thin tensors: fused where possible, else tile by tile.
+
+The loops are apart from those of :mod:`domainwise.gram.tiles`: there tiles are dealt out to threads
+and use one buffer again, here a device takes one tile after the other.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,65 @@
+"""The contract of backends: found once in a call, complete, and for what X is."""
+
+import numpy as np
+import pytest
+
+from domainwise import DCM, FastDCM
+from domainwise.backends import Backend, backend_of
+from domainwise.backends.numpy import NumpyBackend
+from domainwise.datasets import make_synthetic
+
+
+@pytest.fixture
+def data():
+    return make_synthetic(n_domains=3, n_per_domain=20, random_state=0)
+
+
+@pytest.fixture
+def lookups(monkeypatch):
+    """Backends that were looked up."""
+    seen = []
+
+    def counted(X):
+        seen.append(type(X))
+        return backend_of(X)
+
+    for module in ("projection", "fast_base"):
+        monkeypatch.setattr(f"domainwise.estimators.{module}.backend_of", counted)
+    return seen
+
+
+@pytest.mark.parametrize("model", [DCM(), FastDCM(n_landmarks=20)], ids=["exact", "fast"])
+def test_a_call_looks_its_backend_up_once(model, data, lookups):
+    model.fit(data.data, data.target, sample_domain=data.sample_domain)
+    assert len(lookups) == 1
+    model.transform(data.data)
+    assert len(lookups) == 2
+
+
+def test_a_batch_looks_its_backend_up_once(data, lookups):
+    FastDCM(n_landmarks=20).partial_fit(data.data, data.target, sample_domain=data.sample_domain)
+    assert len(lookups) == 1
+
+
+def test_lists_and_data_frames_are_numpys():
+    pandas = pytest.importorskip("pandas")
+    for X in ([[1.0]], np.ones((1, 1)), pandas.DataFrame({"a": [1.0]})):
+        assert type(backend_of(X)) is NumpyBackend
+
+
+def test_a_backend_that_leaves_something_out_cannot_be_made():
+    class Half(Backend):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half()
+
+
+def test_an_estimator_that_leaves_its_method_out_cannot_be_made():
+    from domainwise.estimators.exact_base import KernelProjection
+
+    class Nothing(KernelProjection):
+        pass
+
+    with pytest.raises(TypeError, match="_solve"):
+        Nothing()
