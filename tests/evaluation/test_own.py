@@ -1,5 +1,6 @@
 """Methods of a caller's own in the comparison: what they get, and what is refused."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from domainwise import InvariantSVC, evaluate
+from domainwise.models.method import own_method
 from domainwise.models.registry import ALPHAS
 
 
@@ -126,3 +128,33 @@ def test_a_failure_of_the_callers_model_is_told_and_the_others_go_on():
     found = evaluate(X, y, domain, methods=["linear", bad], progress=False)
     assert "failed" in found.left_out["bad"]
     assert [result.key for result in found.results] == ["linear"]
+
+
+class Centred(ClassifierMixin, BaseEstimator):
+    """Compares a row with the mean of its domain's rows at hand, or of the sources without."""
+
+    def fit(self, X, y, sample_domain=None):
+        self.classes_ = np.unique(y)
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def predict(self, X, sample_domain=None):
+        centre = np.tile(self.mean_, (len(X), 1))
+        for name in () if sample_domain is None else np.unique(sample_domain):
+            rows = np.asarray(sample_domain) == name
+            centre[rows] = X[rows].mean(axis=0)
+        return self.classes_[((X - centre)[:, 0] > 0).astype(int)]
+
+
+def test_domains_of_left_out_rows_reach_predict_only_where_a_method_is_marked_so():
+    X, _, domain = problem()
+    shift = X[:, 0] + 5 * np.unique(domain, return_inverse=True)[1]
+    centre = np.array([shift[domain == name].mean() for name in np.unique(domain)])
+    y = np.where(shift > centre.repeat(16), "yes", "no")
+    alone = own_method(("alone", Centred()))
+    together = replace(own_method(("together", Centred())), context=True)
+    found = evaluate(
+        np.column_stack([shift, X[:, 1]]), y, domain, methods=[alone, together], progress=False
+    )
+    assert found.find("together").mean == 1.0
+    assert found.find("alone").mean < 0.7
