@@ -59,6 +59,7 @@ class KernelProjection(Projection):
         if self.kernel == "precomputed":
             backend.check_precomputed(rows)
         target, domain = self._check_labels(backend, y, sample_domain, rows)
+        self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = self._resolve_kernel(backend, rows)
         gram: Any = self._gram(backend, rows, kernel, labels)

@@ -100,6 +100,7 @@ class LandmarkProjection(Projection):
         rows = backend.check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
+        self._warn_about_domains(sample_domain, domain, len(rows))
         self._begin(backend, rows, target, domain)
         return self._sum_rows(backend, rows, target, domain)
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import move, portable, restored
+from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
@@ -173,6 +174,10 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             given = "y is missing" if target is None else "y is continuous"
             raise ValueError(f"conditional=True measures domains inside classes, but {given}")
         return target, domain
+
+    def _warn_about_domains(self, sample_domain: Any, domain: Labels, n_rows: int) -> None:
+        if self._uses_domain and self.domain_weight:
+            warn_about_domains(self, sample_domain, domain, n_rows, stacklevel=6)
 
     def _resolve_kernel(self, backend: Backend, rows: Any) -> Kernel:
         return backend.resolve_kernel(

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
@@ -64,7 +65,8 @@ class MethodJob:
         with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                row |= self._scores()
+                with quiet_about_domains():  # a note says it, for all methods
+                    row |= self._scores()
             except _FAILURES as error:
                 row["error"] = f"{error}" or type(error).__name__
         row["seconds"] = time.perf_counter() - started

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from domainwise.arrays import Array
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain
 
 #: Groups of domains that are held out in turn, at most.
@@ -39,7 +40,8 @@ def calibrate(estimator: Any, X: Array, y: Array, sample_domain: Any) -> Calibra
     for train, held in _folds(y, domain.codes):
         model = clone(estimator).set_params(probability=False)
         rows = np.ix_(train, train) if estimator.kernel == "precomputed" else train
-        model.fit(X[rows], y[train], sample_domain=None if given is None else given[train])
+        with quiet_about_domains():
+            model.fit(X[rows], y[train], sample_domain=None if given is None else given[train])
         rows = np.ix_(held, train) if estimator.kernel == "precomputed" else held
         held_values.append(_columns(model.decision_function(X[rows])))
         held_targets.append(y[held])

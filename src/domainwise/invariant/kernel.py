@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
+from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import (
     DOMAIN_CONSTRAINTS,
     KERNEL_CONSTRAINTS,
@@ -195,6 +196,8 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.kernel == "precomputed":
             check_precomputed(X)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
+        if self.domain_weight:
+            warn_about_domains(self, sample_domain, domain, len(X))
         labels = domain_rows(
             len(X),
             domain,

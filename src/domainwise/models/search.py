@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection.folds import Split, domain_folds
@@ -145,7 +146,8 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         )
         grids = in_units(self.grid, self.units or {}, X, y, splits)
         choose = self._search_itself if self.searches else self._search_grid
-        choose(X, y, given, splits, by, grids, measure)
+        with quiet_about_domains():  # which domain_folds has spoken of
+            choose(X, y, given, splits, by, grids, measure)
         return self
 
     def _search_grid(

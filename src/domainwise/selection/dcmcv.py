@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import Backend, refuse_elsewhere
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import (
     COUNT,
     DOMAIN_CONSTRAINTS,
@@ -105,7 +106,8 @@ class _SearchMixin:
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.n_splits_ = len(splits)
         best = self.searched(self.best_params_)
-        self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
+        with quiet_about_domains():
+            self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
         arguments = best.get_params(deep=False)
         vars(self).update({k: v for k, v in vars(best).items() if k not in arguments})
 

@@ -67,6 +67,13 @@ def domain_folds(
         ]
 
     rows = np.zeros((len(y), 1))
+    if domains is not None and 2 < len(y) == len(np.unique(domains)):
+        warnings.warn(
+            "sample_domain is different in every row: leaving out domains is leaving out rows, "
+            "which says little about unseen domains",
+            UserWarning,
+            stacklevel=4,
+        )
     if cv is not None or several:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)

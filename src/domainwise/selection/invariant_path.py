@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix
 from domainwise.invariant.correction import correction, domain_factor, domain_rows
@@ -148,7 +149,8 @@ def score_group(
         members = [i for i, kind in enumerate(kinds) if kind == (weight, conditional)]
         if path is None:
             for i in members:
-                fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
+                with quiet_about_domains():
+                    fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
                 scores[i] = scored(scorer, fitted, X_held, y[held])
             continue
         if weight:

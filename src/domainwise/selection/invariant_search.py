@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
+from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import (
@@ -156,7 +157,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.estimators_: list[Any] = []
         for member in self.members_:
             model = clone(self.estimator).set_params(**clone(member, safe=False))
-            with config_context(enable_metadata_routing=True):
+            with quiet_about_domains(), config_context(enable_metadata_routing=True):
                 self.estimators_.append(model.fit(X, y, sample_domain=given))
         self.best_estimator_: Any = self.estimators_[0]
         return self

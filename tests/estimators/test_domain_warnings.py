@@ -1,0 +1,90 @@
+"""Methods that use domains say, once, when they are given none to learn from."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+
+import domainwise
+from domainwise import COIR, DCM, DICA, KPCA, FastDCM, InvariantKernel, InvariantSVC
+from domainwise.selection import DCMCV, InvariantSearchCV, domain_cross_validate
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(40, 3)), np.arange(40) % 2
+DOMAINS = np.arange(40) // 10
+BAD = {
+    "missing": (None, "sample_domain is missing"),
+    "one": (np.zeros(40), "one domain only"),
+    "every row": (np.arange(40), "different in every row"),
+}
+USING = [DCM(), FastDCM(n_landmarks=20), DICA(), InvariantKernel(), InvariantSVC(),
+         InvariantSVC(solver="fast")]  # fmt: skip
+
+
+def said(estimator, domains):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(X, Y, sample_domain=domains)
+    words = ("learns nothing about domains", "without several domains", "different in every row")
+    return [str(w.message) for w in caught if any(word in str(w.message) for word in words)]
+
+
+@pytest.mark.parametrize("estimator", USING, ids=str)
+@pytest.mark.parametrize("kind", BAD)
+def test_a_method_that_uses_domains_warns_once_without_any_to_learn_from(estimator, kind):
+    domains, words = BAD[kind]
+    told = said(estimator, domains)
+    assert len(told) == 1
+    assert words in told[0]
+    assert said(estimator, DOMAINS) == []
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        COIR(),
+        KPCA(),
+        DCM(domain_weight=0),
+        InvariantSVC(domain_weight=0),
+        InvariantKernel(domain_weight=0),
+    ],
+    ids=str,
+)
+def test_a_method_that_does_not_use_domains_says_nothing(estimator):
+    assert said(estimator, None) == []
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize(
+    "search",
+    [
+        DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[1.0]),
+        InvariantSearchCV(InvariantSVC(), {"C": [1.0, 10.0]}, n_average=2),
+        domainwise.InvariantRidgeClassifierCV(gammas=[0.1], alphas=[1.0]),
+    ],
+    ids=lambda search: type(search).__name__,
+)
+def test_a_search_warns_once_whatever_it_fits_inside(search, kind):
+    assert len(said(search, BAD[kind][0])) == 1
+    assert said(search, DOMAINS) == []
+
+
+def test_scikit_learns_scores_drop_domains_and_are_told_so_and_ours_do_not():
+    pipe = make_pipeline(DCM(), SVC())
+    with pytest.warns(UserWarning, match="sample_domain is missing; pass it to fit"):
+        cross_val_score(pipe, X, Y, groups=DOMAINS, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        domain_cross_validate(pipe, X, Y, DOMAINS)
+
+
+def test_batches_of_one_domain_are_nothing_to_warn_about():
+    model = FastDCM(n_landmarks=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(4):
+            rows = slice(10 * i, 10 * i + 10)
+            model.partial_fit(X[rows], Y[rows], sample_domain=DOMAINS[rows])
