@@ -150,12 +150,20 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     total = parts[0]
     for part in parts[1:]:
         total = total.merge(part)
-    return CellSums(
-        [
-            {key: nystrom.moments(cell) for key, cell in cells.items()}
-            for nystrom, cells in zip(maps, total.maps, strict=True)
-        ]
-    )
+    found = [
+        (cells, key, nystrom)
+        for nystrom, cells in zip(maps, total.maps, strict=True)
+        for key in cells
+        if nystrom.direct
+    ]
+
+    def turn_into_features(thread: int, threads: int) -> None:
+        for cells, key, nystrom in found[thread::threads]:
+            cells[key] = nystrom.moments(cells[key])
+
+    if found:
+        in_threads(len(found), turn_into_features)
+    return total
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:

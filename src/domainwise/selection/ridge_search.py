@@ -229,7 +229,8 @@ class InvariantRidge(RidgeCandidates):
             mine = [m for m in members if (m["kernel"], m["gamma"]) == named(nystrom)]
             if mine:
                 kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in mine]
-                mean = share * sum(problem.solutions(*kind) for kind in kinds)
+                with single_blas_thread():  # threads gain little here, and wait for each other
+                    mean = share * sum(problem.solutions(*kind) for kind in kinds)
                 intercept = share * len(mine) * problem.target - problem.mean @ mean
                 self.expansions_.append(Expansion.of_features(nystrom, mean, intercept))
 

@@ -1,0 +1,489 @@
+"""Choosing among candidates by domains left out, from moments: time, memory, growth, GPU, cluster.
+
+Rows have 16 features, 2 classes and 10 domains. The rivals are one pass of scikit-learn's
+``Nystroem(500).transform`` over the same rows, which chooses nothing, and scikit-learn's grid
+search of the same machine with the same folds.
+
+    python benchmarks/any_size.py                   the CPU part, then ANY_SIZE.md beside this file
+    python benchmarks/any_size.py --quick           small sizes, to see that it works, no files
+    python benchmarks/any_size.py --gpu --out DIR   ten million rows on a CUDA device, to DIR
+    python benchmarks/any_size.py --dask            Parquet files on two workers, then ANY_SIZE.md
+    python benchmarks/any_size.py --report          ANY_SIZE.md from the results there are
+
+Results are JSON files, in DIR or ``domainwise-results/any-size``, one for each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from measuring import (  # noqa: E402
+    Report,
+    Result,
+    alternate,
+    exponent,
+    machine,
+    measured,
+    run_point,
+    serve_point,
+    size,
+)
+
+# A file beside this one has the name of a package that is imported here.
+sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
+
+FEATURES, DOMAINS, LANDMARKS = 16, 10, 500
+#: One kernel and width, as many prices of domains and penalties.
+WEIGHTS, N_ALPHAS = (0.0, 0.1, 1.0, 10.0, 100.0), 9
+GAMMA = 1.0 / (2 * FEATURES)
+#: Rows of a block of the rival's pass: 1,000 to 10,000 are alike, fewer or more are slower.
+BLOCK_ROWS = 2000
+GPU_LANDMARKS = 1000
+DASK_MEMORY = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of rows, and rounds of times that are compared."""
+
+    growth: tuple[int, ...] = (62_500, 125_000, 250_000, 500_000, 1_000_000)
+    grid: int = 50_000
+    rounds: int = 3
+    gpu: tuple[int, ...] = (1_000_000, 10_000_000)
+    dask: int = 20_000_000
+    dask_here: int = 2_000_000
+
+
+QUICK = Sizes((3000, 6000), 3000, 1, (20_000,), 200_000, 100_000)
+
+
+# Tasks: each runs in a child, which alone imports the numerical libraries.
+
+
+def make_rows(n: int, folder: str) -> Result:
+    """Write the rows to a file, with labels beside it."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    with measured() as meter:
+        X = np.memmap(Path(folder) / "rows.dat", dtype=np.float64, mode="w+", shape=(n, FEATURES))
+        labels = rng.integers((2, DOMAINS), size=(n, 2))
+        for start in range(0, n, 100_000):
+            part = slice(start, min(start + 100_000, n))
+            X[part] = rng.standard_normal((part.stop - start, FEATURES))
+            X[part, 2] += labels[part, 1] / 4
+            score = X[part, 0] + X[part, 1] ** 2 + rng.standard_normal(part.stop - start)
+            labels[part, 0] = score > 1
+        X.flush()
+        np.save(Path(folder) / "labels.npy", labels)
+    return meter.result()
+
+
+def search(n: int, folder: str) -> Result:
+    """Search on the first n rows of the file, all folds and candidates."""
+    X, y, domain = _open(n, folder)
+    few = slice(3000)
+    _model(3000).fit(X[few], y[few], sample_domain=domain[few])
+    with measured() as meter:
+        model = _model(n).fit(X, y, sample_domain=domain)
+    results = model.cv_results_
+    return meter.result(candidates=len(results["params"]), splits=model.n_splits_)
+
+
+def nystroem_pass(n: int, folder: str) -> Result:
+    """Compute scikit-learn's features of the first n rows block by block."""
+    from sklearn.kernel_approximation import Nystroem
+
+    X, _, _ = _open(n, folder)
+    rival = Nystroem(gamma=GAMMA, n_components=LANDMARKS, random_state=0)
+    rival.fit(X[:BLOCK_ROWS]).transform(X[:BLOCK_ROWS])
+    with measured() as meter:
+        for start in range(0, n, BLOCK_ROWS):
+            rival.transform(X[start : start + BLOCK_ROWS])
+    return meter.result()
+
+
+def grid_search(n: int, folder: str, candidates: int = 2) -> Result:
+    """Search some penalties with scikit-learn, on the same folds."""
+    import numpy as np
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
+    from sklearn.pipeline import make_pipeline
+
+    X, y, domain = _open(n, folder)
+    machine_ = make_pipeline(
+        Nystroem(gamma=GAMMA, n_components=LANDMARKS, random_state=0), Ridge(solver="cholesky")
+    )
+    grid = {"ridge__alpha": np.geomspace(1.0, 100.0, candidates)}
+    rival = GridSearchCV(
+        machine_, grid, cv=LeaveOneGroupOut(), scoring="neg_mean_squared_error", refit=False
+    )
+    with measured() as meter:
+        rival.fit(X, 2.0 * y - 1.0, groups=domain)
+    return meter.result(candidates=candidates, splits=rival.n_splits_)
+
+
+def on_device(n: int, device: str = "cuda") -> Result:
+    """Search on float32 tensors of a device: three widths of two kernels, the default grid."""
+    import time
+
+    import torch
+
+    from domainwise import InvariantRidgeClassifierCV
+
+    generator = torch.Generator(device).manual_seed(0)
+    X = torch.randn((n, FEATURES), generator=generator, device=device)
+    domain = torch.randint(DOMAINS, (n,), generator=generator, device=device)
+    X[:, 2] += domain / 4
+    y = (X[:, 0] + X[:, 1] ** 2 + torch.randn(n, generator=generator, device=device) > 1).long()
+    few = [X[:20_000].double(), y[:20_000], domain[:20_000]]
+    options: dict[str, Any] = {"n_landmarks": GPU_LANDMARKS, "landmarks": "uniform"}
+    both = [
+        InvariantRidgeClassifierCV(gammas=[GAMMA], **options).fit(*rows)
+        for rows in (few, [part.cpu().numpy() for part in few])
+    ]
+    there, here = (model.cv_results_["mean_test_score"] for model in both)
+    model = InvariantRidgeClassifierCV(**options)
+    model.fit(X[:20_000], y[:20_000], sample_domain=domain[:20_000])
+    found: dict[str, Any] = {"device": device}
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.synchronize()
+    with measured() as meter:
+        started = time.perf_counter()
+        model.fit(X, y, sample_domain=domain)
+        found["fit_seconds"] = time.perf_counter() - started
+    if device == "cuda":
+        found["device"] = torch.cuda.get_device_name()
+        found["device_peak"] = torch.cuda.max_memory_allocated()
+    return meter.result(
+        **found,
+        candidates=len(model.cv_results_["params"]),
+        splits=model.n_splits_,
+        difference=float(abs(there / here - 1).max()),
+    )
+
+
+def make_files(folder: str, rows: int, group_rows: int) -> Result:
+    """Write rows to Parquet files of a million rows."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = Path(folder)
+    target.mkdir(parents=True)
+    with measured() as meter:
+        for i, start in enumerate(range(0, rows, 1_000_000)):
+            n, rng = min(1_000_000, rows - start), np.random.default_rng(i)
+            X = rng.standard_normal((n, FEATURES), dtype=np.float32)
+            domain = rng.integers(DOMAINS, size=n, dtype=np.int32)
+            X[:, 2] += domain / np.float32(4)
+            y = (X[:, 0] + X[:, 1] ** 2 + rng.standard_normal(n) > 1).astype(np.int32)
+            table = {f"x{j}": X[:, j] for j in range(FEATURES)} | {"y": y, "domain": domain}
+            pq.write_table(pa.table(table), target / f"{i:04d}.parquet", row_group_size=group_rows)
+    return meter.result()
+
+
+def one_process(folder: str, rows: int) -> Result:
+    """Search rows that are in memory already, on one core."""
+    import numpy as np
+    import pyarrow.parquet as pq
+    from threadpoolctl import threadpool_limits
+
+    import domainwise.selection  # noqa: F401  (a limit binds only the libraries loaded before it)
+
+    columns = [*(f"x{j}" for j in range(FEATURES)), "y", "domain"]
+    files = sorted(Path(folder).iterdir())[: -(-rows // 1_000_000)]
+    table = pq.ParquetDataset([str(file) for file in files]).read(columns=columns)
+    X = np.column_stack([table[name].to_numpy() for name in columns[:FEATURES]])[:rows]
+    y, domain = (table[name].to_numpy()[:rows] for name in columns[FEATURES:])
+    with threadpool_limits(limits=1):
+        model = _model(len(X))
+        model.fit(X[:3000], y[:3000], sample_domain=domain[:3000])
+        with measured() as meter:
+            model.fit(X, y, sample_domain=domain)
+    return meter.result(rows=len(X))
+
+
+def on_cluster(folder: str, workers: int, each_group: bool = False) -> Result:
+    """Search the files on worker processes of one thread each."""
+    from distributed import Client, LocalCluster
+
+    import domainwise.distributed.parquet as parquet
+    from domainwise.distributed.fit import fit_parquet
+
+    def prepare() -> None:
+        import domainwise.distributed.fit  # noqa: F401
+
+    def sent(dask_worker: Any) -> int:
+        return int(dask_worker.transfer_outgoing_bytes_total)
+
+    if each_group:
+        parquet.PARTITION_BYTES = 1
+    options = {"threads_per_worker": 1, "memory_limit": DASK_MEMORY, "dashboard_address": None}
+    with LocalCluster(workers, host="127.0.0.1", **options) as cluster, Client(cluster) as client:
+        client.run(prepare)
+        with measured() as meter:
+            model = fit_parquet(_model(10**6), folder, target="y", domain="domain", client=client)
+        traffic = sum(client.run(sent).values())
+    return meter.result(splits=model.n_splits_, sent=traffic)
+
+
+def _open(n: int, folder: str) -> tuple[Any, Any, Any]:
+    import numpy as np
+
+    rows = Path(folder) / "rows.dat"
+    total = rows.stat().st_size // (8 * FEATURES)
+    X = np.memmap(rows, dtype=np.float64, mode="r", shape=(total, FEATURES))[:n]
+    labels = np.load(Path(folder) / "labels.npy", mmap_mode="r")[:n]
+    return X, np.ascontiguousarray(labels[:, 0]), np.ascontiguousarray(labels[:, 1])
+
+
+def _model(n: int) -> Any:
+    import numpy as np
+
+    from domainwise import InvariantRidgeClassifierCV
+
+    return InvariantRidgeClassifierCV(
+        kernels=["rbf"],
+        gammas=[GAMMA],
+        alphas=np.geomspace(1e-2, 1e2, N_ALPHAS) * max(1.0, n / 1000),
+        domain_weights=WEIGHTS,
+        conditionals=(False,),
+        n_landmarks=LANDMARKS,
+        landmarks="uniform",
+    )
+
+
+TASKS = {
+    "rows": make_rows,
+    "search": search,
+    "Nystroem.transform": nystroem_pass,
+    "GridSearchCV": grid_search,
+    "gpu": on_device,
+    "files": make_files,
+    "one process": one_process,
+    "cluster": on_cluster,
+}
+
+
+# The parts.
+
+
+def cpu_part(sizes: Sizes) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        run_point(__file__, {"task": "rows", "n": sizes.growth[-1], "folder": folder})
+        n = sizes.growth[-1]
+        points = [
+            {"task": task, "n": n, "folder": folder} for task in ("search", "Nystroem.transform")
+        ]
+        ours, rival = alternate(__file__, points, sizes.rounds)
+        growth = [
+            run_point(__file__, {"task": "search", "n": k, "folder": folder})
+            for k in sizes.growth[:-1]
+        ]
+        points = [
+            {"task": task, "n": sizes.grid, "folder": folder} for task in ("search", "GridSearchCV")
+        ]
+        ours_small, grid = alternate(__file__, points, 1)
+    return {
+        "machine": machine(),
+        "n": n,
+        "search": ours,
+        "pass": rival,
+        "growth": {"n": sizes.growth, "seconds": [r["seconds"] for r in [*growth, ours]]},
+        "grid": {"n": sizes.grid, "search": ours_small, "GridSearchCV": grid},
+    }
+
+
+def gpu_part(sizes: Sizes) -> dict[str, Any]:
+    return {str(n): run_point(__file__, {"task": "gpu", "n": n}) for n in sizes.gpu}
+
+
+def dask_part(sizes: Sizes) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder) / "rows")
+        run_point(
+            __file__, {"task": "files", "folder": data, "rows": sizes.dask, "group_rows": 100_000}
+        )
+        here = run_point(__file__, {"task": "one process", "folder": data, "rows": sizes.dask_here})
+        two = run_point(__file__, {"task": "cluster", "folder": data, "workers": 2})
+        traffic = {}
+        for rows in (sizes.dask // 100, sizes.dask // 50):
+            small = str(Path(folder) / f"traffic-{rows}")
+            # Eight partitions of each: what moves must not depend on the rows in them.
+            run_point(
+                __file__,
+                {"task": "files", "folder": small, "rows": rows, "group_rows": -(-rows // 8)},
+            )
+            point = {"task": "cluster", "folder": small, "workers": 2, "each_group": True}
+            traffic[str(rows)] = run_point(__file__, point)["sent"]
+    return {"machine": machine(), "n": sizes.dask, "here": here, "two": two, "traffic": traffic}
+
+
+# The report.
+
+
+def write_report(folder: Path, path: Path | None) -> None:
+    parts = {
+        file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")
+    }
+    report = Report(
+        "Choosing by domains left out at any size", "python benchmarks/any_size.py [--gpu | --dask]"
+    )
+    report.text(
+        f"Rows of {FEATURES} features in {DOMAINS} domains, two classes; "
+        f"`InvariantRidgeClassifierCV` with {len(WEIGHTS)} domain weights and {N_ALPHAS} "
+        "penalties, leaving out one domain at a time. Every candidate is judged on every fold by "
+        "the squared error, which follows from moments."
+    )
+    if "cpu" in parts:
+        _cpu(report, parts["cpu"])
+    if "gpu" in parts:
+        _gpu(report, parts["gpu"])
+    if "dask" in parts:
+        _dask(report, parts["dask"])
+    report.write(path)
+
+
+def _cpu(report: Report, cpu: dict[str, Any]) -> None:
+    n, ours, rival = cpu["n"], cpu["search"], cpu["pass"]
+    report.check(
+        f"N={size(n)}, {LANDMARKS} landmarks, {ours['candidates']} candidates, {ours['splits']} "
+        f"folds: time over one pass of `Nystroem({LANDMARKS}).transform`",
+        ours["seconds"] / rival["seconds"],
+        1.5,
+        form="{:.2f}×",
+        least=False,
+    )
+    report.check(
+        f"N={size(n)}: peak RSS of the whole process, the mapped file included (GiB)",
+        ours["peak"] / 2**30,
+        1.5,
+        form="{:.2f}",
+        least=False,
+    )
+    grid, mine = cpu["grid"]["GridSearchCV"], cpu["grid"]["search"]
+    each, our_each = (part["seconds"] / part["candidates"] for part in (grid, mine))
+    report.check(
+        f"N={size(cpu['grid']['n'])}: a candidate of `GridSearchCV(make_pipeline(Nystroem, "
+        "Ridge))` over one of ours, same folds",
+        each / our_each,
+        50,
+        form="{:.0f}×",
+        least=True,
+    )
+    ns, seconds = cpu["growth"]["n"], cpu["growth"]["seconds"]
+    report.check(
+        f"time over N from {size(ns[0])} to {size(ns[-1])}: exponent",
+        exponent(ns, seconds),
+        1.05,
+        form="{:.2f}",
+        least=False,
+    )
+    report.text(f"## On {cpu['machine']}")
+    report.table(
+        ["N", "seconds of the search"],
+        [[size(k), f"{s:.2f}"] for k, s in zip(ns, seconds, strict=True)],
+    )
+    report.text(
+        f"One pass of `Nystroem.transform` over {size(n)} rows takes {rival['seconds']:.2f} s. At "
+        f"N={size(cpu['grid']['n'])} a candidate takes {our_each:.3f} s here and {each:.2f} s in "
+        "`GridSearchCV`, both with the folds of all domains."
+    )
+
+
+def _gpu(report: Report, gpu: dict[str, Any]) -> None:
+    for n, bound in (("1000000", 6.0), ("10000000", 45.0)):
+        if n in gpu:
+            one = gpu[n]
+            report.check(
+                f"{one['device']}, N={size(int(n))}, {GPU_LANDMARKS} landmarks, 6 kernels and "
+                f"widths, {one['candidates']} candidates, {one['splits']} folds (s)",
+                one["fit_seconds"],
+                bound,
+                form="{:.1f}",
+                least=False,
+            )
+    first = next(iter(gpu.values()))
+    report.text(
+        f"## On {first['device']}\n\nfloat32 tensors on the device, after a fit of 20,000 rows. "
+        f"Scores of 20,000 float64 rows differ from those of NumPy by {first['difference']:.0e} at "
+        "most, relatively."
+    )
+    report.table(
+        ["N", "seconds", "peak memory of the device (GiB)"],
+        [
+            [size(int(n)), f"{one['fit_seconds']:.2f}", f"{one['device_peak'] / 2**30:.1f}"]
+            for n, one in gpu.items()
+        ],
+    )
+
+
+def _dask(report: Report, dask: dict[str, Any]) -> None:
+    here, two = dask["here"], dask["two"]
+    rate, each = here["rows"] / here["seconds"], dask["n"] / two["seconds"] / 2
+    report.check(
+        f"{size(dask['n'])} rows of Parquet, two workers of {DASK_MEMORY // 2**30} GiB: throughput "
+        "of a worker over that of one process with rows in memory",
+        each / rate,
+        0.7,
+        form="{:.2f}×",
+        least=True,
+    )
+    (few, sent), (many, more) = ((int(n), sent) for n, sent in dask["traffic"].items())
+    report.check(
+        f"traffic between workers with {size(many)} rows over that with {size(few)}, 8 partitions",
+        more / max(sent, 1),
+        1.1,
+        form="{:.2f}×",
+        least=False,
+    )
+    report.text(
+        f"## On Dask\n\n{dask['machine']}. One process with {size(here['rows'])} rows in memory on "
+        f"one core: {rate:,.0f} rows a second; two workers: {2 * each:,.0f}. Eight partitions send "
+        f"{sent / 2**20:.0f} MiB to each other."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--dask", action="store_true")
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "any-size")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        sys.path.insert(0, str(HERE.parent / "src"))
+        serve_point(arguments.point, TASKS)
+        return
+    sizes = QUICK if arguments.quick else Sizes()
+    name, part = "cpu", cpu_part
+    if arguments.gpu:
+        name, part = "gpu", gpu_part
+    elif arguments.dask:
+        name, part = "dask", dask_part
+    with tempfile.TemporaryDirectory() as temporary:
+        out = Path(temporary) if arguments.quick else arguments.out
+        if not arguments.report:
+            out.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(part(sizes), indent=1, default=float)
+            (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        if not arguments.gpu or arguments.quick:
+            write_report(out, None if arguments.quick else HERE / "ANY_SIZE.md")
+
+
+if __name__ == "__main__":
+    main()
