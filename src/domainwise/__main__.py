@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
 
 #: What the command line itself needs.
 _CLI_PACKAGES = ("typer", "rich", "click", "skops")
@@ -10,6 +13,11 @@ _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 def main() -> None:
     """Run the command line, or say that the extra ``cli`` is not installed."""
+    # Until there is something to tidy up, Ctrl-C ends this at once; after that it is an exception.
+    signal.signal(signal.SIGINT, _stop)
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal has no sign for is shown by its number, and no reason to stop.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         from domainwise.cli import app
     except ModuleNotFoundError as error:
@@ -20,7 +28,19 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _leave)
     app()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted: nothing was done\n")
+    os._exit(1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # An exception, so that unfinished files are removed on the way out.
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from domainwise.cli.common import (
     DebugOption,
@@ -23,6 +22,7 @@ from domainwise.cli.common import (
     print_plain_notes,
     reading_options,
     reported_errors,
+    shown,
     working,
 )
 from domainwise.cli.dask import DaskOption, connected
@@ -130,8 +130,8 @@ def _apply(
         typer.echo(json.dumps({**answer, "notes": notes}, indent=2))
     else:
         Console(highlight=False).print(
-            f"wrote [bold]{escape(str(out))}[/bold]: {done.n_rows:,} rows, "
-            f"columns {escape(', '.join(done.columns))}",
+            f"wrote [bold]{shown(out)}[/bold]: {done.n_rows:,} rows, "
+            f"columns {shown(', '.join(done.columns))}",
             soft_wrap=True,
         )
     print_plain_notes(notes)

@@ -165,10 +165,23 @@ def missing_packages(*names: str) -> str:
     return " and ".join(name for name in names if importlib.util.find_spec(name) is None)
 
 
+def shown(text: object) -> str:
+    r"""Text of a file, or of whoever named it, as a terminal may have it: shown, never obeyed.
+
+    >>> print(shown("a\x1b[2Jb [/c]"))
+    a\x1b[2Jb \[/c]
+    """
+    marks = (
+        mark if mark.isprintable() or mark == "\n" else mark.encode("unicode_escape").decode()
+        for mark in str(text)
+    )
+    return escape("".join(marks))
+
+
 def print_plain_notes(notes: Iterable[str]) -> None:
     """Print notes on stderr, whatever characters they hold."""
     for note in notes:
-        errors.print(f"[yellow]note:[/yellow] {escape(note)}", soft_wrap=True)
+        errors.print(f"[yellow]note:[/yellow] {shown(note)}", soft_wrap=True)
 
 
 @contextmanager
@@ -177,8 +190,8 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     if not errors.is_terminal:
         yield lambda words: None
         return
-    with errors.status(escape(what)) as status:
-        yield lambda words: status.update(escape(words))
+    with errors.status(shown(what)) as status:
+        yield lambda words: status.update(shown(words))
 
 
 @contextmanager
@@ -187,7 +200,7 @@ def reported_errors(debug: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        fail("interrupted: nothing was written", 1, debug=debug)
+        fail("interrupted: every output is complete or as it was", 1, debug=debug)
     except (ValueError, OSError, ImportError) as error:
         fail(in_options(error), 2, debug=debug)
     except MemoryError:
@@ -201,7 +214,7 @@ def fail(message: str, code: int, *, debug: bool = False) -> NoReturn:
     if debug:
         errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
     errors.print("[red]error:[/red]", end=" ")
-    errors.print(message, markup=False, soft_wrap=True)
+    errors.print(shown(message), soft_wrap=True)
     raise typer.Exit(code) from None
 
 

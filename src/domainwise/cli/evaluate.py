@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
 from domainwise.cli.common import (
@@ -38,6 +37,7 @@ from domainwise.cli.common import (
     read_input,
     reading_options,
     reported_errors,
+    shown,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
 from domainwise.cli.recipe import (
@@ -170,13 +170,13 @@ def evaluate(
             found.report(folder / REPORT_NAME, title=title)
     if as_json:
         written = {"files": [str(path) for path in files]}
-        typer.echo(json.dumps({**stored, **written}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({**stored, **written}, indent=2))
         return
     console = Console(highlight=False)
     print_evaluation(found, console)
-    console.print(f"\nresults: {folder / RESULT_NAME}", soft_wrap=True)
+    console.print(f"\nresults: {shown(folder / RESULT_NAME)}", soft_wrap=True)
     if report:
-        console.print(f"report: [bold]{folder / REPORT_NAME}[/] (open it in a browser)")
+        console.print(f"report: [bold]{shown(folder / REPORT_NAME)}[/] (open it in a browser)")
 
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
@@ -191,7 +191,7 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
     table.add_column("worst domain")
     for result in found.results:
         mark = " ●" if result is found.baseline else ""
-        label = f"[{_COLOURS[result.kind]}]{result.label}[/]{mark}"
+        label = f"[{_COLOURS[result.kind]}]{shown(result.label)}[/]{mark}"
         mean = f"[bold]{show(result.mean)}[/]" if result is found.best else show(result.mean)
         table.add_row(
             label,
@@ -200,7 +200,7 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
             show(found.measure.sign * result.spread),
             show(result.reference),
             p_text(result.p_value),
-            str(result.worst_domain),
+            shown(result.worst_domain),
         )
     facts = found.facts
     console.print(
@@ -212,9 +212,9 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
         "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
         "domains against the best plain method (●).[/]"
     )
-    console.print(f"\n[bold]Verdict.[/] {escape(found.verdict())}", soft_wrap=False)
+    console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}", soft_wrap=False)
     for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {escape(note)}")
+        console.print(f"[yellow]note:[/yellow] {shown(note)}")
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:

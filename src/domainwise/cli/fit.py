@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from domainwise.cli.common import (
     AutoDropOption,
@@ -29,6 +28,7 @@ from domainwise.cli.common import (
     read_input,
     reading_options,
     reported_errors,
+    shown,
     working,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
@@ -112,6 +112,7 @@ def fit(
     """
     with reported_errors(debug):
         from domainwise.evaluation.check import check_table, compare_with_constant
+        from domainwise.jobs.atomic import replacing
         from domainwise.models.registry import find_method
         from domainwise.models.table_model import fit_table
 
@@ -150,6 +151,7 @@ def fit(
         table = read_input(data, **asked)
         doing = "fitting, and scoring with domains left out" if check else "fitting"
         with (
+            replacing(out) as unfinished,
             connected(dask, errors) as client,
             working(doing) as say,
             folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
@@ -164,16 +166,14 @@ def fit(
                 checked = check_table(table, **options, n_jobs=n_jobs)
             model = fit_table(table, **options, n_jobs=n_jobs)
             model.info["check"] = None if checked is None else vars(checked)
-            model.save(out)
+            model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:
         typer.echo(json.dumps({"file": str(out), **info}, indent=2))
     else:
         console = Console(highlight=False)
         print_model(console, info, brief=True)
-        console.print(
-            f"\nwrote [bold]{escape(str(out))}[/bold] ({size_in_words(out)})", soft_wrap=True
-        )
+        console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
     print_notes(errors, info)
 
 

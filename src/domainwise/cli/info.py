@@ -8,9 +8,8 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from domainwise.cli.common import DebugOption, JsonOption, ModelArgument, reported_errors
+from domainwise.cli.common import DebugOption, JsonOption, ModelArgument, reported_errors, shown
 from domainwise.cli.show import print_facts, print_model, print_notes, size_in_words
 
 
@@ -30,7 +29,7 @@ def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption =
 
 
 def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None:
-    console.print(f"[bold]{escape(str(model))}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
+    console.print(f"[bold]{shown(model)}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
     if "schema" in header["info"]:
         print_model(console, header["info"])
     else:

@@ -14,8 +14,8 @@ def check_output(out: Path, force: bool, endings: list[str]) -> None:
     """Refuse an output that cannot be written, before any work is done."""
     if not any(out.name.lower().endswith(ending) for ending in endings):
         raise ValueError(f"{out}: name an output that ends in {' or '.join(endings)}")
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder; name a file")
+    if out.exists() and not out.is_file():
+        raise ValueError(f"{out} is {'a folder' if out.is_dir() else 'no plain file'}; name a file")
     check_parent(out)
     if out.exists() and not force:
         raise ValueError(f"{out} exists; use --force to overwrite it, or name another output")

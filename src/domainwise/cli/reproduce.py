@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from domainwise.cli.common import JsonOption, check_seed, errors, require, usage_errors
+from domainwise.cli.common import JsonOption, check_seed, errors, require, shown, usage_errors
 from domainwise.cli.report import publish_folder
 
 
@@ -75,7 +75,7 @@ def reproduce(
     n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     total = len(plan.parallel) + len(plan.serial)
     errors.print(
-        f"results: [bold]{store.path}[/bold]"
+        f"results: [bold]{shown(store.path)}[/bold]"
         + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
     )
     try:
@@ -94,14 +94,14 @@ def reproduce(
             )
     except KeyboardInterrupt:
         errors.print(
-            f"\n[yellow]interrupted[/yellow]: what was finished is in {store.path};"
+            f"\n[yellow]interrupted[/yellow]: what was finished is in {shown(store.path)};"
             " the same command goes on from there"
         )
         raise typer.Exit(1) from None
     publish_folder(store.folder, html=report, as_json=as_json)
     for row in failed:
         where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
-        errors.print(f"[red]failed[/red]: {where} {row['method']}: {row['error']}", markup=True)
+        errors.print(f"[red]failed[/red]: {shown(where)} {row['method']}: {shown(row['error'])}")
     if failed:
         raise typer.Exit(1)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
+
+from domainwise.cli.common import shown
 
 #: Names of metrics in words, where these are others than the scorer's.
 METRICS = {"neg_root_mean_squared_error": "RMSE"}
@@ -54,20 +55,20 @@ def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     grid.add_column(style="dim", no_wrap=True, min_width=14)
     grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(name, _harmless(value))
+        grid.add_row(name, shown(value))
     console.print(grid)
 
 
 def print_notes(console: Console, info: dict[str, Any]) -> None:
     """Print notes, and a warning if the model is no better than a constant."""
     for note in info.get("notes", []):
-        console.print(f"[yellow]note:[/yellow] {_harmless(str(note))}", soft_wrap=True)
+        console.print(f"[yellow]note:[/yellow] {shown(note)}", soft_wrap=True)
     check = info.get("check")
     if check is not None and not check["better"]:
         console.print(
             "[bold yellow]warning:[/bold yellow] on domains left out, this model is no better "
             f"than a constant, as far as {check['n_domains']} domains can tell "
-            f"({_harmless(check_in_words(check))}). Predictions for a new domain may be worth "
+            f"({shown(check_in_words(check))}). Predictions for a new domain may be worth "
             "nothing: compare methods with [bold]domainwise evaluate[/bold], or look for "
             "features that mean the same in every domain.",
             soft_wrap=True,
@@ -99,13 +100,6 @@ def size_in_words(path: Path) -> str:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
-
-
-def _harmless(text: str) -> str:
-    """Text from a file, which must not move the cursor or change colours."""
-    return escape(
-        "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
-    )
 
 
 def _chosen(chosen: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,7 +14,9 @@ from pathlib import Path
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a new file in the same folder to write to, and put it in place at the end.
 
-    If something fails, or the process ends, a file that was at ``path`` before is untouched.
+    If something fails, or the process ends, a file that was at ``path`` before is untouched; so is
+    one that somebody else has put there meanwhile. A symbolic link stays one: its target is
+    replaced.
 
     Parameters
     ----------
@@ -26,16 +28,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary : Path
         Write here. Its name ends like that of ``path``.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file")
-    temporary = _beside(path)
+    temporary, before = _beside(path), _state(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
+        _refuse_other(path, before)
+        if before is None:
+            # A link, unlike a new name, is never put over a file that has just come.
+            with suppress(OSError):
+                os.link(temporary, path)
+                return
+            _refuse_other(path, before)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -51,7 +60,8 @@ def write_text(path: str | Path, text: str) -> None:
 def replacing_folder(path: str | Path) -> Iterator[Path]:
     """Give a new folder beside ``path`` to write files into, and put it in place at the end.
 
-    If something fails, a folder that was at ``path`` before is untouched; else it is removed.
+    If something fails, a folder that was at ``path`` before is untouched; else it is removed. As
+    with files, somebody else's is left alone, and a symbolic link stays one.
 
     Parameters
     ----------
@@ -63,11 +73,12 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     temporary : Path
         An empty folder.
     """
-    path = Path(path)
-    temporary, old = _beside(path), _beside(path)
+    path = Path(path).resolve()
+    temporary, old, before = _beside(path), _beside(path), _state(path)
     temporary.mkdir()
     try:
         yield temporary
+        _refuse_other(path, before)
         if path.exists():
             os.rename(path, old)
         os.rename(temporary, path)
@@ -84,6 +95,20 @@ def _remove(folder: Path) -> None:
         unwanted = _beside(folder)
         os.rename(folder, unwanted)
         shutil.rmtree(unwanted, ignore_errors=True)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """What tells one file or folder from another that takes its place."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _refuse_other(path: Path, before: tuple[int, int] | None) -> None:
+    if _state(path) not in (None, before):
+        raise FileExistsError(f"{path} was written by another process meanwhile, and is left as is")
 
 
 def _beside(path: Path) -> Path:

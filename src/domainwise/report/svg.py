@@ -12,6 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 #: Drawn with these and replaced by the page's own colours afterwards.
 INK, FAINT = "#010203", "#040506"
@@ -75,6 +76,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     alt : str
         What the picture shows, for those who do not see it.
     """
+    _take_names_as_text(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
@@ -94,3 +96,13 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
         f' aria-label="{html.escape(alt)}" stroke-linejoin="round">'
     )
     return head + text[text.index(">") + 1 :].strip()
+
+
+def _take_names_as_text(figure: Figure) -> None:
+    """Draw a domain called "$5 to $6" as that, and not as a formula; powers of ten are formulas."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for label in axis.get_ticklabels(which="both"):
+                label.set_parse_math(axis.get_scale() == "log")

@@ -1,0 +1,92 @@
+"""Names are text everywhere: in plots, tables, notes, errors and terminals."""
+
+import json
+import re
+import zipfile
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("typer")
+pytest.importorskip("skops.io")
+
+import domainwise as dw
+from domainwise.cli import app
+from domainwise.cli.common import shown
+from domainwise.jobs.atomic import write_text
+
+#: What a name may be, and what would become of it as markup, as a formula, or in a terminal.
+NAMES = [
+    "[/c]",  # ends Rich's parser
+    "[red]x",  # would be a colour
+    "$5 to $6",  # would be a formula
+    r"$\nosuch$",  # ends matplotlib's parser
+    r"\$",
+    "a_b^c%",
+    "\x1b[2Jx",  # would clear the screen
+    "\x9b31mx",  # the same in one character
+    "\u202egnp",  # would be written from right to left
+    "<b>&amp;",
+    "",
+]
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_drawn_as_it_is(name):
+    pytest.importorskip("matplotlib")
+    from domainwise.report.svg import drawing, to_svg
+
+    with drawing(3, 2) as figure:
+        axes = figure.subplots()
+        axes.plot([1, 10], [0, 1], label=name or "-")
+        axes.set_xscale("log")
+        axes.set_yticks([0, 1], [name, "b"])
+        axes.set_title(name)
+        axes.annotate(name, (1, 1))
+        axes.legend()
+        svg = to_svg(figure, "x", name)
+    drawn = re.sub("<!--.*?-->", "", svg, flags=re.S)
+    assert "mathdefault" not in drawn  # powers of ten are still drawn as such
+    if name == "$5 to $6":
+        assert drawn.count("$5 to $6") >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_printed_as_it_is_and_moves_no_cursor(name, capsys):
+    from rich.console import Console
+
+    Console(width=200, highlight=False).print(shown(name))
+    printed = capsys.readouterr().out
+    assert all(mark.isprintable() or mark == "\n" for mark in printed)
+    if name.isprintable():
+        assert printed == name + "\n"
+
+
+def test_escapes_in_a_model_file_are_shown(tmp_path):
+    path = tmp_path / "m.skops"
+    dw.save(dw.DCM(), path, info={"notes": ["\x1b[2Jgone [/c]"]})
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["domainwise.json"])
+    header["versions"] = dict.fromkeys(header["versions"], "\x1b[31m1.0 [/x]")
+    header["model"] = "\x1b]0;title\x07"
+    for format_number in (header["format"], 99):
+        header["format"] = format_number
+        parts["domainwise.json"] = json.dumps(header).encode()
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        result = CliRunner().invoke(app, ["info", str(path)])
+        assert result.exit_code == (0 if format_number < 99 else 2), result.output
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+        assert r"\x1b[31m1.0 [/x]" in result.output
+
+
+def test_escapes_in_a_table_are_shown(tmp_path):
+    write_text(tmp_path / "t.csv", "a\x1b[2J,site,y\n" + "1,A,0\nx,B,1\n" * 20)
+    arguments = ["--target", "nowhere", "--domain", "site", "-o", str(tmp_path / "m.skops")]
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "t.csv"), *arguments])
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
