@@ -334,7 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--large", action="store_true", help="only the exact methods at 100,000")
+    parser.add_argument("--only", choices=("cpu", "large"), help="one part of the CPU run")
     parser.add_argument("--others", metavar="PYTHON")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "family")
@@ -354,11 +354,11 @@ def main() -> None:
         parts["gpu"] = lambda: gpu_part(N_GPU)
     elif arguments.others:
         parts["others"] = lambda: others_part(arguments.others, N_DENSE)
-    elif arguments.large:
-        parts["large"] = lambda: large_part(N_LARGE)
     elif not arguments.report:
         parts["cpu"] = lambda: cpu_part(N_DENSE, N_LARGE, ROUNDS)
         parts["large"] = lambda: large_part(N_LARGE)
+    if arguments.only:
+        parts = {arguments.only: parts[arguments.only]}
     for name, run in parts.items():
         text = json.dumps(run(), indent=1)
         (arguments.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,24 @@
+"""The examples show what they say."""
+
+import importlib.util
+from pathlib import Path
+
+from sklearn import config_context
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_summary_of_the_domain_is_worth_more_than_the_rows_alone():
+    marginal = example("marginal_transfer")
+    with config_context(enable_metadata_routing=True):
+        alone, _ = marginal.judge("SVM, rows alone", 0)
+        together, one_by_one = marginal.judge("SVM, rows and summary", 0)
+    assert together > alone + 0.1
+    assert abs(one_by_one - alone) < 0.1
