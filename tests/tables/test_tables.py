@@ -103,6 +103,7 @@ def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
     table = load_table(tmp_path / "t.parquet", target="ill", domain="site")
     assert "price" in table.schema.numeric
     np.testing.assert_array_equal(table.X["price"], np.arange(60) / 4)
+    np.testing.assert_array_equal(checked(frame).X["price"], np.arange(60) / 4)
 
 
 def test_truth_values_with_gaps_are_numbers_for_a_model_that_knows_them_as_such(frame):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -103,25 +104,10 @@ def decimal_marks(
     known: Mapping[str, str] | None = None,
     usual: str | None = None,
 ) -> dict[str, str]:
-    """Tell the decimal mark of columns of text.
+    """Tell the decimal mark of columns of text, as far as they have one and it is not open.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    names : sequence of str
-        Columns to look at.
-    given : {".", ","}, default=None
-        What the user says; None tells it column by column, and where a column leaves it open,
-        from the others, if they agree.
-    known : mapping, default=None
-        Marks of columns that earlier pieces of the table have shown.
-    usual : {".", ","}, default=None
-        What earlier tables had, where this one leaves it open.
-
-    Returns
-    -------
-    marks : dict of str
-        Without the columns that have no mark, and those in which "1,234" stays open.
+    It is what is ``given``, or ``known`` from earlier pieces of the table, or what a column shows,
+    or what the others do if they agree, or what was ``usual`` in earlier tables.
     """
     marks = dict(known or {})
     left_open = {}
@@ -193,7 +179,7 @@ def typed_numbers(column: Any) -> Any:
         return column.where(column.isin([True, False])).astype("boolean")
     if len(known) and known.isin(TRUTH).all():
         return column.where(column.isin(TRUTH)).map(TRUTH).astype("boolean")
-    plain = fits(known, PLAIN) | known.map(lambda cell: isinstance(cell, (int, float)))
+    plain = fits(known, PLAIN) | known.map(lambda cell: isinstance(cell, (int, float, Decimal)))
     if not plain.all():
         return column
     numbers = pandas.to_numeric(known.astype(object), errors="coerce")
@@ -221,19 +207,7 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Tell what the text of a column is.
-
-    Parameters
-    ----------
-    column : pandas.Series
-        Of text, its numbers with decimal points where that could be told.
-
-    Returns
-    -------
-    form : {"number", "percent", "time", "date", "text"}
-    odd : list of str
-        Cells that are not of this form.
-    """
+    """Tell what text is, "number", "percent", "time", "date" or "text", and what in it is not."""
     words = words_of(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
         fit = fits(words, pattern)

@@ -32,29 +32,15 @@ _OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file whose first lines were read.
-
-    Attributes
-    ----------
-    path : Path
-    data : bytes or None
-        All of it; None for a file that is read piece by piece.
-    names : list of str
-    separator, encoding : str
-    n_lines : int
-        Lines up to the one with the names.
-    odd_quotes : bool
-        Whether the number of quotation marks is odd.
-    notes : tuple of str
-    """
+    """A CSV file whose first lines were read."""
 
     path: Path
-    data: bytes | None
+    data: bytes | None  #: All of it, or None where it is read piece by piece.
     names: list[str]
     separator: str
     encoding: str
-    n_lines: int
-    odd_quotes: bool
+    n_lines: int  #: Lines up to the one with the names.
+    odd_quotes: bool  #: Whether the number of quotation marks is odd.
     notes: tuple[str, ...]
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:

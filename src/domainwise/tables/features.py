@@ -156,25 +156,10 @@ def feature_schema(
     auto_drop: bool,
     notes: list[str],
 ) -> tuple[Schema, Any]:
-    """Tell what the features of a table are, and type its columns accordingly.
+    """Tell what the features of a table are, with decimal marks as told, and type its columns.
 
-    The target, domain and task of the schema are still to be filled in.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Of features only.
-    marks : mapping of str
-        Decimal marks by column, as :func:`~domainwise.tables.cells.decimal_marks` tells them.
-    dates, auto_drop
-        As in :func:`~domainwise.tables.schema.check_table`.
-    notes : list of str
-        Takes what is left out, and how cells were read.
-
-    Raises
-    ------
-    ColumnError
-        With all features that cannot be used.
+    The target, domain and task of the schema are still to be filled in. ``notes`` takes what is
+    left out and how cells were read; all features that cannot be used are in one ColumnError.
     """
     kinds: dict[str, list[str]] = {"numeric": [], "categorical": [], "dates": []}
     told: dict[str, list[str]] = defaultdict(list)

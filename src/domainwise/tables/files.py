@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +42,13 @@ READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table whose columns are known, and whose rows are still to be read.
-
-    Attributes
-    ----------
-    path : Path
-    kind : str
-    names : list of str
-    notes : tuple of str
-        What had to be guessed.
-    source : CsvFile or pandas.DataFrame or None
-        What opening it has brought.
-    """
+    """A table whose columns are known, and whose rows are still to be read."""
 
     path: Path
     kind: str
     names: list[str]
-    notes: tuple[str, ...] = ()
-    source: Any = field(default=None, repr=False)
+    notes: tuple[str, ...]  #: What had to be guessed.
+    source: Any  #: A CsvFile, the rows of a workbook, or None.
 
     def frames(self, columns: Sequence[str], rows: int | None = None) -> Iterator[Any]:
         """Read columns as data frames of ``rows`` rows, or as one; cells of a CSV file are text."""
@@ -88,14 +77,7 @@ def open_table(
     fallback: str | None = None,
     read: str = "all",
 ) -> OpenTable:
-    """Open a table and find out its columns.
-
-    Parameters
-    ----------
-    path : path-like
-    encoding, fallback, read
-        Of CSV files; see :func:`~domainwise.tables.csv_text.open_csv`.
-    """
+    """Open a table and find out its columns; the options of CSV files are those of open_csv."""
     import_pandas()
     path = _existing(path)
     kind = existing_format(path)
