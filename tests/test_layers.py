@@ -37,7 +37,6 @@ HEIGHT = {folder: height for height, layer in enumerate(LAYERS) for folder in la
 ONLY_FOR = {"paper": {"paper", "cli"}, "reference": {"reference", "paper"}}
 #: Circles inside a folder that are still to be cut.
 CIRCLES = {
-    "models": {"models/apply.py", "models/apply_dask.py"},
     "evaluation": {"evaluation/result.py", "evaluation/page.py"},
 }
 #: Files at the root. They offer names and start the command line, and nothing below imports them.

@@ -10,7 +10,7 @@ from typing import Any
 
 from domainwise.distributed.parquet import Piece, cut_pieces, read_footers, read_piece
 from domainwise.gram.dask.graphs import constant, task
-from domainwise.models.apply import Application, Part
+from domainwise.models.application import Application, Part
 from domainwise.tables.files import CHUNK_ROWS, existing_format
 from domainwise.tables.writer import TableWriter
 
