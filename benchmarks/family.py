@@ -249,6 +249,8 @@ def write_report(folder: Path) -> None:
         _large(report, parts)
     if "gpu" in parts:
         _gpu(report, parts["gpu"])
+    else:
+        report.text(f"The part on a GPU ({size(N_GPU)} rows) has not been run.")
     report.write(HERE / "FAMILY.md")
 
 
@@ -285,8 +287,8 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
     report.text(
         f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} "
         "domains. The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: "
-        "`eigh`), as the authors' programs do. CPU seconds of one thread, medians of "
-        f"{cpu['rounds']} rounds in turn."
+        "`eigh`), as the authors' programs do. CPU seconds of one thread, medians over "
+        f"rounds in turn ({cpu['rounds']})."
     )
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
 
@@ -314,6 +316,11 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
         "the machine."
     )
     report.table(["", "seconds", "memory (GiB)"], lines)
+    measured_names = {line[0] for line in lines}
+    names = [f"`{prefix}{method}`" for prefix in ("", "Fast") for method in METHODS]
+    missing = [name for name in names if name not in measured_names]
+    if missing:
+        report.text(f"Not measured in this run: {', '.join(missing)}.")
 
 
 def _gpu(report: Report, gpu: dict[str, Any]) -> None:
