@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
-from domainwise.ensemble.kinds import draw_evenly
 from domainwise.ensemble.weights import (
     balanced_accuracies,
     equal_weights,
     expected,
     exponent_scores,
-    joined,
     softened,
     squared_errors,
 )
@@ -48,9 +46,8 @@ def test_weights_fall_off_by_the_temperature():
     weights = softened(np.array([0.80, 0.78]))
     assert weights[0] / weights[1] == pytest.approx(np.e)
     assert softened(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
-    assert joined({"a": 1.0}, {}) == {"a": 1.0}
-    both = joined({"a": 0.5, "b": 0.5}, {"context_a": 1.0})
-    assert both == pytest.approx({"a": 0.3, "b": 0.3, "context_a": 0.4})
+    likely = softened(np.array([0.5, 0.5]), prior=(0.6, 0.4))
+    np.testing.assert_allclose(likely, [0.6, 0.4])
 
 
 def test_an_expected_score_has_the_interval_of_its_domains():
@@ -82,11 +79,3 @@ def test_shares_outside_the_range_of_the_sources_are_found():
     assert allowed.left_by(new, np.full(4, 1000)).tolist() == [False, True, True, False]
     # One row is all of one class whatever the domain is like.
     assert not allowed.left_by(np.eye(2), np.ones(2)).any()
-
-
-def test_rows_are_drawn_evenly_from_domains():
-    domains = np.repeat([0, 1, 2], [3, 50, 100])
-    drawn = draw_evenly(domains, 43, seed=0)
-    assert np.bincount(domains[drawn]).tolist() == [3, 20, 20]
-    assert len(np.unique(drawn)) == 43
-    assert sorted(draw_evenly(domains, 1000, 0)) == list(range(153))

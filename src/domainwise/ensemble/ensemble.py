@@ -24,10 +24,11 @@ from domainwise.checks.inputs import (
 from domainwise.ensemble.context import DomainContext
 from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
 from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources, draw_evenly
+from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
-from domainwise.ensemble.weights import expected, exponent_scores, joined, softened
+from domainwise.ensemble.weights import PRIOR_SHARES, expected, exponent_scores, softened
 from domainwise.estimators.projection import fixed_seed
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.search import make_splits
 from domainwise.selection.splitters import LeaveDomainsOut
 
@@ -137,13 +138,10 @@ class DomainEnsemble(BaseEstimator):
 
     def _rows_to_learn_from(self, learn_from: Any, domains: Array | None) -> Array:
         assert domains is not None
+        assert self.domains_ is not None
         n = len(domains)
         if learn_from is None:
-            return (
-                np.sort(draw_evenly(domains, MAX_ROWS, self._seed))
-                if n > MAX_ROWS
-                else np.arange(n)
-            )
+            return draw_rows(domains, max(MAX_ROWS, 2 * len(self.domains_)), self._seed)
         rows = np.asarray(learn_from)
         rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
@@ -172,10 +170,13 @@ class DomainEnsemble(BaseEstimator):
         self.context_expected_score_ = self.expected_score_
         if context:
             weights, mix_context, without_context = self._mixed(context, within)
-            self.context_weights_ = joined(self.weights_, weights)
-            share = sum(weight for name, weight in self.context_weights_.items() if name in context)
-            both = (1 - share) * mix + share * mix_context
-            scored = (1 - share) * without + share * without_context
+            parts = {"plain": without, "context": without_context}
+            shares, _, scored = self._mixed(parts, within, PRIOR_SHARES)
+            both = shares["plain"] * mix + shares["context"] * mix_context
+            self.context_weights_ = {
+                **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
+                **{name: shares["context"] * weight for name, weight in weights.items()},
+            }
             self.context_domain_scores_ = judge.scores(scored)
             self.context_expected_score_ = expected(self.context_domain_scores_, self._seed)
             out["context"] = both
@@ -189,17 +190,17 @@ class DomainEnsemble(BaseEstimator):
         }
 
     def _mixed(
-        self, predicted: dict[str, Array], judge: Judge
+        self, predicted: dict[str, Array], judge: Judge, prior: Any = None
     ) -> tuple[dict[str, float], Array, Array]:
         """Weights, predictions by them, and each domain's by weights that the others give."""
         quality = np.array([judge.quality(p) for p in predicted.values()])
         values = np.stack(list(predicted.values()))
-        weights = softened(self._exponents(quality))
+        weights = softened(self._exponents(quality), prior)
         mix = np.tensordot(weights, values, 1)
         without = mix.copy()
         present = np.flatnonzero(np.isfinite(quality).all(axis=0))
         for domain in present if len(present) > 1 else []:
-            others = softened(self._exponents(quality[:, present[present != domain]]))
+            others = softened(self._exponents(quality[:, present[present != domain]]), prior)
             rows = judge.domains == domain
             without[rows] = np.tensordot(others, values[:, rows], 1)
         return dict(zip(predicted, weights.tolist(), strict=True)), mix, without

@@ -10,8 +10,8 @@ from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
 from domainwise.ensemble.curves import Curve, fit_curve
-from domainwise.ensemble.kinds import draw_evenly
 from domainwise.ensemble.weights import balanced_accuracies, equal_weights, squared_errors
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
 
 #: Rows on which candidates are compared, at most.
@@ -71,7 +71,8 @@ class Judge:
         Minus the log loss, in which the classes of a domain count the same, of probabilities by
         a curve, or minus the squared error. A scoring that is named is used instead.
         """
-        rows = self.rows[draw_evenly(self.domains[self.rows], COMPARED_ROWS, 0)]
+        most = max(COMPARED_ROWS, 2 * self.n_domains)
+        rows = self.rows[draw_rows(self.domains[self.rows], most, 0)]
         y, domains = self.y[rows], self.domains[rows]
         if self.classes is None and self.scoring is None:
             return -float(np.nanmean(squared_errors(y, values[rows, 0], domains, self.n_domains)))

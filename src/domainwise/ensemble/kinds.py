@@ -31,6 +31,7 @@ from domainwise.checks.inputs import Labels
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.invariant_path import KernelPath
 from domainwise.selection.ridge_search import Rows, split_values
 from domainwise.selection.search import Split
@@ -40,9 +41,14 @@ Candidate = dict[str, Any]
 GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
 #: Probabilities of trees are never quite 0: a logarithm is taken.
 LEAST_PROBABILITY = 1e-3
-TREES = 200
+#: Trees in the end, and while candidates are compared.
+TREES, COMPARED_TREES = 200, 100
+#: Features beyond which trees try a few of them at each split only.
+MANY_FEATURES = 50
 #: Trees of boosting in all, of which classes take one each at a time.
-BOOSTED_TREES = 600
+BOOSTED_TREES = 500
+#: Rows below which boosting needs fewer bins; empty ones cost most of its time.
+FEW_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -75,21 +81,8 @@ class Sources:
 
     def evenly(self, rows: Array, most: int) -> Array:
         """At most so many of some rows, drawn evenly from their domains."""
-        if len(rows) <= most:
-            return rows
-        assert self.domain.codes is not None
-        return np.sort(rows[draw_evenly(self.domain.codes[rows], most, self.seed)])
-
-
-def draw_evenly(domains: Array, most: int, seed: int) -> Array:
-    """At most so many rows: the first of each domain, the second of each, in a random order."""
-    order = np.random.default_rng(seed).permutation(len(domains))
-    mine = domains[order]
-    by_domain = np.argsort(mine, kind="stable")
-    starts = np.searchsorted(mine[by_domain], mine[by_domain])
-    place = np.empty(len(domains), dtype=np.intp)
-    place[by_domain] = np.arange(len(domains)) - starts
-    return np.asarray(order[np.argsort(place, kind="stable")[:most]])
+        most = max(most, 2 * self.domain.n_categories)
+        return rows[draw_rows(_codes(self.domain)[rows], most, self.seed)]
 
 
 class Kind(ABC):
@@ -102,6 +95,8 @@ class Kind(ABC):
     most_rows: ClassVar[int] = 20_000
     #: Whether it also learns from rows in context.
     in_context = True
+    #: Deviations at which far values level off; None leaves them.
+    clip: ClassVar[float | None] = None
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
@@ -149,6 +144,11 @@ class Plain(Separate):
     def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
         """An estimator with the arguments of a candidate, fitted to some rows."""
         return self.estimator(sources, candidate).fit(sources.X[rows], sources.y[rows])
+
+
+def levelled(X: Array, clip: float | None) -> Array:
+    """Values far out level off at some deviations; those near are as they were."""
+    return X if clip is None else clip * np.tanh(X / clip)
 
 
 def outputs(model: Any, X: Array, n_classes: int) -> Array:
@@ -202,18 +202,31 @@ class Trees(Plain):
     """Extremely randomised trees."""
 
     name, path = "extra_trees", "min_samples_leaf"
+    #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
+    clip = 3.0
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
-        features = ("sqrt", 0.5) if sources.n_classes else (0.3, 1.0)
+        features: tuple[Any, ...] = ("sqrt", 0.5) if sources.n_classes else (0.3, 1.0)
+        if sources.X.shape[1] > MANY_FEATURES:
+            features = features[:1]
         return [
             {"max_features": share, "min_samples_leaf": size}
             for share, size in product(features, (1, 5))
         ]
 
+    def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
+        """Outputs of a batch on the test rows of a split, by fewer trees."""
+        fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+        return super().predict(sources, split, fewer)
+
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
-        options: dict[str, Any] = dict(candidate, n_estimators=TREES, random_state=sources.seed)
+        options: dict[str, Any] = {
+            "n_estimators": TREES,
+            "random_state": sources.seed,
+            **candidate,
+        }
         if not sources.n_classes:
             return ExtraTreesRegressor(**options)
         return ExtraTreesClassifier(class_weight=sources.class_weight, **options)
@@ -227,7 +240,7 @@ class Boosting(Plain):
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
         each = sources.n_classes if sources.n_classes > 2 else 1
-        most = max(20, min(200, BOOSTED_TREES // each))
+        most = max(20, min(120, BOOSTED_TREES // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
         return [
             {"max_leaf_nodes": leaves, "max_iter": stage}
@@ -258,7 +271,11 @@ class Boosting(Plain):
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
         options: dict[str, Any] = dict(
-            candidate, early_stopping=False, l2_regularization=1.0, random_state=sources.seed
+            candidate,
+            early_stopping=False,
+            l2_regularization=1.0,
+            max_bins=63 if len(sources.X) < FEW_ROWS else 255,
+            random_state=sources.seed,
         )
         if not sources.n_classes:
             return HistGradientBoostingRegressor(**options)
@@ -280,15 +297,15 @@ class InvariantMachines(Separate):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
+    clip = 6.0
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
         weights = (0.0, 1.0) if sources.domain.n_categories > 1 else (0.0,)
+        costs = (0.1, 1.0, 10.0) if sources.n_classes else (1.0, 10.0, 100.0)
         return [
             {"gamma": gamma, "domain_weight": weight, "C": C}
-            for gamma, weight, C in product(
-                gammas("rbf", sources.X), weights, (0.1, 1.0, 10.0, 100.0)
-            )
+            for gamma, weight, C in product(gammas("rbf", sources.X), weights, costs)
         ]
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
@@ -328,7 +345,7 @@ class InvariantMachines(Separate):
 class InvariantRidgeKind(Kind):
     """Kernel ridge regression with the invariant kernel."""
 
-    name, path, n_average = "invariant_ridge", "alpha", 10
+    name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
     ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
     WEIGHTS = (0.0, 1.0, 10.0)
     #: Landmarks while candidates are compared; the average of the chosen has more.
@@ -355,7 +372,8 @@ class InvariantRidgeKind(Kind):
         """Outputs of a batch on the test rows of a split."""
         model = self._model(sources)
         kernel = (batch[0]["kernel"], batch[0]["gamma"])
-        landmarks = model._landmarks(sources.X[split.train], self.LANDMARKS)
+        most = max(self.LANDMARKS, 2 * sources.domain.n_categories)
+        landmarks = draw_rows(_codes(sources.domain)[split.train], most, sources.seed)
         rows, kinds = self._rows(sources), self._kinds(sources)
         values = split_values(model, kernel, kinds, self.ALPHAS, rows, split, landmarks)
         return [class_columns(v) if sources.n_classes else v for v in values]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from domainwise.arrays import Array
 from domainwise.ensemble.curves import Curve
 from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import Candidate, Kind, Sources, outputs
+from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled, outputs
 from domainwise.selection.search import Split
 
 
@@ -32,6 +32,8 @@ class Member:
         Their outputs are averaged.
     n_classes : int
         0 for a continuous target.
+    clip : float or None
+        Deviations at which far values level off.
     curve : Curve or None
         From outputs to probabilities.
     """
@@ -41,10 +43,12 @@ class Member:
     parameters: list[Candidate]
     estimators: list[Any]
     n_classes: int
+    clip: float | None
     curve: Curve | None
 
     def predict(self, X: Array) -> Array:
         """Probabilities of the classes, or one column of values, of rows as it knows them."""
+        X = levelled(X, self.clip)
         values = [outputs(model, X, self.n_classes) for model in self.estimators]
         mean = np.mean(values, axis=0)
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
@@ -61,6 +65,7 @@ def fit_member(
     n_jobs: int | None,
 ) -> tuple[Member, Array]:
     """Choose on domains left out, fit to all rows, and return what was predicted for the former."""
+    sources = replace(sources, X=levelled(sources.X, kind.clip))
     candidates = kind.candidates(sources)
     values = out_of_domain(kind, candidates, sources, splits, n_jobs)
     scores = np.array([judge.choice_score(v) for v in values])
@@ -70,7 +75,7 @@ def fit_member(
     with threadpool_limits(1):
         parameters = [candidates[i] for i in chosen]
         estimators = kind.fit(sources, parameters)
-    member = Member(name, in_context, parameters, estimators, sources.n_classes, curve)
+    member = Member(name, in_context, parameters, estimators, sources.n_classes, kind.clip, curve)
     return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
 

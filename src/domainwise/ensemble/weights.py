@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from domainwise.arrays import Array
 #: About one standard deviation of a difference of two members over nine domains: members that are
 #: further behind than chance would put them count little.
 TEMPERATURE = 0.02
-#: Part of the members that see rows in context, where these are given.
-CONTEXT_SHARE = 0.4
+#: Parts of members that see rows one by one, and in context, before domains left out have spoken.
+PRIOR_SHARES = (0.6, 0.4)
 #: Draws of domains for an interval of the expected score, and what it leaves out on either side.
 BOOTSTRAP, TAIL = 2000, 0.025
 
@@ -63,9 +63,10 @@ def exponent_scores(accuracies: Array | None, errors: Array | None, variance: fl
     return np.asarray(-0.5 * np.log(np.maximum(np.nanmean(errors, axis=1), 1e-12 * variance)))
 
 
-def softened(scores: Array, temperature: float = TEMPERATURE) -> Array:
-    """Weights proportional to ``exp(score / temperature)``."""
-    relative = np.exp((scores - scores.max()) / temperature)
+def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
+    """Weights proportional to ``exp(score / temperature)``, times their prior if there is one."""
+    relative = np.exp((scores - scores.max()) / TEMPERATURE)
+    relative = relative if prior is None else relative * np.asarray(prior)
     return np.asarray(relative / relative.sum())
 
 
@@ -84,13 +85,3 @@ def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, 
     draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
     low, high = np.quantile(known[draws].mean(axis=1), [TAIL, 1 - TAIL])
     return mean, float(low), float(high)
-
-
-def joined(plain: Mapping[str, float], context: Mapping[str, float]) -> dict[str, float]:
-    """Weights of all members where rows come with their domain."""
-    if not context:
-        return dict(plain)
-    return {
-        **{name: (1 - CONTEXT_SHARE) * weight for name, weight in plain.items()},
-        **{name: CONTEXT_SHARE * weight for name, weight in context.items()},
-    }

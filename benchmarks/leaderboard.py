@@ -1,0 +1,257 @@
+"""Which method leads on unseen domains: all of them on all data sets, nested by domain.
+
+    python benchmarks/leaderboard.py prepare                        needs the data and pandas
+    python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs what prepare has written
+    python benchmarks/leaderboard.py report                         writes LEADERBOARD.md
+
+Domains are left out in at most eight groups. Methods learn from 600 rows, drawn evenly from the
+other domains, and choose their parameters by leaving some of these out; every domain left out is scored
+by itself. Development sets were used to design the ensemble, confirmation sets were run once when
+everything was frozen. A run that is started again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from leaderboard_data import STAGE, Task, prepare, tasks
+from leaderboard_report import write_report
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.models.method import Setting
+from domainwise.models.registry import METHODS
+from domainwise.models.search import MethodSearch
+
+#: From the cheapest to the dearest; an ensemble makes two rows.
+NAMES = (
+    "constant",
+    "linear",
+    "svm",
+    "boosting",
+    "trees",
+    "coir",
+    "dcmcv",
+    "invariant",
+    "invariantridge",
+    "ensemble",
+    "dica",
+)
+#: Of packages that are not needed otherwise, where they are installed.
+OPTIONAL = ("lightgbm", "catboost", "autogluon")
+
+
+def search_of(name: str, task: Task) -> Any:
+    """A method of `domainwise evaluate`, or trees, with its search."""
+    classes = bool(task.n_classes)
+    scoring = "balanced_accuracy" if classes else "neg_root_mean_squared_error"
+    weight = "balanced" if classes else None
+    if name == "trees":
+        model: Any = ExtraTreesRegressor(200, random_state=0)
+        shares: list[Any] = [0.3, 1.0]
+        if classes:
+            model, shares = (
+                ExtraTreesClassifier(200, class_weight=weight, random_state=0),
+                ["sqrt", 0.5],
+            )
+        return MethodSearch(
+            model, {"max_features": shares, "min_samples_leaf": [1, 5]}, scoring=scoring
+        )
+    if name in ("lightgbm", "catboost"):
+        return MethodSearch(
+            boosted_elsewhere(name, classes), {"max_depth": [2, 6]}, scoring=scoring
+        )
+    setting = Setting(classes, len(task.learn), scoring=scoring, class_weight=weight)
+    return METHODS[name].make(setting)
+
+
+def boosted_elsewhere(name: str, classes: bool) -> Any:
+    """Boosting of another package, if it is installed."""
+    if name == "lightgbm":
+        import lightgbm
+
+        options: dict[str, Any] = {"n_estimators": 100, "n_jobs": 1, "verbose": -1}
+        if classes:
+            return lightgbm.LGBMClassifier(class_weight="balanced", **options)
+        return lightgbm.LGBMRegressor(**options)
+    import catboost
+
+    options = {"iterations": 200, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
+    if classes:
+        return catboost.CatBoostClassifier(auto_class_weights="Balanced", **options)
+    return catboost.CatBoostRegressor(**options)
+
+
+def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
+    """What a method says about the scored rows; by name, since an ensemble says two things."""
+    if name == "ensemble":
+        model: Any = DomainEnsembleRegressor(random_state=0)
+        if task.n_classes:
+            model = DomainEnsembleClassifier(class_weight="balanced", random_state=0)
+        model.fit(task.X, task.y, sample_domain=task.domain, learn_from=task.learn)
+        together = model.predict(task.X_new, sample_domain=task.domain_new)
+        alone = model.predict(task.X_new[task.scored])
+        return {"ensemble": alone, "context": together[task.scored]}
+    y, domain = task.y[task.learn], task.domain[task.learn]
+    if name == "autogluon":
+        return {name: autogluon(task)}
+    scale = make_pipeline(
+        SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
+    )
+    X = scale.fit_transform(task.X[task.learn])
+    X_new = scale.transform(task.X_new[task.scored])
+    model = search_of(name, task).fit(X, y, sample_domain=domain)
+    return {name: model.predict(X_new)}
+
+
+def autogluon(task: Task, seconds: int = 40) -> np.ndarray:
+    """AutoGluon with domains as groups, on the same rows and one core."""
+    import pandas as pd
+    from autogluon.tabular import TabularPredictor
+
+    table = pd.DataFrame(task.X[task.learn]).add_prefix("x")
+    table["y"], table["domain"] = task.y[task.learn], task.domain[task.learn]
+    metric = "balanced_accuracy" if task.n_classes else "root_mean_squared_error"
+    found = TabularPredictor("y", groups="domain", eval_metric=metric, verbosity=0)
+    found.fit(table, time_limit=seconds, num_cpus=1, excluded_model_types=["NN_TORCH", "FASTAI"])
+    return np.asarray(found.predict(pd.DataFrame(task.X_new[task.scored]).add_prefix("x")))
+
+
+def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]:
+    """Scores of one method on one outer fold, by domain."""
+    task = tasks(name, data)[number]
+    started = time.process_time()
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = predictions(method, task)
+    seconds = time.process_time() - started
+    y, domains = task.y_new[task.scored], task.domain_new[task.scored]
+    rows = []
+    for shown, predicted in found.items():
+        scores = {}
+        for domain in np.unique(domains):
+            mine = domains == domain
+            if task.n_classes:
+                # Predicted classes that a domain does not have are errors in those that it has.
+                scores[int(domain)] = float(
+                    np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
+                )
+            else:
+                scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
+        rows.append(
+            {
+                "set": name,
+                "fold": number,
+                "method": shown,
+                "classes": task.n_classes,
+                "scores": scores,
+                "seconds": seconds / len(found),
+            }
+        )
+    return rows
+
+
+def worker(queue: Any, results: Any, data: Path) -> None:
+    """Do jobs until there is none."""
+    while (item := queue.get()) is not None:
+        try:
+            results.put((item, job(data, *item)))
+        except Exception as error:
+            results.put((item, [{"error": f"{type(error).__name__}: {error}"[:300]}]))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do what is not in the results yet; when the time is over, end the workers."""
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    store = arguments.out / "leaderboard.jsonl"
+    done = {(row["set"], row["fold"], row["method"]) for row in read(store)}
+    todo = [
+        (name, number, method)
+        for name in arguments.sets
+        for number in range(len(tasks(name, arguments.data)))
+        for method in arguments.methods
+        if (name, number, method) not in done
+    ]
+    # Folds in turn: a run that is stopped has some of all sets, with all methods.
+    place = {name: i for i, name in enumerate(arguments.methods)}
+    todo.sort(key=lambda each: (each[1], place[each[2]]))
+    deadline = time.time() + 60 * arguments.minutes
+    spawn = get_context("spawn")
+    queue, results = spawn.Queue(), spawn.Queue()
+    for item in todo:
+        queue.put(item)
+    for _ in range(arguments.workers):
+        queue.put(None)
+    team = [
+        spawn.Process(target=worker, args=(queue, results, arguments.data), daemon=True)
+        for _ in range(arguments.workers)
+    ]
+    for process in team:
+        process.start()
+    left = len(todo)
+    with store.open("a") as lines:
+        while left and time.time() < deadline:
+            try:
+                item, rows = results.get(timeout=1.0)
+            except Exception:  # nothing yet
+                continue
+            left -= 1
+            for row in rows:
+                if "error" in row:
+                    print(*item, row["error"], flush=True)
+                else:
+                    lines.write(json.dumps(row) + "\n")
+            lines.flush()
+            if left % 50 == 0:
+                print(f"{left} left", flush=True)
+    for process in team:
+        process.terminate()
+    print(f"{left} left at the end", flush=True)
+    os._exit(0)  # what the queues still hold is not waited for
+
+
+def read(store: Path) -> list[dict[str, Any]]:
+    """Rows of a results file; a line that was cut off is left out."""
+    rows = []
+    for line in store.read_text().splitlines() if store.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["prepare", "run", "report"])
+    parser.add_argument("--sets", nargs="*", default=list(STAGE), choices=list(STAGE))
+    parser.add_argument("--methods", nargs="*", default=list(NAMES), choices=[*NAMES, *OPTIONAL])
+    parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
+    parser.add_argument("--out", type=Path, default=Path("domainwise-results/leaderboard"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=600.0)
+    arguments = parser.parse_args()
+    if arguments.what == "prepare":
+        prepare(arguments.sets, arguments.data)
+    elif arguments.what == "run":
+        run(arguments)
+    else:
+        rows = read(arguments.out / "leaderboard.jsonl")
+        write_report(Path(__file__).with_name("LEADERBOARD.md"), rows)
+
+
+if __name__ == "__main__":
+    main()
