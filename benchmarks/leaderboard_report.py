@@ -152,8 +152,8 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
     note = (
         f"{len(alone)} methods on {len(sets)} sets; critical difference of average ranks "
         f"{critical:.1f}. The variant with the domain's rows is ranked in place of the other. "
-        "Gains are points of balanced accuracy, or per cent of RMSE. CPU seconds are those of one search "
-        "and fit."
+        "Gains are points of balanced accuracy, or per cent of RMSE. CPU seconds are those of one "
+        "search and fit."
     )
     return f"{table(header, body)}\n\n{note}"
 
@@ -239,8 +239,8 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "without targets, and all rows of the sources tell what their domains are like. All "
         "methods get the same rows to learn from.",
         "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). Confirmation "
-        "sets were run once, when everything was frozen; but the trials from which the ensemble's plan "
-        "grew had looked at some of them.",
+        "sets were run once, when everything was frozen; but the trials from which the ensemble's "
+        "plan grew had looked at some of them.",
         "Folds that all methods have finished: "
         + ", ".join(f"{one.name} {one.n_folds}" for sets in stages.values() for one in sets)
         + ".",
