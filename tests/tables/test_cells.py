@@ -143,6 +143,9 @@ def test_the_mark_of_the_first_piece_holds_for_later_ones(tmp_path):
         (["7:30 pm", "8:00 AM"], "time"),
         (["2024-05-31", "2024-6-1 10:00"], "date"),
         (["31.05.2024", "1.6.2024"], "date"),
+        (["2024/05/31", "31-05-2024"], "date"),
+        (["31 May 2024", "1. Mai 24"], "date"),
+        (["May 31, 2024", "1-Jun-2024"], "date"),
         (["a", "b"], "text"),
         (["1:80", "1:160", "1:320"], "text"),
         (["low", "<10%", "10%", ">10%"], "text"),
@@ -188,7 +191,9 @@ def test_percentages_and_times_are_numbers_in_every_format(frame, tmp_path):
         plain.prepare(text)
 
 
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", None])
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y", None]
+)
 def test_dates_become_the_numbers_that_are_asked_for(frame, tmp_path, form):
     days = pandas.date_range("2020-01-01", periods=90, freq="17D")
     frame["seen"] = days if form is None else days.strftime(form)
@@ -213,6 +218,25 @@ def test_dates_become_the_numbers_that_are_asked_for(frame, tmp_path, form):
     ]
     with pytest.raises(TableError, match="'seen' must hold dates, but row 1 has 'soon'"):
         schema.prepare(frame.iloc[:1].assign(seen=["soon"]))
+
+
+@pytest.mark.parametrize(
+    "cells, kind",
+    [
+        (pandas.period_range("2020-01", periods=90, freq="M"), "dates"),
+        (pandas.date_range("2020", periods=90, tz="Europe/Berlin"), "dates"),
+        (pandas.to_timedelta(np.arange(90), unit="min"), "numeric"),
+        (np.array([2**70 * (1 + i % 7) for i in range(90)], dtype=object), "numeric"),
+        (pandas.array(["u", "v", None] * 30, dtype="string"), "categorical"),
+        (pandas.array([1, 2, None] * 30, dtype="Float64"), "numeric"),
+        ([1, "2,5", "NA"] * 30, "numeric"),
+        ([True, False, None] * 30, "numeric"),
+        (pandas.cut(np.arange(90), 4), "categorical"),
+    ],
+)
+def test_cells_of_every_type_are_told(frame, cells, kind):
+    schema = check_table(frame.assign(odd=cells), **ROLES, dates=["month"]).schema
+    assert "odd" in getattr(schema, kind)
 
 
 def test_dates_that_can_be_read_in_two_ways_are_refused(frame):

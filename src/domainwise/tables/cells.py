@@ -20,8 +20,13 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
-#: Text in these forms is a date: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24.
-DATE = r"(?:[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4})(?:[T ].*)?"
+#: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024.
+_MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
+DATE = (
+    r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
+    rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
+    r"(?:[T ].*)?"
+)
 TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
 PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
 #: Between groups of three digits, beside the mark that is not the decimal one.
@@ -71,7 +76,7 @@ def _arrow_text(column: Any) -> Any:
         import pyarrow
 
         array = pyarrow.array(column, from_pandas=True)
-    except (ImportError, TypeError, ValueError):
+    except (ImportError, TypeError, ValueError, OverflowError):
         return None
     array = array.combine_chunks() if isinstance(array, pyarrow.ChunkedArray) else array
     kinds = (pyarrow.string(), pyarrow.large_string())
@@ -262,7 +267,7 @@ def _hours(word: str) -> float:
 
 def date_order(column: Any) -> str | None:
     """Which comes first in dates with slashes, "day" or "month"; None where that stays open."""
-    parts = words_of(column).str.extract(r"^([0-9]{1,2})/([0-9]{1,2})/[0-9]{4}").dropna()
+    parts = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(parts):
         return "day"
     first, second = (parts[i].astype(int).max() > 12 for i in (0, 1))
@@ -275,7 +280,11 @@ def days_in(column: Any, order: str | None) -> Any:
     if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
         days = column if column.dt.tz is None else column.dt.tz_localize(None)
         return days.dt.normalize().astype("datetime64[s]")
+    if isinstance(column.dtype, pandas.PeriodDtype):
+        return column.dt.to_timestamp().astype("datetime64[s]")
     words = words_of(column).str.replace(r"[T ].*$", "", regex=True)
+    words = words.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
+    words = words.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
     found = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
     slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
     for form in ("%Y-%m-%d", "%d.%m.%Y", *([slashes[order]] if order else [])):

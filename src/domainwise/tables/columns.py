@@ -150,14 +150,16 @@ def refuse_unusable(column: Any, name: str) -> None:
 def column_form(column: Any) -> tuple[str, list[str]]:
     """Tell what a column holds: "numeric", "nested", or what :func:`form_of` says of its text."""
     pandas = import_pandas()
-    if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
+    if column.dtype.kind == "M" or isinstance(
+        column.dtype, (pandas.DatetimeTZDtype, pandas.PeriodDtype)
+    ):
         return "date", []
     if column.dtype.kind == "m":
         return "time", []
     if is_numeric(column):
         return "numeric", []
-    known = column[column.notna()] if column.dtype == object else column[:0]
-    if known.map(lambda cell: isinstance(cell, (list, dict, tuple, set, bytes, np.ndarray))).any():
+    nested = (list, dict, tuple, set, bytes, np.ndarray)
+    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
         return "nested", []
     return form_of(plain(column)) if is_text(plain(column)) else ("text", [])
 

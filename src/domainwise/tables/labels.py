@@ -92,7 +92,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
         return y
     form, odd = column_form(target)
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
-        words = problem_of(target, form, odd) or (f"holds {FORMS[form]}",)
+        words = (form != "date" and problem_of(target, form, odd)) or (f"holds {FORMS[form]}",)
         raise TableError(f"the target {name!r} ", *words, "; or name another target")
     y = as_labels(target)
     classes = np.unique(y)
