@@ -202,7 +202,7 @@ def check_table(
     told = decimal or ("," if "," in marks.values() else None)
     schema = replace(schema, target=target, domain=domain, task=task, decimal=told, na=na)
     X = schema.prepare(frame)
-    notes += note_identifiers(X, schema.numeric, domains)
+    notes += note_identifiers(X, schema.numbers, domains)
     notes += note_domain_tells(X, list(X.columns), domains)
     notes.append(_used(schema))
     return Table(X, y, domains, schema, tuple(notes))
