@@ -142,7 +142,8 @@ def fit(
                 raise ValueError(
                     "name a table, --target and --domain, or an evaluation with --from"
                 )
-            options["method"] = find_method(method, 0) and method
+            find_method(method, 0)
+            options["method"] = method
         else:
             _refuse_beside_recipe(asked, options)
             data, asked = recipe.data(data, force), recipe.asked
