@@ -216,6 +216,11 @@ def check_precomputed(K: Any) -> None:
     atol = float(abs(K).max()) * (1e-8 if precision_name(K) == "float64" else 1e-4)
     if not namespace(K).allclose(K, K.T, rtol=0.0, atol=atol):
         raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
+    if atol > 0 and float(K.diagonal().max()) <= 0:
+        raise ValueError(
+            'kernel="precomputed" needs a kernel matrix in fit, got one whose diagonal has no '
+            "positive number, such as distances or a kernel times -1"
+        )
 
 
 def check_n_components(n_components: int | None, n_samples: int) -> None:

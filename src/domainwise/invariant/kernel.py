@@ -20,6 +20,7 @@ from domainwise.checks.inputs import (
     check_precomputed,
     check_sample_domain,
     check_target,
+    plain_array,
 )
 from domainwise.estimators.arguments import with_shared_docs
 from domainwise.gram import DenseGram, StreamedGram
@@ -292,6 +293,9 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
     refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
+    if isinstance(y, list | tuple):
+        # NumPy would write NaN in a list of strings out, as the class "nan".
+        y = plain_array(y)
     return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 

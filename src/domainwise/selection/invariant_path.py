@@ -192,10 +192,12 @@ def _prepared(
 ) -> tuple[Array, Array]:
     """Training and held-out rows as the machine sees them, after the pipeline's other steps."""
     if not isinstance(estimator, Pipeline):
+        X = np.asarray(X)
         if machine.kernel == "precomputed":
             return _rows(X[np.ix_(train, train)]), _rows(X[np.ix_(held, train)])
         return _rows(X[train]), _rows(X[held])
-    rows, new = X[train], X[held]
+    by_row = getattr(X, "iloc", X)
+    rows, new = by_row[train], by_row[held]
     with config_context(enable_metadata_routing=True):
         for _, step in estimator.steps[:-1]:
             if step is None or step == "passthrough":

@@ -142,6 +142,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
+        # NumPy would write NaN in a list of strings out, as the class "nan".
+        y = plain_array(y)
         return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
 
     def _check_labels(

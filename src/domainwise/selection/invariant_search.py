@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import check_sample_domain
+from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import (
     SVM_ARGUMENTS,
@@ -132,8 +132,14 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"n_average={self.n_average!r} must be a positive integer")
         candidates = list(ParameterGrid(self.param_grid))
         groups = kernel_groups(self.estimator, candidates)
-        X, y = np.asarray(X), np.asarray(y)
-        given = None if sample_domain is None else np.asarray(sample_domain)
+        # A data frame stays one, for steps that choose columns by their names.
+        validate_data(self, X, skip_check_array=True)
+        X = X if hasattr(X, "iloc") else check_array(X, dtype=None, ensure_all_finite="allow-nan")
+        y = plain_array(y)
+        target = check_target(y, len(X), "delta" if is_classifier(self.estimator) else "rbf")
+        if target.names is not None:
+            y = target.names[target.codes]
+        given = None if sample_domain is None else plain_array(sample_domain)
         splits, _ = domain_folds(
             y,
             None if given is None else check_sample_domain(given, len(X)).codes,
@@ -161,6 +167,11 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
                 self.estimators_.append(model.fit(X, y, sample_domain=given))
         self.best_estimator_: Any = self.estimators_[0]
         return self
+
+    def _check_new(self, X: Any) -> None:
+        """Refuse other columns than those of fit, or in another order."""
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
 
     def _members(self, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The best machine of each kernel and weight, and of these the best ``n_average``."""
@@ -196,7 +207,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Predict with all members: by vote, or by the mean of their numbers."""
-        check_is_fitted(self)
+        self._check_new(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.predict(X))
         if not is_classifier(self.estimator):
@@ -212,7 +223,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         The mean decision value is squeezed into less than half a vote, so that it orders rows
         with the same votes and changes no majority.
         """
-        check_is_fitted(self)
+        self._check_new(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.decision_function(X))
         mean = np.mean([model.decision_function(X) for model in self.estimators_], axis=0)
@@ -226,7 +237,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> Array:
         """Return the machines' mean probabilities."""
-        check_is_fitted(self)
+        self._check_new(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: Any, y: Any) -> float:

@@ -83,6 +83,9 @@ class LeaveDomainsOut(BaseCrossValidator):
             The domain of each row.
         """
         codes, n_domains = self._codes(groups)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if n_rows != len(codes):
+            raise ValueError(f"groups has {len(codes)} entries but X has {n_rows} rows")
         for test_domains in self._test_sets(n_domains):
             test = np.isin(codes, test_domains)
             yield np.flatnonzero(~test), np.flatnonzero(test)
