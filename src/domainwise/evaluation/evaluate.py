@@ -204,6 +204,8 @@ def compare_methods(
         if method not in able
     }
     result = gather(problem, able, rows, left_out)
-    if inside:
-        result.projection = project_domains(problem, able, splits, rows, result)
+    best = next((result.key for result in result.results if result.kind == "projection"), None)
+    if inside and best is not None:
+        method = next(method for method in able if method.key == best)
+        result.projection = project_domains(problem, method, splits, rows, result.worst_domain)
     return result

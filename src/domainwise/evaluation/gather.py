@@ -11,12 +11,11 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
+from domainwise.evaluation.found import MethodResult, Row, plain
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.result import Evaluation, MethodResult, plain
+from domainwise.evaluation.result import Evaluation
 from domainwise.jobs.statistics import compare
 from domainwise.models.method import Method
-
-Row = dict[str, Any]
 
 
 def gather(

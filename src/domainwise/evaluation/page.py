@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation import plots
-from domainwise.evaluation.result import Evaluation, MethodResult
+from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
 from domainwise.report.page import Templates, TextCell, TextTable
@@ -23,12 +23,12 @@ LEGEND = (
 )
 
 
-def render(found: Evaluation, *, title: str | None = None) -> str:
+def render(found: Found, *, title: str | None = None) -> str:
     """Make the report of an evaluation.
 
     Parameters
     ----------
-    found : Evaluation
+    found : Found
         From :func:`domainwise.evaluate`.
     title : str, default=None
         Heading of the page.
@@ -67,7 +67,7 @@ def render(found: Evaluation, *, title: str | None = None) -> str:
     )
 
 
-def methods_table(found: Evaluation) -> TextTable:
+def methods_table(found: Found) -> TextTable:
     """Lay out one row per method, the best mean first."""
     show = found.measure.format
     safest = max(result.worst for result in found.results)
@@ -88,7 +88,7 @@ def methods_table(found: Evaluation) -> TextTable:
     return TextTable(columns, rows, [result.kind for result in found.results])
 
 
-def domains_table(found: Evaluation) -> TextTable:
+def domains_table(found: Found) -> TextTable:
     """Lay out one row per domain, the hardest for the best method first."""
     best, show = found.best, found.measure.format
     order = sorted(best.known, key=lambda domain: best.known[domain])
@@ -116,7 +116,7 @@ def domains_table(found: Evaluation) -> TextTable:
     return TextTable(columns, rows, kinds)
 
 
-def chosen_table(found: Evaluation) -> TextTable:
+def chosen_table(found: Found) -> TextTable:
     """Lay out what each method is, and what was chosen for it over the splits."""
     rows = [
         [
@@ -147,7 +147,7 @@ def _chosen(result: MethodResult) -> str:
     return ", ".join(parts) or "–"
 
 
-def _what(found: Evaluation) -> str:
+def _what(found: Found) -> str:
     facts = found.facts
     kind = f"{len(facts['classes'])} classes" if facts["classes"] else "a continuous target"
     groups = "" if facts["domains"] <= 10 else ", in groups"
@@ -159,7 +159,7 @@ def _what(found: Evaluation) -> str:
     )
 
 
-def _facts(found: Evaluation) -> list[tuple[str, Any]]:
+def _facts(found: Found) -> list[tuple[str, Any]]:
     facts = found.facts
     return [
         ("task", facts["task"]),

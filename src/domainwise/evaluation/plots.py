@@ -1,4 +1,4 @@
-"""The pictures of an evaluation. Each takes an Evaluation and returns a Picture."""
+"""The pictures of an evaluation. Each takes an Found and returns a Picture."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 
+from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.projection import DomainProjection
-from domainwise.evaluation.result import Evaluation, MethodResult
 from domainwise.report.svg import INK, Picture, drawing, to_svg
 
 #: One colour per method, readable on white and on black; those of ``reproduce`` where it has them.
@@ -35,14 +35,14 @@ WORST = "#e0533d"
 MAX_LEGEND = 12
 
 
-def scores_figure(found: Evaluation) -> Any:
+def scores_figure(found: Found) -> Any:
     """Return a matplotlib figure of every method's score on every domain."""
     with drawing(7.2, _height(found)) as figure:
         _draw_domains(found, figure.subplots())
         return figure
 
 
-def domains_picture(found: Evaluation, name: str) -> Picture:
+def domains_picture(found: Found, name: str) -> Picture:
     """Scores of the methods on each domain, the worst domain singled out."""
     with drawing(9.0, _height(found)) as figure:
         _draw_domains(found, figure.subplots())
@@ -60,7 +60,7 @@ def domains_picture(found: Evaluation, name: str) -> Picture:
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def methods_picture(found: Evaluation, name: str) -> Picture:
+def methods_picture(found: Found, name: str) -> Picture:
     """Mean of each method with its worst and best domain."""
     results = found.results
     shown = found.measure.shown
@@ -186,7 +186,7 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def _draw_domains(found: Evaluation, axes: Any) -> None:
+def _draw_domains(found: Found, axes: Any) -> None:
     shown, best = found.measure.shown, found.best
     order = sorted(best.known, key=lambda domain: best.known[domain])
     order += [domain for domain in found.domains if domain not in best.known]
@@ -219,13 +219,13 @@ def _draw_domains(found: Evaluation, axes: Any) -> None:
     axes.figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=6, fontsize=8)
 
 
-def _offset(found: Evaluation, result: MethodResult) -> float:
+def _offset(found: Found, result: MethodResult) -> float:
     """Spread the methods of one row a little, in a fixed order, so that none hides another."""
     place = found.results.index(result)
     return 0.22 * (1 - 2 * place / max(len(found.results) - 1, 1))
 
 
-def _height(found: Evaluation) -> float:
+def _height(found: Found) -> float:
     return 1.3 + 0.34 * len(found.domains)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -18,9 +18,6 @@ from domainwise.models.method import Method
 from domainwise.selection.draw import spaced_rows
 from domainwise.selection.folds import Split
 from domainwise.selection.predictions import fit_with_domains
-
-if TYPE_CHECKING:
-    from domainwise.evaluation.result import Evaluation
 
 Row = dict[str, Any]
 
@@ -67,22 +64,19 @@ class DomainProjection:
 
 def project_domains(
     problem: Problem,
-    methods: Sequence[Method],
+    method: Method,
     splits: Sequence[Split],
     rows: Sequence[Row],
-    found: Evaluation,
+    worst_domain: Any,
 ) -> DomainProjection | None:
-    """Project with the best of the projections, fitted without the worst domain.
+    """Project with a method, fitted without the worst domain.
 
-    Returns None where no projection was evaluated, or its picture cannot be drawn.
+    Returns None where its picture cannot be drawn.
     """
-    best = next((result for result in found.results if result.kind == "projection"), None)
-    if best is None:
-        return None
     names = problem.domains.tolist()
-    worst = names.index(found.worst_domain)
+    worst = names.index(worst_domain)
     number = next(n for n, (_, test) in enumerate(splits) if worst in problem.codes[test])
-    row = next(r for r in rows if r["split"] == number and r["method"] == best.key)
+    row = next(r for r in rows if r["split"] == number and r["method"] == method.key)
     share = max(10, MAX_POINTS // (len(names) + 1))
     shown = spaced_rows(problem.codes, np.where(np.arange(len(names)) == worst, 2, 1) * share)
     train, test = splits[number]
@@ -92,7 +86,6 @@ def project_domains(
             warnings.simplefilter("ignore")
             features = clone(problem.preprocessor).fit(problem.rows(train))
             X = np.asarray(features.transform(problem.rows(train)))
-            method = next(method for method in methods if method.key == best.key)
             model = _projection(method, row["settled"], problem, len(train))
             fit_with_domains(model, X, problem.y[train], problem.codes[train])
             before = np.asarray(features.transform(problem.rows(shown)))
@@ -105,7 +98,7 @@ def project_domains(
     except (ValueError, ArithmeticError, np.linalg.LinAlgError):
         return None
     return DomainProjection(
-        best.label,
+        method.label(problem.classification),
         [names[code] for code in left_out],
         names[worst],
         after[:, :2] if after.shape[1] > 1 else np.column_stack([after, np.zeros(len(after))]),

@@ -1,181 +1,29 @@
-"""The answer: scores by method and domain, what follows from them, and ways to show it."""
+"""The answer: what was found, ways to show it, and the model that follows from it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.problem import Problem
+from domainwise.evaluation.found import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
-from domainwise.models.method import In, Method
-from domainwise.selection.measure import Measure
+from domainwise.models.method import In
 from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.errors import import_pandas
 
-if TYPE_CHECKING:
-    from domainwise.evaluation.projection import DomainProjection
 
-Row = dict[str, Any]
+class Evaluation(Found):
+    """What :func:`domainwise.evaluate` found, and ways to show it and to use it.
 
-
-@dataclass(frozen=True)
-class MethodResult:
-    """How a method did.
-
-    Attributes
-    ----------
-    key, label, kind, about : str
-        What it is.
-    scores : dict
-        Score of each domain when it was left out; larger is better, NaN where undefined.
-    within : dict
-        Score of folds inside each domain: what labels there would give.
-    mean, worst, spread, reference : float
-        Over domains: mean, minimum, standard deviation, mean of ``within``.
-    worst_domain : object
-        Where the minimum is.
-    p_value, p_adjusted : float or None
-        Wilcoxon's signed-rank test over domains against the best plain baseline, and the same by
-        Holm's rule for the number of methods tested. None for baselines, and where there are too
-        few domains.
-    parameters : list of dict
-        What was chosen, split by split.
-    seconds : float
-        Of all its splits together.
-    warnings : tuple of str
-        Said while fitting.
+    See :class:`~domainwise.evaluation.found.Found` for the attributes.
     """
-
-    key: str
-    label: str
-    kind: str
-    about: str
-    scores: Mapping[Any, float]
-    within: Mapping[Any, float]
-    parameters: Sequence[Mapping[str, Any]] = ()
-    candidates: int = 1
-    seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-    p_value: float | None = None
-    p_adjusted: float | None = None
-
-    @property
-    def known(self) -> dict[Any, float]:
-        """Scores of the domains on which the measure is defined."""
-        return {name: score for name, score in self.scores.items() if np.isfinite(score)}
-
-    @property
-    def mean(self) -> float:
-        """Mean over domains, each counting once."""
-        return float(np.mean(list(self.known.values())))
-
-    @property
-    def worst(self) -> float:
-        """Score of the worst domain."""
-        return min(self.known.values())
-
-    @property
-    def worst_domain(self) -> Any:
-        """The worst domain."""
-        return min(self.known, key=lambda name: self.known[name])
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over domains."""
-        values = list(self.known.values())
-        return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-
-    @property
-    def reference(self) -> float:
-        """Mean over domains of the score inside each."""
-        values = [value for value in self.within.values() if np.isfinite(value)]
-        return float(np.mean(values)) if values else float("nan")
-
-
-@dataclass(repr=False)
-class Evaluation:
-    """What :func:`domainwise.evaluate` found.
-
-    Attributes
-    ----------
-    results : list of MethodResult
-        Methods in order of their mean score, the best first.
-    domains : list
-        The domains that were left out.
-    measure : Measure
-        What was measured.
-    baseline : MethodResult or None
-        The plain method with the best mean, which the others are compared with.
-    worst_domain : object
-        The domain that the best method finds hardest.
-    left_out : dict
-        Methods that could not be used, with the reason.
-    projection : DomainProjection or None
-        Rows projected with the worst domain left out, for pictures.
-    facts : dict
-        Task, sizes, seed, versions.
-    records : dict
-        Predictions for left-out rows by method, one record per domain; see ``predictions_``.
-    methods : list of Method
-        The methods of ``results``, as they can be made again.
-    source : Problem or None
-        All rows, of which those that were evaluated on were drawn.
-    inner_cv : splitter or None
-        What parameters were chosen by.
-    next_step : str
-        What the verdict ends with.
-    """
-
-    results: list[MethodResult]
-    domains: list[Any]
-    measure: Measure
-    left_out: dict[str, str]
-    facts: dict[str, Any]
-    notes: list[str] = field(default_factory=list)
-    projection: DomainProjection | None = None
-    records: dict[str, list[Row]] = field(default_factory=dict)
-    methods: list[Method] = field(default_factory=list)
-    source: Problem | None = None
-    inner_cv: Any = None
-    next_step: str = ""
-
-    @property
-    def best(self) -> MethodResult:
-        """The method with the best mean."""
-        return self.results[0]
-
-    @property
-    def best_(self) -> str:
-        """Name of the method with the best mean, as :meth:`fit` takes it."""
-        return self.best.key
-
-    @property
-    def baseline(self) -> MethodResult | None:
-        """The plain method with the best mean."""
-        return next((result for result in self.results if result.kind == "baseline"), None)
-
-    @property
-    def worst_domain(self) -> Any:
-        """The domain on which the best method does worst."""
-        return self.best.worst_domain
-
-    @property
-    def scores(self) -> dict[str, dict[Any, float]]:
-        """Scores by method and domain; larger is better."""
-        return {result.key: dict(result.scores) for result in self.results}
-
-    def find(self, name: str) -> MethodResult | None:
-        """A method by its key or its name in tables, if it was evaluated."""
-        wanted = name.lower()
-        named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
-        return next(named, None)
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Any:
         """Fit what was measured to all rows, those that were not drawn included.
@@ -417,11 +265,6 @@ def record_columns(record: Row, classes: Sequence[Any] | None) -> dict[str, Any]
         else:
             columns |= {f"{name}_{c}": values[:, i] for i, c in enumerate(classes)}
     return columns
-
-
-def plain(value: Any) -> Any:
-    """A number or a name as JSON knows it."""
-    return value.item() if hasattr(value, "item") else value
 
 
 def _number(value: float) -> float | None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from domainwise.evaluation.found import Found, MethodResult
 from domainwise.jobs.statistics import MIN_PAIRS, compare
-
-if TYPE_CHECKING:
-    from domainwise.evaluation.result import Evaluation, MethodResult
 
 #: A difference with a smaller p-value is called one.
 LEVEL = 0.05
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def make_verdict(found: Evaluation) -> list[str]:
+def make_verdict(found: Found) -> list[str]:
     """Return the verdict, a sentence or two per item.
 
     Parameters
     ----------
-    found : Evaluation
+    found : Found
 
     Returns
     -------
@@ -43,7 +39,7 @@ def make_verdict(found: Evaluation) -> list[str]:
     return sentences
 
 
-def _who_holds_up(found: Evaluation) -> str:
+def _who_holds_up(found: Found) -> str:
     best, rival = found.best, _rival(found)
     if best.key == "constant":
         text = (
@@ -68,7 +64,7 @@ def _who_holds_up(found: Evaluation) -> str:
     )
 
 
-def _how_sure(found: Evaluation) -> str:
+def _how_sure(found: Found) -> str:
     rival = _rival(found)
     if rival is None:
         return ""
@@ -92,7 +88,7 @@ def _how_sure(found: Evaluation) -> str:
     return f"The difference is beyond chance (p = {_p(raw)})."
 
 
-def _worst_elsewhere(found: Evaluation) -> str:
+def _worst_elsewhere(found: Found) -> str:
     safest = max(found.results, key=lambda result: result.worst)
     if safest.worst <= found.best.worst:
         return ""
@@ -102,7 +98,7 @@ def _worst_elsewhere(found: Evaluation) -> str:
     )
 
 
-def _against_constant(found: Evaluation) -> str:
+def _against_constant(found: Found) -> str:
     constant = found.find("constant")
     if constant is None or found.best.key == "constant":
         return ""
@@ -116,7 +112,7 @@ def _against_constant(found: Evaluation) -> str:
     return ""
 
 
-def _price(found: Evaluation) -> str:
+def _price(found: Found) -> str:
     """What labels of the domain itself would give."""
     best = found.best
     if not np.isfinite(best.reference) or best.key == "constant":
@@ -133,7 +129,7 @@ def _price(found: Evaluation) -> str:
     )
 
 
-def _failures(found: Evaluation) -> str:
+def _failures(found: Found) -> str:
     """Which methods broke off, so that nobody takes them for worse."""
     failed = [key for key, why in found.left_out.items() if why.startswith("failed")]
     if not failed:
@@ -141,7 +137,7 @@ def _failures(found: Evaluation) -> str:
     return f"Not judged, because they failed: {', '.join(failed)}; the notes say why."
 
 
-def _rival(found: Evaluation) -> MethodResult | None:
+def _rival(found: Found) -> MethodResult | None:
     """Whom the best method is set against: the best baseline, or for a baseline the best other."""
     if found.best.kind != "baseline":
         return found.baseline
@@ -151,7 +147,7 @@ def _rival(found: Evaluation) -> MethodResult | None:
     return others[0] if others else None
 
 
-def _both(found: Evaluation, result: MethodResult) -> str:
+def _both(found: Found, result: MethodResult) -> str:
     label = found.measure.label
     return (
         f"{label} {found.measure.format(result.mean)} on average over {_count(found)} and "
@@ -159,12 +155,12 @@ def _both(found: Evaluation, result: MethodResult) -> str:
     )
 
 
-def _pair(found: Evaluation, result: MethodResult) -> str:
+def _pair(found: Found, result: MethodResult) -> str:
     show = found.measure.format
     return f"{show(result.mean)} and {show(result.worst)} ({result.worst_domain!s})"
 
 
-def _count(found: Evaluation) -> str:
+def _count(found: Found) -> str:
     return f"{_words(len(found.best.known))} unseen domains"
 
 
