@@ -32,6 +32,14 @@ def test_the_wheel_holds_every_template(wheel):
     assert wanted <= set(wheel.namelist())
 
 
+def test_the_wheel_holds_every_table_of_facts(wheel):
+    source = ROOT / "src"
+    wanted = {str(path.relative_to(source)) for path in source.rglob("*.toml")}
+    assert {f"domainwise/paper/{name}.toml" for name in ("printed", "protocols")} < wanted
+    assert "domainwise/datasets/registry.toml" in wanted
+    assert wanted <= set(wheel.namelist())
+
+
 def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
     names = wheel.namelist()
     assert "domainwise/py.typed" in names

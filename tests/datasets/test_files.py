@@ -13,7 +13,7 @@ import pytest
 from domainwise import datasets
 from domainwise.datasets import lookup, registry
 
-NAMES = [entry.name for entry in registry.DATA_FILES]
+NAMES = list(registry.data_files())
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def no_data(tmp_path, monkeypatch):
 @pytest.fixture
 def data(data_dir, monkeypatch):
     """The real files, through the environment variable."""
-    absent = [e.file for e in registry.DATA_FILES if not (data_dir / e.file).is_file()]
+    absent = [e.file for e in registry.data_files().values() if not (data_dir / e.file).is_file()]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
     monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
@@ -43,8 +43,8 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = dataclasses.replace(registry.LANDMINE, sha256=digest)
-    monkeypatch.setattr(registry, "LANDMINE", entry)
+    entry = dataclasses.replace(registry.data_files()["landmine"], sha256=digest)
+    monkeypatch.setitem(registry.data_files(), "landmine", entry)
     return table
 
 
@@ -58,7 +58,7 @@ def load(name, **options):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
-    entry = next(e for e in registry.DATA_FILES if e.name == name)
+    entry = registry.data_files()[name]
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
@@ -105,7 +105,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert registry.LANDMINE.sha256 in str(caught.value)
+    assert registry.data_files()["landmine"].sha256 in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from domainwise.datasets.registry import DataFile
+from domainwise.datasets.registry import data_files
 
 
 def bunch(
     table: Any,
     features: list[str],
     target: str | list[str],
-    entry: DataFile,
+    name: str,
     *,
     domain: str = "domain",
     as_frame: bool,
@@ -32,7 +32,7 @@ def bunch(
         target=labels if as_frame else _array(labels),
         sample_domain=domains if as_frame else _array(domains),
         feature_names=list(data.columns),
-        DESCR=entry.descr,
+        DESCR=data_files()[name].descr,
         **({"frame": table} if as_frame else {}),
     )
 

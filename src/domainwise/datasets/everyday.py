@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from sklearn.utils import Bunch
 
-from domainwise.datasets import registry
 from domainwise.datasets.bunch import bunch
 from domainwise.datasets.lookup import read_table
 
@@ -34,7 +33,7 @@ def load_adult(*, as_frame: bool = False) -> Bunch:
     >>> load_adult().feature_names[-2:]  # doctest: +SKIP
     ['sex_Female', 'sex_Male']
     """
-    return _load(registry.ADULT, as_frame=as_frame)
+    return _load("adult", as_frame=as_frame)
 
 
 def load_shoppers(*, as_frame: bool = False) -> Bunch:
@@ -57,7 +56,7 @@ def load_shoppers(*, as_frame: bool = False) -> Bunch:
     >>> load_shoppers().target.sum()  # doctest: +SKIP
     727
     """
-    return _load(registry.SHOPPERS, as_frame=as_frame)
+    return _load("shoppers", as_frame=as_frame)
 
 
 def load_bike(*, as_frame: bool = False) -> Bunch:
@@ -80,7 +79,7 @@ def load_bike(*, as_frame: bool = False) -> Bunch:
     >>> load_bike().feature_names[0]  # doctest: +SKIP
     'hr'
     """
-    return _load(registry.BIKE, as_frame=as_frame)
+    return _load("bike", as_frame=as_frame)
 
 
 def load_communities(*, as_frame: bool = False) -> Bunch:
@@ -102,7 +101,7 @@ def load_communities(*, as_frame: bool = False) -> Bunch:
     >>> len(set(load_communities().sample_domain))  # doctest: +SKIP
     30
     """
-    return _load(registry.COMMUNITIES, as_frame=as_frame)
+    return _load("communities", as_frame=as_frame)
 
 
 def load_kc_house(*, as_frame: bool = False) -> Bunch:
@@ -125,10 +124,10 @@ def load_kc_house(*, as_frame: bool = False) -> Bunch:
     >>> load_kc_house().data.shape  # doctest: +SKIP
     (5547, 15)
     """
-    return _load(registry.KC_HOUSE, as_frame=as_frame)
+    return _load("kc_house", as_frame=as_frame)
 
 
-def _load(entry: registry.DataFile, *, as_frame: bool) -> Bunch:
-    table = read_table(entry)
-    features = list(table.columns[1:-1])
-    return bunch(table, features, entry.target, entry, as_frame=as_frame)
+def _load(name: str, *, as_frame: bool) -> Bunch:
+    table = read_table(name)
+    features, target = list(table.columns[1:-1]), table.columns[-1]
+    return bunch(table, features, target, name, as_frame=as_frame)

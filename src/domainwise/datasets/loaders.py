@@ -8,7 +8,6 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import Bunch
 
-from domainwise.datasets import registry
 from domainwise.datasets.bunch import bunch, check_choice, check_subset, treat_missing
 from domainwise.datasets.lookup import read_table
 
@@ -43,11 +42,11 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     """
     scores = ["motor_UPDRS", "total_UPDRS"]
     check_choice(target, "target", [*scores, "both"])
-    table = read_table(registry.PARKINSONS)
+    table = read_table("parkinsons")
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
     chosen = scores if target == "both" else target
-    return bunch(table, features, chosen, registry.PARKINSONS, as_frame=as_frame)
+    return bunch(table, features, chosen, "parkinsons", as_frame=as_frame)
 
 
 def load_landmine(*, as_frame: bool = False) -> Bunch:
@@ -70,9 +69,9 @@ def load_landmine(*, as_frame: bool = False) -> Bunch:
     >>> load_landmine().target.sum()  # doctest: +SKIP
     904
     """
-    table = read_table(registry.LANDMINE)
+    table = read_table("landmine")
     features = [f"f{j}" for j in range(1, 10)]
-    return bunch(table, features, "label", registry.LANDMINE, as_frame=as_frame)
+    return bunch(table, features, "label", "landmine", as_frame=as_frame)
 
 
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
@@ -100,11 +99,11 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     (198596, 6)
     """
     check_choice(target, "target", ["t_cell", "label"])
-    table = read_table(registry.GVHD)
+    table = read_table("gvhd")
     if not ungated:
         table = table[table["label"] != 0]
     features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
-    return bunch(table, features, target, registry.GVHD, as_frame=as_frame)
+    return bunch(table, features, target, "gvhd", as_frame=as_frame)
 
 
 def load_oilwells(
@@ -144,11 +143,11 @@ def load_oilwells(
     classes = check_subset(event_classes, "event_classes", _EVENT_CLASSES)
     chosen = check_subset(sensors, "sensors", _SENSORS)
     check_choice(missing, "missing", _MISSING)
-    table = read_table(registry.OILWELLS)
+    table = read_table("oilwells")
     table = table[table["event_class"].isin(classes)]
     features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in _STATISTICS]
     table, features = treat_missing(table, features, missing)
-    return bunch(table, features, "label", registry.OILWELLS, as_frame=as_frame)
+    return bunch(table, features, "label", "oilwells", as_frame=as_frame)
 
 
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
@@ -179,12 +178,12 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     (4069, 6)
     """
     check_choice(missing, "missing", _MISSING)
-    table = read_table(registry.FACIES)
+    table = read_table("facies")
     if not recruit:
         table = table[table["domain"] != "Recruit F9"]
     features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
     table, features = treat_missing(table, features, missing)
-    return bunch(table, features, "Facies", registry.FACIES, as_frame=as_frame)
+    return bunch(table, features, "Facies", "facies", as_frame=as_frame)
 
 
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
@@ -213,10 +212,10 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     """
     check_choice(target, "target", ["label", "population"])
     check_choice(domain, "domain", ["sample", "center", "patient"])
-    table = read_table(registry.HIPC)
+    table = read_table("hipc")
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
     column = "domain" if domain == "sample" else domain
-    return bunch(table, features, target, registry.HIPC, domain=column, as_frame=as_frame)
+    return bunch(table, features, target, "hipc", domain=column, as_frame=as_frame)
 
 
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
@@ -243,8 +242,8 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     """
     if cofactor is not None and not (isinstance(cofactor, Real) and 0 < cofactor < np.inf):
         raise ValueError(f"cofactor must be None or a positive number, got {cofactor!r}")
-    table = read_table(registry.CYTOF)
+    table = read_table("cytof")
     features = [f"m{j}" for j in range(1, 9)]
     if cofactor is not None:
         table[features] = np.arcsinh(table[features] / cofactor)
-    return bunch(table, features, "label", registry.CYTOF, as_frame=as_frame)
+    return bunch(table, features, "label", "cytof", as_frame=as_frame)

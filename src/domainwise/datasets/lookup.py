@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from domainwise.datasets.registry import DATA_FILES, DataFile
+from domainwise.datasets.registry import DataFile, data_files
 
 _ENVIRONMENT = "DOMAINWISE_DATA"
 
@@ -59,7 +59,7 @@ def list_datasets() -> list[DatasetInfo]:
     known = [field.name for field in fields(DatasetInfo) if field.name != "path"]
     return [
         DatasetInfo(path=_find(entry), **{name: getattr(entry, name) for name in known})
-        for entry in DATA_FILES
+        for entry in data_files().values()
     ]
 
 
@@ -71,8 +71,9 @@ def cache_dir() -> Path:
     return root / "domainwise"
 
 
-def read_table(entry: DataFile) -> Any:
-    """Read a data file into a pandas frame after checking it."""
+def read_table(name: str) -> Any:
+    """Read the file of a data set into a pandas frame after checking it."""
+    entry = data_files()[name]
     path = verified_path(entry)
     try:
         import pandas as pd

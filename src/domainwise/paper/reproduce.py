@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from domainwise.datasets.lookup import verified_path
-from domainwise.datasets.registry import DATA_FILES
+from domainwise.datasets.registry import data_files
 from domainwise.jobs.runner import Job, Progress, Row, run_jobs
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.cases import Case, Table
@@ -134,8 +134,8 @@ def check_data(tables: Sequence[Table]) -> None:
     """
     wanted = {name for table in tables for name in table.data_files}
     problems = []
-    for entry in DATA_FILES:
-        if entry.name in wanted:
+    for name, entry in data_files().items():
+        if name in wanted:
             try:
                 verified_path(entry)
             except (FileNotFoundError, ValueError) as error:
