@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from domainwise.tables.schema import Table
+    pass
 
 errors = Console(stderr=True, highlight=False)
 
@@ -101,13 +101,17 @@ def read_input(
     task: str,
     auto_drop: bool = False,
     dates: str | None = None,
+    read: Callable[..., Any] | None = None,
     **reading: Any,
-) -> Table:
-    """Read and check the table that a command was given; see :func:`reading_options`."""
+) -> Any:
+    """Read and check the table that a command was given; see :func:`reading_options`.
+
+    ``read`` stands in for :func:`~domainwise.tables.schema.load_table`.
+    """
     from domainwise.tables.schema import load_table
 
     with working(f"reading {data}"):
-        return load_table(
+        return (read or load_table)(
             data,
             target=target,
             domain=domain,

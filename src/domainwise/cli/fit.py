@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,7 +150,10 @@ def fit(
             data, asked = recipe.data(data, force), recipe.asked
             best = None if method == "auto" else method
             options = {**recipe.options, "method": recipe.method(best, force)}
-        table = read_input(data, **asked)
+        large = None
+        if dask is not None and recipe is None and find_spec("dask"):
+            large = _beyond_memory(data, asked)
+        table = read_input(data, **asked) if large is None else large.table
         doing = "fitting, and scoring with domains left out" if check else "fitting"
         with (
             replacing(out) as unfinished,
@@ -163,9 +167,13 @@ def fit(
                 constant = recipe.scores("constant")
                 if scores and constant:
                     checked = compare_with_constant(recipe.recipe["scoring"], scores, constant)
+            if large is None:
+                model = fit_table(table, **options, n_jobs=n_jobs)
+            else:
+                model = large.fit(client, **options)
+                options["method"] = model.info["method"]
             if check and checked is None:
                 checked = check_table(table, **options, n_jobs=n_jobs)
-            model = fit_table(table, **options, n_jobs=n_jobs)
             model.info["check"] = None if checked is None else vars(checked)
             model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
@@ -176,6 +184,13 @@ def fit(
         print_model(console, info, brief=True)
         console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
     print_notes(errors, info)
+
+
+def _beyond_memory(data: Path, asked: dict[str, Any]) -> Any:
+    """Look at a table that does not fit memory; None for one that does."""
+    from domainwise.models.large_table import LargeTable, exceeds_memory
+
+    return read_input(data, **asked, read=LargeTable.open) if exceeds_memory(data) else None
 
 
 def _refuse_beside_recipe(asked: dict[str, Any], options: dict[str, Any]) -> None:

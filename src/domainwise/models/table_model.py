@@ -8,7 +8,7 @@ applies it to files of any size.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -183,25 +183,44 @@ def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> Ta
         warnings.simplefilter("always", UserWarning)
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    search: MethodSearch = pipeline[-1]
+    domains, counts = np.unique(table.sample_domain, return_counts=True)
+    info = described(
+        chosen,
+        setting,
+        pipeline[-1],
+        classes=table.classes,
+        domains=list(zip(domains.tolist(), counts.tolist(), strict=True)),
+        notes=[*table.notes, *dict.fromkeys(said)],
+    )
+    return TableModel(pipeline, table.schema, info)
+
+
+def described(
+    method: Method,
+    setting: Setting,
+    search: MethodSearch,
+    *,
+    classes: list[Any] | None,
+    domains: Sequence[tuple[Any, int]],
+    notes: list[str],
+) -> dict[str, Any]:
+    """What is known about a model that was fitted; domains come with their rows."""
     project = search.projection_
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
-    domains, counts = np.unique(table.sample_domain, return_counts=True)
-    info = {
-        "method": chosen.key,
+    return {
+        "method": method.key,
         "predictor": "" if project is None else default,
-        "classes": table.classes,
+        "classes": classes,
         "class_weight": setting.class_weight,
-        "domains": [[d, n] for d, n in zip(domains.tolist(), counts.tolist(), strict=True)],
-        "n_rows": len(table.y),
+        "domains": [list(pair) for pair in domains],
+        "n_rows": sum(n for _, n in domains),
         "seed": setting.seed,
         "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
         "n_components": None if project is None else int(project.dual_coef_.shape[1]),
         "check": None,
-        "notes": [*table.notes, *dict.fromkeys(said)],
+        "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return TableModel(pipeline, table.schema, info)
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Self
 
@@ -132,17 +132,22 @@ class InvariantRidge(RidgeCandidates):
                 self._forget()
                 self._search(Rows(rows, target, domain))
                 return
-            self._refuse_rows_later("fit on a Dask collection")
-            before = dict(vars(self))
-            try:
-                sums: Any = backend.sum_training_rows(self, X, y, sample_domain)
-            except BaseException:
-                self.__dict__ = before
-                raise
-            self._forget()
-            self._sums = sums
-            self._finish()
-            del self._sums
+            self.fit_sums(lambda: backend.sum_training_rows(self, X, y, sample_domain))
+
+    def fit_sums(self, sum_up: Callable[[], Any]) -> Self:
+        """Fit from the sums that a pass over partitions brings."""
+        self._refuse_rows_later("a pass over partitions")
+        before = dict(vars(self))
+        try:
+            sums = sum_up()
+        except BaseException:
+            self.__dict__ = before
+            raise
+        self._forget()
+        self._sums = sums
+        self._finish()
+        del self._sums
+        return self
 
     def _refuse_rows_later(self, what: str) -> None:
         """Refuse what needs rows again after they have been summed."""

@@ -1,0 +1,127 @@
+"""fit --dask of a table that does not fit memory: the model of the whole table, but for medians."""
+
+import json
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("skops")
+testing = pytest.importorskip("typer.testing")
+
+from domainwise.cli import app  # noqa: E402
+
+from domainwise.models.large_table import LargeTable, Statistics, sketched  # noqa: E402
+from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
+from domainwise.tables.schema import load_table  # noqa: E402
+
+pytestmark = pytest.mark.dask
+
+COLUMNS = {"target": "ill", "domain": "site"}
+
+
+def make_frame(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    site = rng.integers(5, size=n)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(50, 10, n) + site,
+            "dose": rng.lognormal(size=n),
+            "sex": rng.choice(["m", "f", "x"], n, p=[0.55, 0.4, 0.05]),
+            "site": np.array(["A", "B", "C", "D", "E"])[site],
+        }
+    )
+    score = frame["age"] + 4 * frame["dose"] + 6 * (frame["sex"] == "m") + 4 * rng.normal(size=n)
+    frame["ill"] = np.where(score > 60, "y", "n")
+    frame["blood"] = score + rng.normal(size=n)
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[::11, "sex"] = None
+    frame.loc[5:8, "ill"] = None
+    return frame
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Files of several row groups, each of which is a piece."""
+    monkeypatch.setattr("domainwise.models.large_table.PARTITION_BYTES", 1)
+    monkeypatch.setattr("domainwise.selection.ridge_candidates.AUTO_LANDMARKS", 60)
+    for i, part in enumerate(np.array_split(np.arange(1500), 3)):
+        make_frame().iloc[part].to_parquet(tmp_path / f"{i}.parquet", row_group_size=200)
+    return tmp_path
+
+
+def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
+    here = fit_table(load_table(folder, drop=["blood"], **COLUMNS), "invariantridge")
+    there = LargeTable.open(folder, drop=["blood"], **COLUMNS).fit(client)
+    one, other = (m.pipeline.named_steps["prepare"].named_transformers_ for m in (here, there))
+    np.testing.assert_allclose(
+        one["numeric"][0].statistics_, other["numeric"][0].statistics_, rtol=0.02
+    )
+    np.testing.assert_allclose(one["numeric"][1].mean_, other["numeric"][1].mean_, rtol=1e-3)
+    np.testing.assert_allclose(one["numeric"][1].scale_, other["numeric"][1].scale_, rtol=1e-3)
+    assert (
+        one["categorical"][0].statistics_.tolist() == other["categorical"][0].statistics_.tolist()
+    )
+    for a, b in zip(
+        one["categorical"][1].categories_, other["categorical"][1].categories_, strict=True
+    ):
+        assert a.tolist() == b.tolist()
+    assert there.info["n_rows"] == here.info["n_rows"] == 1496
+    assert there.info["domains"] == here.info["domains"]
+    assert any("sketch, within 1 % of rank" in note for note in there.info["notes"])
+    new = here.schema.prepare(make_frame(300, seed=1))
+    agree = there.pipeline.predict(new) == here.pipeline.predict(new)
+    assert agree.mean() > 0.9
+
+
+def test_numbers_and_dropped_domains(folder, client):
+    large = LargeTable.open(folder, target="blood", domain="site", drop=["ill"], drop_domains=["A"])
+    model = large.fit(client)
+    assert [name for name, _ in model.info["domains"]] == ["B", "C", "D", "E"]
+    new = make_frame(300, seed=1)
+    predicted = model.pipeline.predict(model.schema.prepare(new))
+    assert np.corrcoef(predicted, new["blood"])[0, 1] > 0.9
+
+
+def test_other_methods_are_refused(folder, client):
+    with pytest.raises(ValueError, match="'dcm' needs the table in memory"):
+        LargeTable.open(folder, **COLUMNS).fit(client, method="dcm")
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_the_command_streams_only_what_exceeds_memory(
+    folder, client, tmp_path, monkeypatch, beyond
+):
+    if beyond:
+        monkeypatch.setattr("domainwise.models.large_table.available_memory", lambda: 1000)
+    out = tmp_path / "model.skops"
+    result = testing.CliRunner().invoke(
+        app,
+        [
+            *("fit", str(folder), "--target", "ill", "--domain", "site", "--drop", "blood"),
+            *("--method", "invariantridge", "--dask", client.scheduler.address),
+            *("-o", str(out), "--json", "--no-check"),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    info = json.loads(result.stdout)
+    assert any("sketch" in note for note in info["notes"]) == beyond
+    assert set(
+        TableModel.load(out).pipeline.predict(
+            TableModel.load(out).schema.prepare(make_frame(50, seed=2))
+        )
+    ) <= {"y", "n"}
+
+
+def test_medians_of_sketches_are_within_a_hundredth_of_rank():
+    rng = np.random.default_rng(0)
+    for draw in (rng.standard_normal, rng.standard_cauchy, lambda n: rng.integers(7, size=n) * 1.0):
+        values = draw(400_000)
+        parts = [sketched(part, np.ones(len(part))) for part in np.array_split(values, 64)]
+        while len(parts) > 1:
+            groups = [parts[i : i + 4] for i in range(0, len(parts), 4)]
+            parts = [sketched(*map(np.concatenate, zip(*g, strict=True))) for g in groups]
+        none = Statistics(0, None, parts, [], None, None)  # type: ignore[arg-type]
+        (median,) = none.medians()
+        below, upto = np.mean(values < median), np.mean(values <= median)
+        assert below - 0.01 <= 0.5 <= upto + 0.01
