@@ -10,7 +10,6 @@ pytest.importorskip("skops")
 testing = pytest.importorskip("typer.testing")
 
 from domainwise.cli import app  # noqa: E402
-
 from domainwise.models.large_table import LargeTable, Statistics, sketched  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
 from domainwise.tables.schema import load_table  # noqa: E402
