@@ -14,17 +14,29 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from leaderboard_data import DATA_SETS, tasks
+from scipy.optimize import nnls
+from scipy.stats import rankdata
 
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.ensemble import DomainContext
+from domainwise.ensemble.curves import fit_curve
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Sources, outputs
 from domainwise.ensemble.members import best_of_paths, out_of_domain
+from domainwise.ensemble.weights import (
+    balanced_accuracies,
+    equal_weights,
+    exponent_scores,
+    squared_errors,
+)
 from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.search import make_splits
 
@@ -116,17 +128,217 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{len(todo)} left", flush=True)
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Stored predictions of one outer fold: for source rows, and for rows of new domains.
+
+    ``predicted`` is by view and kind: probabilities, or a column of values.
+    """
+
+    predicted: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
+    inner: tuple[np.ndarray, np.ndarray]
+    outer: tuple[np.ndarray, np.ndarray]
+    classes: bool
+
+    def quality(self, predicted: np.ndarray, which: str) -> np.ndarray:
+        """Balanced accuracies, or squared errors, by domain."""
+        y, domains = self.inner if which == "inner" else self.outer
+        n = int(domains.max()) + 1
+        if self.classes:
+            return balanced_accuracies(y, predicted.argmax(axis=1), domains, n)
+        return squared_errors(y, predicted[:, 0], domains, n)
+
+    def scores(self, members: list[np.ndarray]) -> np.ndarray:
+        """What members are weighted by."""
+        quality = np.array([self.quality(p, "inner") for p in members])
+        if self.classes:
+            return exponent_scores(quality, None, 1.0)
+        return exponent_scores(None, quality, 1.0)
+
+
+def stored(out: Path) -> dict[tuple[str, int], Fold]:
+    """Folds of which all members are there."""
+    files: dict[tuple[str, int], dict[tuple[str, str], Any]] = {}
+    for path in out.glob("*-*-*-*.npz"):
+        name, fold, view, kind = path.stem.split("-")
+        with np.load(path) as file:
+            files.setdefault((name, int(fold)), {})[view, kind] = dict(file)
+    folds = {}
+    for key, members in files.items():
+        if len(members) < len(VIEWS) * len(KINDS):
+            continue
+        predicted = {}
+        for member, file in members.items():
+            y, domain, classes = file["y"], file["domain"], file["classes"]
+            both = [file[which].astype(np.float64) for which in ("inner", "outer")]
+            if len(classes):
+                curve, _ = fit_curve(both[0], y, equal_weights(domain, y))
+                both = [curve.probabilities(values) for values in both]
+            predicted[member] = (both[0], both[1])
+        y_new = np.searchsorted(classes, file["y_new"]) if len(classes) else file["y_new"]
+        new = np.unique(file["domain_new"], return_inverse=True)[1]
+        folds[key] = Fold(predicted, (y, domain), (y_new, new), bool(len(classes)))
+    return folds
+
+
+def weights_by(rule: str, fold: Fold, members: list[np.ndarray]) -> np.ndarray:
+    """Weights of members from their predictions for source rows."""
+    n = len(members)
+    if rule == "equal":
+        return np.full(n, 1 / n)
+    if rule == "least squares":
+        y, domains = fold.inner
+        weights = np.sqrt(equal_weights(domains, y if fold.classes else None))[:, None]
+        target = np.eye(members[0].shape[1])[y] if fold.classes else y[:, None]
+        columns = np.stack([(weights * p).ravel() for p in members], axis=1)
+        found = nnls(columns, (weights * target).ravel())[0]
+        return found / found.sum() if found.sum() else np.full(n, 1 / n)
+    scores = fold.scores(members)
+    if rule.startswith("best"):
+        chosen = np.argsort(-scores)[: int(rule.split()[1])]
+        return np.isin(np.arange(n), chosen) / len(chosen)
+    relative = np.exp((scores - scores.max()) / float(rule))
+    return relative / relative.sum()
+
+
+def combined(
+    fold: Fold, plain: list, context: list, rule: str, share: float, adaptive: bool, logs: bool
+) -> np.ndarray:
+    """Quality on new domains of one way to put members together."""
+
+    def mix(parts: list, weights: np.ndarray) -> np.ndarray:
+        if logs and fold.classes:
+            total = sum(
+                w * np.log(np.maximum(p, 1e-6)) for w, p in zip(weights, parts, strict=True)
+            )
+            return np.exp(total) / np.exp(total).sum(axis=1, keepdims=True)
+        return sum(w * p for w, p in zip(weights, parts, strict=True))
+
+    mixes = []
+    for names in (plain, context):
+        if names:
+            inner, outer = zip(*(fold.predicted[name] for name in names), strict=True)
+            weights = weights_by(rule, fold, list(inner))
+            mixes.append((mix(list(inner), weights), mix(list(outer), weights)))
+    if not context:
+        return fold.quality(mixes[0][1], "outer")
+    shares = np.array([1 - share, share])
+    if adaptive:
+        scores = fold.scores([inner for inner, _ in mixes])
+        shares *= np.exp((scores - scores.max()) / 0.02)
+        shares /= shares.sum()
+    return fold.quality(mix([outer for _, outer in mixes], shares), "outer")
+
+
+def variants() -> dict[str, dict[str, Any]]:
+    """Ways to put members together, by name."""
+    base: dict[str, Any] = {"context": [], "rule": "0.02", "share": 0.4}
+    base |= {"adaptive": False, "logs": False}
+
+    def view(name: str, kinds: Iterable[str] = KINDS) -> list[tuple[str, str]]:
+        return [(name, kind) for kind in kinds]
+
+    levelled = [("clipped" if kind == "extra_trees" else "plain", kind) for kind in KINDS]
+    three = ("boosting", "extra_trees", "invariant_ridge")
+    found = {f"{kind} alone": base | {"plain": [("plain", kind)]} for kind in KINDS}
+    found["extra_trees alone, far values levelled off"] = base | {
+        "plain": [("clipped", "extra_trees")]
+    }
+    for rule in ("equal", "best 1", "best 2", "best 3", "least squares"):
+        found[f"five kinds, {rule}"] = base | {"plain": view("plain"), "rule": rule}
+    for rule in ("0.01", "0.02", "0.03", "0.05"):
+        found[f"five kinds, exp(score / {rule})"] = base | {"plain": view("plain"), "rule": rule}
+    found["the same at 0.02, logarithms averaged"] = base | {"plain": view("plain"), "logs": True}
+    for kind in KINDS:
+        rest = view("plain", [other for other in KINDS if other != kind])
+        found[f"the same at 0.02, without {kind}"] = base | {"plain": rest}
+    found["the same, far values levelled off for all"] = base | {"plain": view("clipped")}
+    found["A: the same, far values levelled off for trees"] = base | {"plain": levelled}
+    best = base | {"plain": levelled}
+    for share in (0.2, 0.4, 0.6):
+        found[f"A and three in context at {share}"] = best | {
+            "context": view("context", three),
+            "share": share,
+        }
+    found["A and three in context, share by score"] = best | {
+        "context": view("context", three),
+        "adaptive": True,
+    }
+    found["A and five in context at 0.4"] = best | {"context": view("context")}
+    found["A and three with a summary, too, at 0.4"] = best | {"context": view("summary", three)}
+    found["A and three with a summary, share by score"] = best | {
+        "context": view("summary", three),
+        "adaptive": True,
+    }
+    found["A and three in context, all in one"] = best | {
+        "plain": levelled + view("context", three)
+    }
+    return found
+
+
+def report(out: Path, path: Path) -> None:
+    """Write what the ways to put members together come to."""
+    folds = stored(out)
+    sets = sorted({name for name, _ in folds})
+    table: dict[str, np.ndarray] = {}
+    for name, options in variants().items():
+        row = []
+        for data_set in sets:
+            mine = [folds[key] for key in sorted(folds) if key[0] == data_set]
+            quality = np.concatenate([combined(fold, **options) for fold in mine])
+            row.append(np.mean(quality) if mine[0].classes else -np.mean(np.sqrt(quality)))
+        table[name] = np.array(row)
+    ranks = rankdata(-np.array(list(table.values())), axis=0).mean(axis=1)
+    base = table["invariant_svm alone"]
+    lines = [
+        "# How the ensemble was put together",
+        f"`python benchmarks/ensemble_design.py report`, from stored predictions on {len(folds)} "
+        f"outer folds of the development sets ({', '.join(sets)}); the run was stopped after nine "
+        "minutes on 16 cores. Each kind's parameters, and all weights, come from source domains "
+        "left out. Balanced accuracy, or RMSE in deviations of the target. Gains over the "
+        "invariant SVM are points, or per cent of RMSE. With seven sets, differences of a few "
+        "tenths, and all of those of facies, are noise: what was decided is what the plan had, "
+        "unless something was clearly better.",
+        f"| | average rank | gain | {' | '.join(sets)} |",
+        f"| --- | ---: | ---: | {' | '.join('---:' for _ in sets)} |",
+    ]
+    for (name, row), rank in zip(table.items(), ranks, strict=True):
+        gains = 100 * np.where(row < 0, 1 - row / base, row - base)
+        cells = " | ".join(f"{abs(value):.3f}" for value in row)
+        lines.append(f"| {name} | {rank:.1f} | {gains.mean():+.1f} | {cells} |")
+    decided = (
+        "Decided: all five kinds at exp(score / 0.02), as planned; far values levelled off at 3 "
+        "deviations for trees, whose thresholds are drawn between the extremes; three kinds in "
+        "context, whose share begins at 0.4 and follows the score. Not told apart here: "
+        "temperatures from 0.01 to 0.05, averages of probabilities and of logarithms, a fixed and "
+        "a following share, and the best kind alone, which has no worse mean than the weighted "
+        "average (its choice was right on these sets). Worse: equal weights, least squares, the "
+        "best two, linear machines and SVMs in context, too. A summary of the domain helps some "
+        "sets and costs others.\n\n"
+        "Not measured: kernels have far values levelled off at 6 deviations, as a guard against "
+        "outliers (3 was tried above), and grids were cut after this run to save time (half the "
+        "trees while candidates are compared, 120 rounds of boosting and 63 bins, three costs of "
+        "the SVM, landmarks drawn evenly from domains)."
+    )
+    path.write_text("\n\n".join([*lines[:2], "\n".join(lines[2:]), decided]) + "\n")
+    print(path)
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run"])
+    parser.add_argument("what", choices=["run", "report"])
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
     parser.add_argument("--out", type=Path, default=Path("build/design"))
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--views", nargs="*", default=list(VIEWS))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0)
-    run(parser.parse_args())
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        run(arguments)
+    else:
+        report(arguments.out, Path(__file__).with_name("ENSEMBLE_DESIGN.md"))
 
 
 if __name__ == "__main__":
