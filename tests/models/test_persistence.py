@@ -25,6 +25,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -36,7 +37,13 @@ import domainwise as dw
 from domainwise.datasets import make_synthetic
 from domainwise.models.persistence import FORMAT, ModelFileError, load, read_info, save
 from domainwise.models.types import OBJECTS, TRUSTED, nodes
-from domainwise.selection import DCMCV, FastDCMCV, InvariantSearchCV, LeaveDomainsOut
+from domainwise.selection import (
+    DCMCV,
+    DomainConformal,
+    FastDCMCV,
+    InvariantSearchCV,
+    LeaveDomainsOut,
+)
 
 skops_io = pytest.importorskip("skops.io")
 pandas = pytest.importorskip("pandas")
@@ -85,6 +92,7 @@ CLASSIFIERS = [
     dw.InvariantSVC(solver="fast"),
     InvariantSearchCV(dw.InvariantSVC(), {"C": [1.0, 10.0], "domain_weight": [0.1]}),
     dw.InvariantRidgeClassifierCV(gammas=[0.1], alphas=[1.0]),
+    DomainConformal(LogisticRegression(), calibration="split"),
 ]
 REGRESSORS = [
     SVR(),
@@ -96,6 +104,7 @@ REGRESSORS = [
     DummyRegressor(),
     ExtraTreesRegressor(n_estimators=3, max_depth=4),
     dw.InvariantRidgeCV(gammas=[0.1], alphas=[1.0]),
+    DomainConformal(Ridge()),
     dw.InvariantSVR(),
     dw.InvariantSVR(solver="fast"),
 ]
@@ -155,6 +164,17 @@ def test_a_predictor_comes_back_to_the_bit(predictor, path):
         if hasattr(model, method):
             expected = getattr(model, method)(DATA.data)
             np.testing.assert_array_equal(getattr(again, method)(DATA.data), expected)
+
+
+def test_calibration_comes_back_to_the_bit(path):
+    known = LogisticRegression().fit(DATA.data, DATA.target)
+    frozen = DomainConformal(FrozenEstimator(known), calibration="split")
+    model = frozen.fit(DATA.data, DATA.target, sample_domain=SITES)
+    again = through_file(model, path)
+    expected = model.predict_set(DATA.data, coverage=0.8)
+    np.testing.assert_array_equal(again.predict_set(DATA.data, coverage=0.8), expected)
+    assert again.promise_ == "guaranteed"
+    assert again.calibration_domains_.tolist() == sorted(set(SITES))
 
 
 def test_text_labels_and_column_names_come_back(path):

@@ -1,5 +1,6 @@
 """Model selection for domains nobody has seen: splitters, scores by domain, searches."""
 
+from domainwise.selection.conformal import DomainConformal
 from domainwise.selection.dcmcv import DCMCV, FastDCMCV
 from domainwise.selection.invariant_ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.selection.invariant_search import InvariantSearchCV
@@ -8,6 +9,7 @@ from domainwise.selection.splitters import LeaveDomainsOut
 
 __all__ = [
     "DCMCV",
+    "DomainConformal",
     "DomainScores",
     "FastDCMCV",
     "InvariantRidgeCV",
