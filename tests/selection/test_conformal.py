@@ -252,7 +252,7 @@ def made_domains(rng, n_domains):
 def test_coverage_on_new_domains_is_what_was_promised(n_domains, coverage):
     rng = np.random.default_rng(17)
     covered = []
-    for _ in range(400):
+    for _ in range(250):
         x, y, domains = made_domains(rng, n_domains + 1)
         new = domains == n_domains
         model = DomainConformal(LinearRegression(), calibration="split")
