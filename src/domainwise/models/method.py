@@ -19,6 +19,7 @@ from sklearn.svm import SVC, SVR
 from domainwise.arrays import Array
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
+from domainwise.models.watch import ShiftWatch
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
 SEARCH_LANDMARKS = 500
@@ -170,10 +171,14 @@ class Method:
             n_jobs=None if self.searches else setting.n_jobs,
         )
 
-    def pipeline(self, setting: Setting, preprocessor: Any) -> Pipeline:
-        """Return the estimator behind the preprocessing, not fitted, for rows as they are given."""
-        model = ("model", self.make(setting))
-        return Pipeline([("prepare", clone(preprocessor)), model] if self.prepare else [model])
+    def pipeline(self, setting: Setting, preprocessor: Any, *, watch: bool = False) -> Pipeline:
+        """Return the estimator behind the preprocessing, not fitted, for rows as they are given.
+
+        With ``watch`` it keeps what :func:`~domainwise.check_shift` needs.
+        """
+        first = [("watch", ShiftWatch())] if watch else []
+        prepare = [("prepare", clone(preprocessor))] if self.prepare else []
+        return Pipeline([*first, *prepare, ("model", self.make(setting))])
 
 
 class ClassMeans(LinearDiscriminantAnalysis):

@@ -43,6 +43,7 @@ OBJECTS = {
     "domainwise.kernels.functions": "Kernel",
     "domainwise.models.method": "ClassMeans",
     "domainwise.models.search": "MethodSearch",
+    "domainwise.models.watch": "ShiftWatch",
     "domainwise.selection.conformal": "DomainConformal",
     "domainwise.selection.dcmcv": "DCMCV FastDCMCV",
     "domainwise.selection.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
