@@ -44,6 +44,13 @@ KeepOption = Annotated[
     typer.Option(help="Columns to copy to the output, with commas between.", show_default=False),
 ]
 
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Check first, and write nothing if rows are unlike the sources."),
+]
+#: Findings that are printed; JSON has all.
+SHOWN = 20
+
 
 def predict(
     model: ModelArgument,
@@ -53,6 +60,7 @@ def predict(
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
+    strict: StrictOption = False,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -62,9 +70,10 @@ def predict(
 
     Writes the prediction of each row, and for classes a probability of each, or a decision value
     where the model has no probabilities. The domain column is copied if there is one, and not
-    needed. Large files are read and written piece by piece.
+    needed. Large files are read and written piece by piece. What rows have that no source had
+    is said on stderr.
     """
-    options = dict(force=force, as_json=as_json, debug=debug, project=False)
+    options = dict(force=force, as_json=as_json, debug=debug, project=False, strict=strict)
     _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
@@ -76,13 +85,14 @@ def transform(
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
+    strict: StrictOption = False,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    options = dict(force=force, as_json=as_json, debug=debug, project=True)
+    options = dict(force=force, as_json=as_json, debug=debug, project=True, strict=strict)
     _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
@@ -98,9 +108,10 @@ def _apply(
     as_json: bool,
     debug: bool,
     project: bool,
+    strict: bool,
 ) -> None:
     with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
-        from domainwise.models.apply import apply_to_file
+        from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
         from domainwise.tables.schema import FORMATS, split_names, table_columns
 
@@ -113,21 +124,32 @@ def _apply(
         kept = split_names(keep, table_columns(new, encoding=reading["encoding"])) or ()
         doing = f"{'projecting' if project else 'predicting'} {new}"
         with connected(dask, errors) as client, working(doing) as say:
-            done = apply_to_file(
-                loaded,
-                new,
-                out,
-                project=project,
-                keep=kept,
-                progress=lambda rows: say(f"{doing}: {rows:,} rows"),
-                client=client,
-                **reading,
-            )
+            try:
+                done = apply_to_file(
+                    loaded,
+                    new,
+                    out,
+                    project=project,
+                    keep=kept,
+                    progress=lambda rows: say(f"{doing}: {rows:,} rows"),
+                    client=client,
+                    strict=strict,
+                    **reading,
+                )
+            except ShiftError as error:
+                _print_findings(error.findings)
+                if as_json:
+                    found = [finding.as_dict() for finding in error.findings]
+                    typer.echo(json.dumps({"file": None, "findings": found}, indent=2))
+                raise
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    if strict:
+        said.append(f"{new} was read twice: --strict checks all rows first")
     notes = list(dict.fromkeys(said + done.notes))
     if as_json:
         answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
-        typer.echo(json.dumps({**answer, "notes": notes}, indent=2))
+        found = [finding.as_dict() for finding in done.findings]
+        typer.echo(json.dumps({**answer, "notes": notes, "findings": found}, indent=2))
     else:
         Console(highlight=False).print(
             f"wrote [bold]{shown(out)}[/bold]: {done.n_rows:,} rows, "
@@ -135,3 +157,11 @@ def _apply(
             soft_wrap=True,
         )
     print_plain_notes(notes)
+    _print_findings(done.findings)
+
+
+def _print_findings(findings: Sequence[Any]) -> None:
+    for finding in findings[:SHOWN]:
+        errors.print(f"[yellow]shift:[/yellow] {shown(finding)}", soft_wrap=True)
+    if len(findings) > SHOWN:
+        errors.print(f"[yellow]shift:[/yellow] {len(findings) - SHOWN} more (--json has all)")

@@ -55,7 +55,7 @@ class Evaluation(Found):
         everything = np.arange(len(self.source.y))
         setting = self.source.setting(len(everything), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
-        model = made.pipeline(setting, self.source.preprocessor)
+        model = made.pipeline(setting, self.source.preprocessor, watch=True)
         rows = self.source.rows(everything, made.prepare)
         return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
 

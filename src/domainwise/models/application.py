@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from domainwise.models.shift import find_watch
 from domainwise.models.table_model import TableModel
+from domainwise.models.watch import View
+from domainwise.tables.columns import as_labels
 from domainwise.tables.schema import (
     TableError,
     import_pandas,
@@ -23,17 +28,17 @@ class Part:
     ----------
     columns : list of str
     n_rows : int
-    unseen : dict
-        By categorical column, the rows with a category that was not there in fit.
+    views : dict of View
+        What was seen of the rows beside the sources, by domain.
     said : list of str
         Warnings.
     frame : pandas.DataFrame or None
-        The rows; None where a worker has written them.
+        The rows; None where a worker has written them, or nothing was asked for.
     """
 
     columns: list[str]
     n_rows: int
-    unseen: dict[str, int]
+    views: dict[Any, View]
     said: list[str]
     frame: Any
 
@@ -53,6 +58,8 @@ class Application:
         Project instead of predicting.
     reading : dict
         How cells are read: ``decimal``, ``encoding`` and ``na``.
+    look, act : bool
+        Whether to look for shift, and whether to predict or project.
     """
 
     model: TableModel
@@ -60,6 +67,8 @@ class Application:
     kept: list[str]
     project: bool
     reading: dict[str, Any]
+    look: bool = True
+    act: bool = True
 
     @property
     def columns(self) -> list[str]:
@@ -82,9 +91,13 @@ class Application:
     def __call__(self, frame: Any, first_row: int) -> Part:
         """Predict or project the rows of a piece that begins after ``first_row`` others."""
         model = self.model
+        X = model.schema.prepare(frame, first_row=first_row)
+        watch, _ = find_watch(model.pipeline) if self.look else (None, None)
+        views = {} if watch is None else watch.look(X, self.domains(frame))
+        if not self.act:
+            return Part([], len(frame), views, [], None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            X = model.schema.prepare(frame, first_row=first_row)
             out = model.projection(X) if self.project else model.predictions(X)
         double = sorted({*self.kept} & {*out.columns})
         if double:
@@ -93,4 +106,15 @@ class Application:
         out = import_pandas().concat([copied, out], axis=1)
         said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
         names = [str(name) for name in out.columns]
-        return Part(names, len(out), model.unseen_categories(X), said, out)
+        return Part(names, len(out), views, said, out)
+
+    def domains(self, frame: Any) -> Any:
+        """Domains of rows as text, "" where there is none; None if there is no such column."""
+        name = self.model.schema.domain
+        if name not in frame.columns:
+            return None
+        named = frame[name].notna().to_numpy()
+        labels = np.full(len(frame), "", dtype=object)
+        if named.any():
+            labels[named] = as_labels(frame[name][named]).astype(str)
+        return labels.astype(str)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from domainwise.jobs.atomic import replacing_folder
 from domainwise.models.application import Application, Part
+from domainwise.models.shift import Finding, find_watch, findings
 from domainwise.models.table_model import TableModel
+from domainwise.models.watch import View, joined_views
 from domainwise.tables.files import CHUNK_ROWS
 from domainwise.tables.schema import (
     require_columns,
@@ -26,6 +27,15 @@ class Applied:
     n_rows: int
     columns: list[str]
     notes: list[str]
+    findings: list[Finding]
+
+
+class ShiftError(ValueError):
+    """New rows are unlike the sources, and were to be refused then; it has ``findings``."""
+
+    def __init__(self, source: str | Path, findings: list[Finding]) -> None:
+        super().__init__(f"{source} is unlike the sources of the model; nothing was written")
+        self.findings = findings
 
 
 def apply_to_file(
@@ -38,6 +48,7 @@ def apply_to_file(
     chunk_rows: int = CHUNK_ROWS,
     progress: Callable[[int], None] | None = None,
     client: Any = None,
+    strict: bool = False,
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
@@ -60,6 +71,8 @@ def apply_to_file(
         Called with the number of rows done.
     client : distributed.Client, default=None
         Whose workers compute; None computes here.
+    strict : bool, default=False
+        Read the source twice: look for shift first, and raise ShiftError if there is any.
     decimal, encoding, na
         How the source is written; see :func:`~domainwise.tables.files.read_table`. What the model
         was fitted with holds where that is not said.
@@ -75,20 +88,28 @@ def apply_to_file(
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
     reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
     application = Application(model, str(source), kept, project, reading)
-    if client is None:
-        parts = _parts_here(application, chunk_rows)
-    else:
-        from domainwise.models.apply_dask import parts_on_workers, written_by_workers
+    if strict:
+        looked = _count(
+            _parts(replace(application, act=False), chunk_rows, client), model, progress
+        )
+        if looked.findings:
+            raise ShiftError(source, looked.findings)
+        application = replace(application, look=False)
+    if client is not None and not Path(destination).suffix:
+        from domainwise.models.apply_dask import written_by_workers
 
-        if not Path(destination).suffix:
-            with replacing_folder(destination) as folder:
-                return _count(written_by_workers(client, application, folder), progress)
-        parts = parts_on_workers(client, application)
+        with replacing_folder(destination) as folder:
+            return _count(written_by_workers(client, application, folder), model, progress)
     with writing_table(destination) as writer:
-        return _count(parts, progress, writer.write)
+        return _count(_parts(application, chunk_rows, client), model, progress, writer.write)
 
 
-def _parts_here(application: Application, rows: int) -> Iterator[Part]:
+def _parts(application: Application, rows: int, client: Any) -> Iterator[Part]:
+    if client is not None:
+        from domainwise.models.apply_dask import parts_on_workers
+
+        yield from parts_on_workers(client, application)
+        return
     first_row = 0
     for frame in application.frames(rows):
         yield application(frame, first_row)
@@ -97,24 +118,22 @@ def _parts_here(application: Application, rows: int) -> Iterator[Part]:
 
 def _count(
     parts: Iterable[Part],
+    model: TableModel,
     progress: Callable[[int], None] | None,
     write: Callable[[Any], None] | None = None,
 ) -> Applied:
     """Write parts as they come, where that is still to do, and sum up what is known of them."""
     n_rows, columns = 0, []
-    unseen: Counter[str] = Counter()
+    views: dict[Any, View] = {}
     said: dict[str, None] = {}
     for part in parts:
         if write is not None:
             write(part.frame)
         n_rows, columns = n_rows + part.n_rows, part.columns
-        unseen.update(part.unseen)
+        views = joined_views([views, part.views])
         said |= dict.fromkeys(part.said)
         if progress is not None:
             progress(n_rows)
-    strange = [
-        f"{count} rows have a value of {name!r} that the model does not know; it is treated as none"
-        for name, count in unseen.items()
-        if count
-    ]
-    return Applied(n_rows, columns, [*said, *strange])
+    watch, _ = find_watch(model.pipeline)
+    strange = [] if watch is None else findings(watch, views)
+    return Applied(n_rows, columns, list(said), strange)

@@ -92,7 +92,7 @@ def check_shift(model: Any, X: Any, sample_domain: Any = None) -> list[Finding]:
     directions :math:`f`. What exceeds the upper per cent of this law has to be more than
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
-       \tfrac14 \sqrt v\Big)
+       \tfrac18 \sqrt v\Big)
 
     for all sources, where :math:`r_{de}` are the distances of the :math:`D` sources from each
     other, less chance: what was left out would have been as far from the rest. With one source
@@ -256,4 +256,4 @@ def _usual(means: Any, noise: Any, variance: float) -> float:
     squared = ((means[:, None] - means) ** 2).sum(axis=2) - noise[:, None] - noise
     np.fill_diagonal(squared, np.inf)
     farthest = float(np.sqrt(max(squared.min(axis=1).max(), 0.0)))
-    return max((1 + 1 / (len(means) - 1)) * farthest, float(np.sqrt(variance)) / 4)
+    return max((1 + 1 / (len(means) - 1)) * farthest, float(np.sqrt(variance)) / 8)

@@ -102,16 +102,6 @@ class TableModel:
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
 
-    def unseen_categories(self, X: Any) -> dict[str, int]:
-        """Count, by column, the rows with a category that was not there in fit."""
-        if not self.schema.categorical or "prepare" not in self.pipeline.named_steps:
-            return {}
-        encoder = self.pipeline.named_steps["prepare"].named_transformers_["categorical"][-1]
-        return {
-            name: int((~X[name].isin(known) & X[name].notna()).sum())
-            for name, known in zip(self.schema.categorical, encoder.categories_, strict=True)
-        }
-
 
 def table_setting(
     table: Table,
@@ -178,7 +168,7 @@ def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> Ta
     """
     chosen = find_method(method, len(table.y))
     setting = table_setting(table, **options)
-    pipeline = chosen.pipeline(setting, make_preprocessor(table.schema))
+    pipeline = chosen.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)

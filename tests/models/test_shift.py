@@ -1,0 +1,270 @@
+"""What is strange about new rows is said, and what is not strange is not."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import domainwise
+from domainwise import ShiftWatch, check_shift
+from domainwise.models import watch as watching
+from domainwise.models.shift import findings
+
+SITES = np.repeat(["A", "B", "C", "D", "E"], 120)
+
+
+def make_rows(n=120, seed=0, sites=5):
+    """Temperature in °C, depth in metres, voltage, a count: sites differ a little in each."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(sites):
+        level = rng.normal(0, 0.4, size=4)
+        Z = rng.normal(size=(n, 4)) + level
+        rows.append(
+            np.column_stack(
+                [
+                    18 + 4 * Z[:, 0],
+                    2000 + 300 * Z[:, 1],
+                    3 + 0.5 * Z[:, 2],
+                    rng.poisson(np.exp(1 + 0.2 * Z[:, 3])),
+                ]
+            )
+        )
+    return np.vstack(rows).astype(float)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = make_rows()
+    return X, ShiftWatch().fit(X, sample_domain=SITES)
+
+
+def planted(X, column, change, seed=1, n=60):
+    """Rows drawn from one site, with one column changed."""
+    rows = X[np.random.default_rng(seed).choice(np.flatnonzero(SITES == "B"), n)].copy()
+    rows[:, column] = change(rows[:, column])
+    return rows
+
+
+@parametrize_with_checks([ShiftWatch()])
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "kinds"),
+    [
+        (0, lambda celsius: 1.8 * celsius + 32, {"range"}),
+        (1, lambda metres: 3.28 * metres, {"range"}),
+        (1, lambda feet: feet / 3.28, {"range"}),
+        (2, lambda volts: -volts, {"range"}),
+        (0, lambda celsius: 30 + celsius / 20, {"level"}),
+        (2, lambda volts: np.full_like(volts, np.nan), {"missing"}),
+        (2, lambda volts: np.where(np.arange(len(volts)) % 3, volts, np.nan), {"missing"}),
+        (2, lambda volts: np.where(np.arange(len(volts)) % 6, volts, -999.0), {"range"}),
+        (2, lambda volts: np.where(np.arange(len(volts)) % 6, volts, np.inf), {"range"}),
+    ],
+)
+def test_a_planted_error_is_found_in_its_column(fitted, column, change, kinds):
+    X, watch = fitted
+    found = [f for f in check_shift(watch, planted(X, column, change)) if f.column is not None]
+    assert len(found) == 1
+    assert found[0].column == f"x{column}"
+    assert found[0].kind in kinds
+
+
+def test_a_sign_that_leaves_every_range_as_it_was_is_found_by_distance():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(600, 2))
+    X = np.column_stack([Z[:, 0], Z[:, 0] + 0.2 * Z[:, 1], Z[:, 1]])
+    watch = ShiftWatch().fit(X, sample_domain=SITES)
+    rows = X[:300] * [1, -1, 1]
+    assert [f.kind for f in check_shift(watch, rows)] == ["distance"]
+    assert check_shift(watch, X[:300]) == []
+
+
+def test_rows_far_from_all_sources_are_found_by_a_distance_beside_that_of_sources(fitted):
+    X, watch = fitted
+    rows = X[SITES == "B"] + 0.8 * X.std(axis=0)
+    (far,) = (f for f in check_shift(watch, rows) if f.kind == "distance")
+    assert far.numbers["distance"] > far.numbers["usual"]
+    assert "nearest source" in str(far)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_resamples_of_sources_are_not_strange(seed):
+    """At most one in twenty; sizes from one row to more than the source has."""
+    rng = np.random.default_rng(seed)
+    X = make_rows(seed=seed)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    watch = ShiftWatch().fit(X, sample_domain=SITES)
+    strange = 0
+    for _ in range(100):
+        site = np.flatnonzero(rng.choice(np.unique(SITES)) == SITES)
+        strange += bool(check_shift(watch, X[rng.choice(site, rng.choice([1, 5, 30, 120, 500]))]))
+    assert strange <= 5
+
+
+def test_rare_values_and_heavy_tails_are_not_strange_in_resamples():
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.random(600) < 0.01, rng.standard_t(1.5, 600), rng.lognormal(0, 2, 600)]
+    )
+    watch = ShiftWatch().fit(X, sample_domain=SITES)
+    batches = (X[rng.choice(600, rng.choice([1, 5, 30, 120]))] for _ in range(200))
+    assert sum(bool(check_shift(watch, batch)) for batch in batches) <= 10
+
+
+def test_new_rows_of_a_known_site_are_not_strange():
+    X = make_rows(240)
+    old = np.arange(len(X)) % 2 == 0
+    watch = ShiftWatch().fit(X[old], sample_domain=np.repeat(list("ABCDE"), 120))
+    assert check_shift(watch, X[~old], sample_domain=np.repeat(list("ABCDE"), 120)) == []
+
+
+def test_domains_are_checked_one_by_one(fitted):
+    X, watch = fitted
+    rows = np.vstack([X[:100], planted(X, 0, lambda c: 1.8 * c + 32)])
+    where = ["known"] * 100 + ["new"] * 60
+    found = check_shift(watch, rows, sample_domain=where)
+    assert {f.domain for f in found} == {"new"}
+    assert str(found[0]).startswith("new: 'x0' is ")
+    assert json.loads(json.dumps(found[0].as_dict()))["domain"] == "new"
+
+
+def test_distances_are_those_of_kernel_means(fitted):
+    """With all rows as landmarks the map loses nothing: the sums of pairs say the same."""
+    X = make_rows(15)
+    sites = np.repeat(list("ABCDE"), 15)
+    watch = ShiftWatch().fit(X, sample_domain=sites)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    K = np.exp(-watch.gamma_ * ((Z[:, None] - Z) ** 2).sum(axis=2))
+    a, b = sites == "A", sites == "B"
+    squared = K[np.ix_(a, a)].mean() + K[np.ix_(b, b)].mean() - 2 * K[np.ix_(a, b)].mean()
+    sums = watch.parts(watch.totals_)
+    means = sums["kernel"] / sums["rows"]
+    assert ((means[0] - means[1]) ** 2).sum() == pytest.approx(squared, rel=1e-3)
+
+
+def test_pieces_of_a_table_say_what_the_whole_says(fitted):
+    X, watch = fitted
+    rows = planted(X, 0, lambda c: 1.8 * c + 32, n=90)
+    where = np.array(["u", "v", "w"])[np.arange(90) % 3]
+    pieces = [watch.look(rows[i : i + 17], where[i : i + 17]) for i in range(0, 90, 17)]
+    together, whole = watching.joined_views(pieces), watch.look(rows, where)
+    assert [str(f) for f in findings(watch, together)] == [str(f) for f in findings(watch, whole)]
+
+
+def test_very_many_domains_are_taken_together(fitted, monkeypatch):
+    X, watch = fitted
+    monkeypatch.setattr(watching, "MOST_DOMAINS", 10)
+    pieces = [watch.look(X[i : i + 6], np.arange(i, i + 6)) for i in range(0, 60, 6)]
+    assert list(watching.joined_views(pieces)) == [None]
+
+
+def test_the_summary_does_not_grow_with_rows_or_domains():
+    sizes = []
+    for n in (400, 4000):
+        X = make_rows(n)
+        watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)))
+        assert len(watch.sources_) == watching.MOST_SOURCES
+        sizes.append(sum(v.nbytes for v in vars(watch).values() if isinstance(v, np.ndarray)))
+    assert sizes[1] <= 1.05 * sizes[0]
+
+
+def test_predictions_are_the_same_bit_by_bit(fitted):
+    X, _ = fitted
+    y = X[:, 0] > 18
+    steps = StandardScaler(), LogisticRegression()
+    plain = make_pipeline(*steps).fit(X, y)
+    watched = make_pipeline(ShiftWatch(), *steps).fit(X, y)
+    new = planted(X, 0, lambda c: 1.8 * c + 32)
+    np.testing.assert_array_equal(plain.predict_proba(new), watched.predict_proba(new))
+    assert ShiftWatch().fit(X).transform(X) is X
+
+
+def test_a_watch_behind_other_steps_sees_what_they_make(fitted):
+    X, _ = fitted
+    model = make_pipeline(StandardScaler(), ShiftWatch(), LogisticRegression()).fit(X, X[:, 0] > 18)
+    assert check_shift(model, X[:100]) == []
+    assert check_shift(model, X[:100] * 3)
+
+
+@pytest.mark.parametrize("few", [1, 2, 3])
+def test_a_source_of_a_few_rows_does_no_harm(few):
+    watch = ShiftWatch().fit(make_rows(few), sample_domain=np.repeat(list("ABCDE"), few))
+    assert check_shift(watch, make_rows(few)[:few]) == []
+
+
+def test_columns_without_spread_or_values_and_one_source_do_no_harm():
+    X = np.column_stack([np.full(50, 7.0), np.full(50, np.nan), np.arange(50.0)])
+    watch = ShiftWatch().fit(X)
+    assert check_shift(watch, X[::3]) == []
+    X[:, 0] = 8
+    assert [f.kind for f in check_shift(watch, X[:20]) if f.column == "x0"] == ["range"]
+
+
+def test_a_model_without_a_summary_is_refused():
+    with pytest.raises(ValueError, match="keeps no summary of its sources: .*ShiftWatch"):
+        check_shift(LogisticRegression(), np.zeros((3, 2)))
+
+
+class TestFrames:
+    """Tables with names, text and gaps."""
+
+    pandas = pytest.importorskip("pandas")
+
+    def frame(self, n=300, seed=0):
+        rng = np.random.default_rng(seed)
+        return self.pandas.DataFrame(
+            {
+                "temperature": rng.normal(18, 4, n),
+                "soil": rng.choice(["clay", "sand"], n),
+                "wet": self.pandas.array(rng.random(n) < 0.5, dtype="boolean"),
+                "taken": self.pandas.Timestamp("2020-01-01"),
+            }
+        )
+
+    def test_unknown_categories_are_named(self):
+        watch = ShiftWatch().fit(self.frame())
+        new = self.frame(40, seed=1)
+        new.loc[3:5, "soil"] = ["peat", "chalk", None]
+        (found,) = check_shift(watch, new)
+        assert (found.kind, found.column, found.numbers) == (
+            "category",
+            "soil",
+            {"rows": 2, "of": 40},
+        )
+        assert "does not know: 'chalk', 'peat'" in str(found)
+
+    def test_columns_may_come_in_another_order_and_must_be_there(self):
+        watch = ShiftWatch().fit(self.frame())
+        new = self.frame(40, seed=1)
+        assert check_shift(watch, new[new.columns[::-1]].assign(more=1)) == []
+        with pytest.raises(ValueError, match="no column 'soil', which the sources have"):
+            check_shift(watch, new.drop(columns="soil"))
+        with pytest.raises(ValueError, match="'temperature' of X holds text"):
+            check_shift(watch, new.assign(temperature="warm"))
+
+    def test_a_saved_model_has_the_same_findings(self, tmp_path):
+        pytest.importorskip("skops")
+        from domainwise.models.table_model import TableModel, fit_table
+        from domainwise.tables.schema import check_table
+
+        frame = self.frame().drop(columns=["taken", "wet"])
+        frame["site"] = np.arange(300) % 3
+        frame["ill"] = frame["temperature"] > 18
+        model = fit_table(check_table(frame, target="ill", domain="site"), "linear")
+        model.save(tmp_path / "m.skops")
+        new = frame.assign(temperature=1.8 * frame["temperature"] + 32, soil="peat")
+        again = TableModel.load(tmp_path / "m.skops")
+        found = check_shift(model, new)
+        assert {f.domain for f in found} == {0, 1, 2}
+        assert {f.kind for f in found} == {"range", "category", "distance"}
+        assert check_shift(again, new) == found
+        pipeline = domainwise.load(tmp_path / "m.skops")
+        assert check_shift(pipeline, new, sample_domain=new["site"]) == found
