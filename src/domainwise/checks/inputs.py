@@ -33,62 +33,75 @@ NON_NEGATIVE_OR_INF = Interval(Real, 0, np.inf, closed="both")
 UNIT_INTERVAL = Interval(Real, 0, 1, closed="both")
 COUNT = Interval(Integral, 1, None, closed="left")
 
-#: Constraints on the arguments that estimators share (scikit-learn's notation).
-KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
+_LABEL_KERNEL = [StrOptions(set(LABEL_KERNELS)), callable]
+_GAMMA = [StrOptions({"median", "scale"}), POSITIVE]
+_VALUES = [StrOptions({"auto"}), "array-like"]
+
+#: Constraints on the arguments of estimators (scikit-learn's notation): where a name means the
+#: same in several, it takes the same.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [COUNT, None],
     "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
-    "gamma": [StrOptions({"median", "scale"}), POSITIVE],
+    "gamma": _GAMMA,
     "degree": [NON_NEGATIVE],
     "coef0": [Interval(Real, None, None, closed="neither")],
     "kernel_params": [dict, None],
-}
-TARGET_CONSTRAINTS: dict[str, list[Any]] = {
-    "target_kernel": [StrOptions(set(LABEL_KERNELS)), callable],
-    "target_gamma": [StrOptions({"median", "scale"}), POSITIVE],
-}
-DOMAIN_CONSTRAINTS: dict[str, list[Any]] = {
-    "domain_kernel": [StrOptions(set(LABEL_KERNELS)), callable],
-    "domain_gamma": [StrOptions({"median", "scale"}), POSITIVE],
-}
-SOLVER_CONSTRAINTS: dict[str, list[Any]] = {
+    "target_kernel": _LABEL_KERNEL,
+    "target_gamma": _GAMMA,
+    "domain_kernel": _LABEL_KERNEL,
+    "domain_gamma": _GAMMA,
+    "domain_epsilon": [NON_NEGATIVE],
+    "domain_weight": [NON_NEGATIVE],
+    "conditional": ["boolean"],
+    "epsilon": [NON_NEGATIVE],
+    "ridge": [NON_NEGATIVE_OR_INF],
+    "lam": [POSITIVE],
+    "between": [UNIT_INTERVAL],
+    "within_weight": [NON_NEGATIVE],
     "solver": [StrOptions({"auto", "exact", "dense"})],
     "tol": [POSITIVE],
     "max_iter": [COUNT],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
-}
-SEARCH_CONSTRAINTS: dict[str, list[Any]] = {
-    "gammas": [StrOptions({"auto"}), "array-like"],
-    "ridges": [StrOptions({"auto"}), "array-like"],
-    "domain_weights": [StrOptions({"auto"}), "array-like"],
+    # Of forms on landmarks.
+    "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
+    "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
+    "target_landmarks": ["array-like", tuple, None],
+    # Of searches.
+    "gammas": _VALUES,
+    "ridges": _VALUES,
+    "alphas": _VALUES,
+    "domain_weights": _VALUES,
+    "kernels": ["array-like"],
     "conditionals": ["array-like"],
     "epsilons": ["array-like"],
+    "n_average": [COUNT],
     "cv": ["cv_object"],
     "scoring": [StrOptions(set(get_scorer_names())), callable, None],
     "estimator": [HasMethods(["fit", "predict"]), None],
     "rule": [StrOptions({"best", "1se"})],
     "n_jobs": [Integral, None],
-}
-LANDMARK_CONSTRAINTS: dict[str, list[Any]] = {
-    "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
-    "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
-    "random_state": ["random_state"],
-}
-#: Of the ensembles.
-ENSEMBLE_CONSTRAINTS: dict[str, list[Any]] = {
+    # Of machines and ensembles.
+    "C": [POSITIVE],
+    "class_weight": [StrOptions({"balanced"}), dict, None],
+    "probability": ["boolean"],
     "members": [StrOptions({"auto"}), list, tuple],
     "context": [StrOptions({"auto"}), "boolean"],
-    "cv": SEARCH_CONSTRAINTS["cv"],
-    "scoring": SEARCH_CONSTRAINTS["scoring"],
-    "n_jobs": SEARCH_CONSTRAINTS["n_jobs"],
-    "random_state": ["random_state"],
     "time_budget": [POSITIVE, None],
-    "verbose": ["verbose"],
+    "relative": ["boolean"],
+    "summary": ["boolean"],
+    "shrinkage": [NON_NEGATIVE],
+    "clip": [POSITIVE],
+}
+#: Where ``numpy.inf`` forbids what a finite price allows.
+INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
+#: Of the support vector machines.
+MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
+    **INVARIANCE_CONSTRAINTS,
+    "solver": [StrOptions({"auto", "exact", "fast"})],
 }
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
-#: Of the support vector machines.
-CLASS_WEIGHT: list[Any] = [StrOptions({"balanced"}), dict, None]
-SVM_SOLVER: list[Any] = [StrOptions({"auto", "exact", "fast"})]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.backends import backend_of
-from domainwise.checks.inputs import LARGEST_NUMBER, NON_NEGATIVE, POSITIVE
+from domainwise.checks.inputs import LARGEST_NUMBER
 from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 
 #: Spread of a domain below which its logarithm says nothing more.
 LEAST_VARIANCE = 1e-12
 
 
+@with_shared_arguments
 class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Add to each row its values relative to its own domain.
 
@@ -95,12 +97,6 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     __metadata_request__partial_fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__transform: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "relative": ["boolean"],
-        "summary": ["boolean"],
-        "shrinkage": [NON_NEGATIVE],
-        "clip": [POSITIVE],
-    }
     _moments: Moments
     _levels: Levels
 
@@ -112,10 +108,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         shrinkage: float = 20.0,
         clip: float = 6.0,
     ) -> None:
-        self.relative = relative
-        self.summary = summary
-        self.shrinkage = shrinkage
-        self.clip = clip
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
         """Learn mean and deviation of the sources.

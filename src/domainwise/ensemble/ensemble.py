@@ -13,20 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import (
-    CLASS_WEIGHT,
-    ENSEMBLE_CONSTRAINTS,
-    Labels,
-    check_classes,
-    check_sample_domain,
-    check_target,
-)
+from domainwise.checks.inputs import Labels, check_classes, check_sample_domain, check_target
 from domainwise.ensemble.context import DomainContext
 from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.weights import PRIOR_SHARES, expected, exponent_scores, softened
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.projection import fixed_seed
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.search import make_splits
@@ -54,8 +48,6 @@ class DomainEnsemble(BaseEstimator):
     random_state: Any
     time_budget: float | None
     verbose: int
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = ENSEMBLE_CONSTRAINTS
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
         """Fit to codes of classes or to values of unit variance, of all rows of X."""
@@ -253,6 +245,7 @@ class DomainEnsemble(BaseEstimator):
         return tags
 
 
+@with_shared_arguments
 class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     """Classifier that averages different kinds of machines, as domains left out have weighted them.
 
@@ -343,11 +336,6 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **ENSEMBLE_CONSTRAINTS,
-        "class_weight": CLASS_WEIGHT,
-    }
-
     def __init__(
         self,
         members: Any = "auto",
@@ -361,15 +349,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         time_budget: float | None = None,
         verbose: int = 0,
     ) -> None:
-        self.members = members
-        self.context = context
-        self.class_weight = class_weight
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.time_budget = time_budget
-        self.verbose = verbose
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Fit members, and weight them by domains left out.
@@ -475,6 +455,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         return exponent_scores(quality, None, 1.0)
 
 
+@with_shared_arguments
 class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     """Regressor that averages different kinds of machines, as domains left out have weighted them.
 
@@ -529,14 +510,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         time_budget: float | None = None,
         verbose: int = 0,
     ) -> None:
-        self.members = members
-        self.context = context
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.time_budget = time_budget
-        self.verbose = verbose
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Fit members, and weight them by domains left out.

@@ -1,18 +1,22 @@
-"""Descriptions of arguments that several estimators share, written once.
+"""What several estimators share about their arguments, written once.
 
-A docstring names a group in braces on a line of its own, such as ``{kernel}``, and
-:func:`with_shared_docs` puts the text there with the right indentation; so do the texts themselves.
+A docstring names groups in braces on a line of their own, such as ``{kernel} {target}``, and
+:func:`with_shared_arguments` puts their texts there with the right indentation; so do the texts
+themselves.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from domainwise.checks.inputs import CONSTRAINTS
 
 T = TypeVar("T", bound=type)
 
-#: A line that names a group of arguments.
-PLACE = re.compile(r"(?m)^( *)\{(\w+)\}$")
+#: A line that names groups of arguments.
+PLACE = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
 
 SHARED = {
     "features_seen": """\
@@ -278,14 +282,26 @@ n_iter_ : int
 }
 
 
-def with_shared_docs(cls: T) -> T:
-    """Fill the shared texts into a class's docstring."""
-    doc = cls.__doc__ or ""
+def with_shared_arguments(cls: T) -> T:
+    """Fill the shared texts into a class's docstring, and give its arguments their constraints.
 
-    def insert(match: re.Match[str]) -> str:
-        indent, name = match.groups()
-        lines = PLACE.sub(insert, SHARED[name]).splitlines()
-        return "\n".join(indent + line if line else line for line in lines)
-
-    cls.__doc__ = PLACE.sub(insert, doc)
+    A class says only where it differs from the shared constraints.
+    """
+    cls.__doc__ = PLACE.sub(_texts, cls.__doc__ or "")
+    rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
+    names = inspect.signature(cls).parameters
+    cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
     return cls
+
+
+def _texts(place: re.Match[str]) -> str:
+    """Texts of the groups that a line names, with its indentation."""
+    indent, groups = place.groups()
+    texts = [PLACE.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", groups)]
+    lines = "\n".join(texts).splitlines()
+    return "\n".join(indent + line if line else line for line in lines)
+
+
+def keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Keep the arguments of ``__init__``, its ``locals()``, under their names and as they are."""
+    vars(estimator).update({name: arguments[name] for name in arguments if name != "self"})

@@ -2,28 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    NON_NEGATIVE,
-    NON_NEGATIVE_OR_INF,
-    POSITIVE,
-    SOLVER_CONSTRAINTS,
-    TARGET_CONSTRAINTS,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.exact_base import KernelProjection
+from domainwise.estimators.projection import Projection
 from domainwise.gram import Gram
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods import pencils
 from domainwise.methods.components import Components
 
 
-@with_shared_docs
-class DCM(KernelProjection):
+class DCMMethod(Projection):
+    """How DCM calls its method, on whatever operator."""
+
+    ridge: float
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.dcm(
+            gram,
+            labels,
+            n_components=self.n_components,
+            continuous=continuous,
+            epsilon=self.epsilon,
+            ridge=self.ridge,
+            domain_weight=self.domain_weight,
+        )
+
+
+class COIRMethod(DCMMethod):
+    """COIR is DCM for which domains have no price."""
+
+    domain_weight = 0.0
+    _uses_domain = False
+    _needs_target = True
+
+
+class DICAMethod(Projection):
+    """How DICA calls its method."""
+
+    lam: float
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.dica(
+            gram,
+            labels,
+            n_components=self.n_components,
+            continuous=continuous,
+            epsilon=self.epsilon,
+            lam=self.lam,
+        )
+
+
+class KPCAMethod(Projection):
+    """How KPCA calls its method."""
+
+    _uses_target = False
+    _uses_domain = False
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return pencils.kpca(gram, n_components=self.n_components)
+
+
+@with_shared_arguments
+class DCM(DCMMethod, KernelProjection):
     r"""Domain-based covariance minimization: features that tell targets, not domains, apart.
 
     Finds the directions with the largest :math:`\gamma` in
@@ -36,14 +78,7 @@ class DCM(KernelProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {domain}
-    {epsilon}
-    {ridge}
-    {domain_weight}
-    {solver}
+    {n_components} {kernel} {target} {domain} {epsilon} {ridge} {domain_weight} {solver}
 
     Attributes
     ----------
@@ -73,18 +108,6 @@ class DCM(KernelProjection):
     (3, 1)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE_OR_INF],
-        "domain_weight": [NON_NEGATIVE],
-        "conditional": ["boolean"],
-        **SOLVER_CONSTRAINTS,
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -108,40 +131,11 @@ class DCM(KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.epsilon = epsilon
-        self.ridge = ridge
-        self.domain_weight = domain_weight
-        self.conditional = conditional
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dcm(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            ridge=self.ridge,
-            domain_weight=self.domain_weight,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class COIR(KernelProjection):
+@with_shared_arguments
+class COIR(COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that tell targets apart.
 
     DCM without the domains: the largest :math:`\gamma` in
@@ -150,12 +144,7 @@ class COIR(KernelProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {epsilon}
-    {ridge}
-    {solver}
+    {n_components} {kernel} {target} {epsilon} {ridge} {solver}
 
     Attributes
     ----------
@@ -179,18 +168,6 @@ class COIR(KernelProjection):
     1
     """
 
-    _uses_domain = False
-    _needs_target = True
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE_OR_INF],
-        **SOLVER_CONSTRAINTS,
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -210,36 +187,11 @@ class COIR(KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.ridge = ridge
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dcm(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            ridge=self.ridge,
-            domain_weight=0.0,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class DICA(KernelProjection):
+@with_shared_arguments
+class DICA(DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
     The largest :math:`\gamma` in :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`,
@@ -248,10 +200,7 @@ class DICA(KernelProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {epsilon}
+    {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
         Regularisation of the right side. It is not multiplied by the number of rows, so large
         problems get harder for iterative solvers.
@@ -280,15 +229,6 @@ class DICA(KernelProjection):
     (1,)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "lam": [POSITIVE],
-        **SOLVER_CONSTRAINTS,
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -308,35 +248,11 @@ class DICA(KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.lam = lam
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dica(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            lam=self.lam,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class KPCA(KernelProjection):
+@with_shared_arguments
+class KPCA(KPCAMethod, KernelProjection):
     """Kernel principal component analysis, without storing the kernel matrix.
 
     The same directions as :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
@@ -345,9 +261,7 @@ class KPCA(KernelProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {solver}
+    {n_components} {kernel} {solver}
 
     Attributes
     ----------
@@ -361,15 +275,6 @@ class KPCA(KernelProjection):
     >>> KPCA(n_components=2).fit_transform(data.data).std(axis=0).round(6)
     array([1., 1.])
     """
-
-    _uses_target = False
-    _uses_domain = False
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **SOLVER_CONSTRAINTS,
-    }
 
     def __init__(
         self,
@@ -386,17 +291,4 @@ class KPCA(KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.kpca(gram, n_components=self.n_components)
+        keep_arguments(self, locals())

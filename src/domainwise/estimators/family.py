@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    NON_NEGATIVE,
-    SOLVER_CONSTRAINTS,
-    UNIT_INTERVAL,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.checks.inputs import NON_NEGATIVE
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.exact_base import KernelProjection
+from domainwise.estimators.projection import Projection
 from domainwise.gram import Gram
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods import mida, scatter
 from domainwise.methods.components import Components
 
 
-class ScatterMethod:
+class ScatterMethod(Projection):
     """How SCA and MDA call their method, on whatever operator."""
 
-    n_components: int | None
     between: float
-    domain_weight: float
     within_weight: float
     ridge: float
     _method: ClassVar[Callable[..., Components]]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"ridge": [NON_NEGATIVE]}
     _needs_target = True
     _needs_classes = True
 
@@ -45,18 +38,21 @@ class ScatterMethod:
         )
 
 
+class MIDAMethod(Projection):
+    """How MIDA calls its method."""
+
+    _uses_target = False
+    #: How closely kernels of continuous descriptors are followed: as DCM's with this epsilon.
+    epsilon = 1e-5
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        return mida.mida(
+            gram, labels, n_components=self.n_components, domain_weight=self.domain_weight
+        )
+
+
 class ScatterProjection(ScatterMethod, KernelProjection):
     """The arguments of SCA and MDA."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        "between": [UNIT_INTERVAL],
-        "domain_weight": [NON_NEGATIVE],
-        "within_weight": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE],
-        **SOLVER_CONSTRAINTS,
-    }
 
     def __init__(
         self,
@@ -77,24 +73,10 @@ class ScatterProjection(ScatterMethod, KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.between = between
-        self.domain_weight = domain_weight
-        self.within_weight = within_weight
-        self.ridge = ridge
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
+@with_shared_arguments
 class SCA(ScatterProjection):
     r"""Scatter component analysis: classes apart, domains together, rows of a class close.
 
@@ -109,10 +91,7 @@ class SCA(ScatterProjection):
 
     Parameters
     ----------
-    {ten_components}
-    {kernel}
-    {scatter}
-    {solver}
+    {ten_components} {kernel} {scatter} {solver}
 
     Attributes
     ----------
@@ -148,7 +127,7 @@ class SCA(ScatterProjection):
     _method = staticmethod(scatter.sca)
 
 
-@with_shared_docs
+@with_shared_arguments
 class MDA(ScatterProjection):
     r"""Multidomain discriminant analysis: classes apart, each class alike in all domains.
 
@@ -163,10 +142,7 @@ class MDA(ScatterProjection):
 
     Parameters
     ----------
-    {class_components}
-    {kernel}
-    {scatter}
-    {solver}
+    {class_components} {kernel} {scatter} {solver}
 
     Attributes
     ----------
@@ -200,8 +176,8 @@ class MDA(ScatterProjection):
     _method = staticmethod(scatter.mda)
 
 
-@with_shared_docs
-class MIDA(KernelProjection):
+@with_shared_arguments
+class MIDA(MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that domains say little about.
 
     The leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the centred
@@ -209,11 +185,7 @@ class MIDA(KernelProjection):
 
     Parameters
     ----------
-    {ten_components}
-    {kernel}
-    {domain}
-    {independence}
-    {solver}
+    {ten_components} {kernel} {domain} {independence} {solver}
 
     Attributes
     ----------
@@ -244,18 +216,6 @@ class MIDA(KernelProjection):
     (2, 2)
     """
 
-    _uses_target = False
-    #: How closely kernels of continuous descriptors are followed: as DCM's with this epsilon.
-    epsilon = 1e-5
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        "domain_weight": [NON_NEGATIVE],
-        **SOLVER_CONSTRAINTS,
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -274,22 +234,4 @@ class MIDA(KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_weight = domain_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return mida.mida(
-            gram, labels, n_components=self.n_components, domain_weight=self.domain_weight
-        )
+        keep_arguments(self, locals())

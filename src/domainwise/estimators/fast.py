@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    LANDMARK_CONSTRAINTS,
-    NON_NEGATIVE,
-    NON_NEGATIVE_OR_INF,
-    POSITIVE,
-    TARGET_CONSTRAINTS,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.exact import COIRMethod, DCMMethod, DICAMethod, KPCAMethod
 from domainwise.estimators.fast_base import FastProjection
-from domainwise.gram import Gram
-from domainwise.labels.factors import LabelSpace
-from domainwise.methods import pencils
-from domainwise.methods.components import Components
 
 
-@with_shared_docs
-class FastDCM(FastProjection):
+@with_shared_arguments
+class FastDCM(DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
     DCM with the Gram matrix replaced by ``k(X, landmarks) k(landmarks, landmarks)^-1 k(landmarks,
@@ -32,16 +19,8 @@ class FastDCM(FastProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {domain}
-    {epsilon}
-    {ridge}
-    {domain_weight}
-    {landmarks}
-    {target_landmarks}
-    {seed}
+    {n_components} {kernel} {target} {domain} {epsilon} {ridge} {domain_weight} {landmarks}
+    {target_landmarks} {seed}
 
     Attributes
     ----------
@@ -62,19 +41,6 @@ class FastDCM(FastProjection):
     >>> model.transform(data.data[:3]).shape
     (3, 1)
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE_OR_INF],
-        "domain_weight": [NON_NEGATIVE],
-        "conditional": ["boolean"],
-        **LANDMARK_CONSTRAINTS,
-        "target_landmarks": ["array-like", tuple, None],
-    }
 
     def __init__(
         self,
@@ -98,53 +64,18 @@ class FastDCM(FastProjection):
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.epsilon = epsilon
-        self.ridge = ridge
-        self.domain_weight = domain_weight
-        self.conditional = conditional
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.target_landmarks = target_landmarks
-        self.random_state = random_state
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dcm(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            ridge=self.ridge,
-            domain_weight=self.domain_weight,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class FastCOIR(FastProjection):
+@with_shared_arguments
+class FastCOIR(COIRMethod, FastProjection):
     r"""Covariance operator inverse regression on Nystrom features, in one pass over the rows.
 
     ``sample_domain`` is accepted and ignored, so that methods can be swapped in a pipeline.
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {epsilon}
-    {ridge}
-    {landmarks}
-    {target_landmarks}
-    {seed}
+    {n_components} {kernel} {target} {epsilon} {ridge} {landmarks} {target_landmarks} {seed}
 
     Attributes
     ----------
@@ -164,19 +95,6 @@ class FastCOIR(FastProjection):
     (3, 1)
     """
 
-    _uses_domain = False
-    _needs_target = True
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE_OR_INF],
-        **LANDMARK_CONSTRAINTS,
-        "target_landmarks": ["array-like", tuple, None],
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -195,50 +113,21 @@ class FastCOIR(FastProjection):
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.ridge = ridge
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.target_landmarks = target_landmarks
-        self.random_state = random_state
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dcm(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            ridge=self.ridge,
-            domain_weight=0.0,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class FastDICA(FastProjection):
+@with_shared_arguments
+class FastDICA(DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
     Without ``y`` it is the unsupervised form.
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {target}
-    {epsilon}
+    {n_components} {kernel} {target} {epsilon}
     lam : float, default=1e-3
         Regularisation of the right side, not multiplied by the number of rows.
-    {landmarks}
-    {target_landmarks}
-    {seed}
+    {landmarks} {target_landmarks} {seed}
 
     Attributes
     ----------
@@ -260,16 +149,6 @@ class FastDICA(FastProjection):
     (1,)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **TARGET_CONSTRAINTS,
-        "epsilon": [NON_NEGATIVE],
-        "lam": [POSITIVE],
-        **LANDMARK_CONSTRAINTS,
-        "target_landmarks": ["array-like", tuple, None],
-    }
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -288,34 +167,11 @@ class FastDICA(FastProjection):
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.lam = lam
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.target_landmarks = target_landmarks
-        self.random_state = random_state
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.dica(
-            gram,
-            labels,
-            n_components=self.n_components,
-            continuous=continuous,
-            epsilon=self.epsilon,
-            lam=self.lam,
-        )
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
-class FastKPCA(FastProjection):
+@with_shared_arguments
+class FastKPCA(KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
@@ -323,9 +179,7 @@ class FastKPCA(FastProjection):
 
     Parameters
     ----------
-    {n_components}
-    {kernel}
-    {landmarks}
+    {n_components} {kernel} {landmarks}
     target_landmarks : None
         Takes no effect: there is no target.
     {seed}
@@ -348,16 +202,7 @@ class FastKPCA(FastProjection):
     10
     """
 
-    _uses_target = False
-    _uses_domain = False
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **LANDMARK_CONSTRAINTS,
-        "target_landmarks": ["array-like", tuple, None],
-    }
 
     def __init__(
         self,
@@ -373,16 +218,4 @@ class FastKPCA(FastProjection):
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.target_landmarks = target_landmarks
-        self.random_state = random_state
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return pencils.kpca(gram, n_components=self.n_components)
+        keep_arguments(self, locals())

@@ -16,9 +16,8 @@ from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, landmark_count
-from domainwise.labels.factors import LabelSpace, residual_trace
-from domainwise.methods.components import Components, standardise
-from domainwise.methods.contract import Gram
+from domainwise.labels.factors import residual_trace
+from domainwise.methods.components import standardise
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4
@@ -265,7 +264,7 @@ class LandmarkProjection(Projection):
 
 
 class FastProjection(LandmarkProjection):
-    """A method of the exact family on the operator of landmarks."""
+    """A method of the exact family, which adds ``_solve``, on the operator of landmarks."""
 
     #: Of a method that has none.
     ridge: float = 0.0
@@ -273,10 +272,6 @@ class FastProjection(LandmarkProjection):
     @property
     def _relative_shift(self) -> float:
         return float(self.ridge)
-
-    @abstractmethod
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method on a Gram operator."""
 
     def _finish(self) -> None:
         """Solve from the sums; nothing is stored while one row or one class only has been seen."""

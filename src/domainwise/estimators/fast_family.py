@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    LANDMARK_CONSTRAINTS,
-    NON_NEGATIVE,
-    UNIT_INTERVAL,
-)
-from domainwise.estimators.arguments import with_shared_docs
-from domainwise.estimators.family import ScatterMethod
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.family import MIDAMethod, ScatterMethod
 from domainwise.estimators.fast_base import FastProjection
-from domainwise.gram import Gram
-from domainwise.labels.factors import LabelSpace
-from domainwise.methods import mida, scatter
-from domainwise.methods.components import Components
+from domainwise.methods import scatter
 
 
 class FastScatterProjection(ScatterMethod, FastProjection):
     """The arguments of FastSCA and FastMDA."""
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        "between": [UNIT_INTERVAL],
-        "domain_weight": [NON_NEGATIVE],
-        "within_weight": [NON_NEGATIVE],
-        "ridge": [NON_NEGATIVE],
-        **LANDMARK_CONSTRAINTS,
-    }
 
     def __init__(
         self,
@@ -51,32 +30,16 @@ class FastScatterProjection(ScatterMethod, FastProjection):
         landmarks: Any = "uniform",
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.between = between
-        self.domain_weight = domain_weight
-        self.within_weight = within_weight
-        self.ridge = ridge
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
+@with_shared_arguments
 class FastSCA(FastScatterProjection):
     r"""Scatter component analysis on Nystrom features, in one pass over the rows.
 
     Parameters
     ----------
-    {ten_components}
-    {kernel}
-    {scatter}
-    {landmarks}
-    {seed}
+    {ten_components} {kernel} {scatter} {landmarks} {seed}
 
     Attributes
     ----------
@@ -101,17 +64,13 @@ class FastSCA(FastScatterProjection):
     _method = staticmethod(scatter.sca)
 
 
-@with_shared_docs
+@with_shared_arguments
 class FastMDA(FastScatterProjection):
     r"""Multidomain discriminant analysis on Nystrom features, in one pass over the rows.
 
     Parameters
     ----------
-    {class_components}
-    {kernel}
-    {scatter}
-    {landmarks}
-    {seed}
+    {class_components} {kernel} {scatter} {landmarks} {seed}
 
     Attributes
     ----------
@@ -136,20 +95,15 @@ class FastMDA(FastScatterProjection):
     _method = staticmethod(scatter.mda)
 
 
-@with_shared_docs
-class FastMIDA(FastProjection):
+@with_shared_arguments
+class FastMIDA(MIDAMethod, FastProjection):
     r"""Maximum independence domain adaptation on Nystrom features, in one pass over the rows.
 
     ``y`` is accepted and ignored.
 
     Parameters
     ----------
-    {ten_components}
-    {kernel}
-    {domain}
-    {independence}
-    {landmarks}
-    {seed}
+    {ten_components} {kernel} {domain} {independence} {landmarks} {seed}
 
     Attributes
     ----------
@@ -169,18 +123,7 @@ class FastMIDA(FastProjection):
     (2, 2)
     """
 
-    _uses_target = False
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
-    #: How closely kernels of continuous descriptors are followed: as FastDCM's with this epsilon.
-    epsilon = 1e-5
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **KERNEL_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        "domain_weight": [NON_NEGATIVE],
-        **LANDMARK_CONSTRAINTS,
-    }
 
     def __init__(
         self,
@@ -198,20 +141,4 @@ class FastMIDA(FastProjection):
         landmarks: Any = "uniform",
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_weight = domain_weight
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.random_state = random_state
-
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        return mida.mida(
-            gram, labels, n_components=self.n_components, domain_weight=self.domain_weight
-        )
+        keep_arguments(self, locals())

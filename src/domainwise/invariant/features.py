@@ -6,16 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from domainwise.checks.inputs import LANDMARK_CONSTRAINTS
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.checks.inputs import INVARIANCE_CONSTRAINTS
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.fast_base import LandmarkProjection
 from domainwise.gram.label_sums import finalize
 from domainwise.invariant.correction import scaling
-from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS
 from domainwise.labels.factors import label_factor
 
 
-@with_shared_docs
+@with_shared_arguments
 class InvariantFeatures(LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
@@ -27,11 +26,7 @@ class InvariantFeatures(LandmarkProjection):
 
     Parameters
     ----------
-    {landmarks}
-    {kernel}
-    {domain}
-    {invariance}
-    {seed}
+    {landmarks} {kernel} {domain} {invariance} {seed}
 
     Attributes
     ----------
@@ -83,10 +78,7 @@ class InvariantFeatures(LandmarkProjection):
     _needs_moments = False
     _exact_name = "InvariantKernel"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LANDMARK_CONSTRAINTS,
-        **INVARIANCE_CONSTRAINTS,
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
 
     def __init__(
         self,
@@ -105,19 +97,7 @@ class InvariantFeatures(LandmarkProjection):
         conditional: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.domain_weight = domain_weight
-        self.conditional = conditional
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     @property
     def _label_epsilon(self) -> float:

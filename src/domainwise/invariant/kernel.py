@@ -12,17 +12,14 @@ from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import (
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    NON_NEGATIVE,
-    NON_NEGATIVE_OR_INF,
+    INVARIANCE_CONSTRAINTS,
     Labels,
     check_precomputed,
     check_sample_domain,
     check_target,
     plain_array,
 )
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import available_memory
 from domainwise.gram.rows import RowsGram
@@ -34,16 +31,8 @@ from domainwise.labels.factors import RowLabels
 #: Up to here ``fit`` keeps the Gram matrix while it runs; beyond, it streams.
 DENSE_ROWS = 3000
 
-INVARIANCE_CONSTRAINTS: dict[str, list[Any]] = {
-    **KERNEL_CONSTRAINTS,
-    **DOMAIN_CONSTRAINTS,
-    "domain_epsilon": [NON_NEGATIVE],
-    "domain_weight": [NON_NEGATIVE_OR_INF],
-    "conditional": ["boolean"],
-}
 
-
-@with_shared_docs
+@with_shared_arguments
 class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""A kernel whose functions pay for telling domains apart.
 
@@ -58,9 +47,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     Parameters
     ----------
-    {kernel}
-    {domain}
-    {invariance}
+    {kernel} {domain} {invariance}
 
     Attributes
     ----------
@@ -123,16 +110,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         domain_weight: float = 1.0,
         conditional: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.domain_weight = domain_weight
-        self.conditional = conditional
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
         """Learn the correction from source domains, in O(N (p + r)) memory.

@@ -13,19 +13,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import (
-    CLASS_WEIGHT,
-    NON_NEGATIVE,
-    POSITIVE,
-    SVM_SOLVER,
-    check_classes,
-    check_target,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.checks.inputs import MACHINE_CONSTRAINTS, check_classes, check_target
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.calibration import Calibration, calibrate
 from domainwise.invariant.features import InvariantFeatures
-from domainwise.invariant.kernel import INVARIANCE_CONSTRAINTS, InvariantKernel, check_rows
+from domainwise.invariant.kernel import InvariantKernel, check_rows
 
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.
@@ -53,6 +46,7 @@ class InvariantMachine(BaseEstimator, ABC):
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
     __metadata_request__fit = {"sample_domain": True}
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
     kernel: Any
     solver: str
     tol: float
@@ -116,7 +110,7 @@ def _calibrated(estimator: InvariantSVC) -> bool:
     return True
 
 
-@with_shared_docs
+@with_shared_arguments
 class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier that pays for telling domains apart.
 
@@ -127,9 +121,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     ----------
     C : float, default=1.0
         Price of errors, as in SVC.
-    {kernel}
-    {domain}
-    {invariance}
+    {kernel} {domain} {invariance}
     class_weight : dict or "balanced", default=None
         As in SVC.
     {svm_solver}
@@ -167,16 +159,6 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     (3,)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "C": [POSITIVE],
-        **INVARIANCE_CONSTRAINTS,
-        "class_weight": CLASS_WEIGHT,
-        "solver": SVM_SOLVER,
-        "tol": [POSITIVE],
-        "random_state": ["random_state"],
-        "probability": ["boolean"],
-    }
-
     def __init__(
         self,
         C: float = 1.0,
@@ -197,22 +179,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         random_state: Any = None,
         probability: bool = False,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.domain_weight = domain_weight
-        self.conditional = conditional
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.random_state = random_state
-        self.probability = probability
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Learn from source domains.
@@ -296,7 +263,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         )
 
 
-@with_shared_docs
+@with_shared_arguments
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression that pays for telling domains apart.
 
@@ -309,10 +276,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         Price of errors, as in SVR.
     epsilon : float, default=0.1
         Errors up to here are free, as in SVR.
-    {kernel}
-    {domain}
-    {invariance}
-    {svm_solver}
+    {kernel} {domain} {invariance} {svm_solver}
     tol : float, default=1e-3
         Tolerance of the SVM solver.
     random_state : int, RandomState instance or None, default=None
@@ -342,15 +306,6 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     (3,)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "C": [POSITIVE],
-        "epsilon": [NON_NEGATIVE],
-        **INVARIANCE_CONSTRAINTS,
-        "solver": SVM_SOLVER,
-        "tol": [POSITIVE],
-        "random_state": ["random_state"],
-    }
-
     def __init__(
         self,
         C: float = 1.0,
@@ -370,21 +325,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         tol: float = 1e-3,
         random_state: Any = None,
     ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.domain_weight = domain_weight
-        self.conditional = conditional
-        self.solver = solver
-        self.tol = tol
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Learn from source domains.

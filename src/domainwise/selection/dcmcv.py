@@ -11,16 +11,7 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    KERNEL_CONSTRAINTS,
-    LANDMARK_CONSTRAINTS,
-    SEARCH_CONSTRAINTS,
-    SOLVER_CONSTRAINTS,
-    TARGET_CONSTRAINTS,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.exact import DCM
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.fast import FastDCM
@@ -163,7 +154,7 @@ class _SearchMixin:
         return tuple(middle * factor for factor in AUTO_GAMMAS)
 
 
-@with_shared_docs
+@with_shared_arguments
 class DCMCV(_SearchMixin, KernelProjection):
     """DCM with gamma, ridge and weights chosen by leaving source domains out.
 
@@ -175,16 +166,11 @@ class DCMCV(_SearchMixin, KernelProjection):
     ----------
     n_components : int, default=None
         See :class:`~domainwise.DCM`; no more than the informative ones are used in the search.
-    {search}
-    {kernel_no_gamma}
-    {target}
-    {domain}
-    {solver}
+    {search} {kernel_no_gamma} {target} {domain} {solver}
 
     Attributes
     ----------
-    {searched}
-    {fitted}
+    {searched} {fitted}
 
     See Also
     --------
@@ -203,15 +189,6 @@ class DCMCV(_SearchMixin, KernelProjection):
 
     _estimator = DCM
     _fold = ExactFold
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **SEARCH_CONSTRAINTS,
-        **{name: rule for name, rule in KERNEL_CONSTRAINTS.items() if name != "gamma"},
-        **TARGET_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        **SOLVER_CONSTRAINTS,
-    }
 
     def __init__(
         self,
@@ -241,33 +218,10 @@ class DCMCV(_SearchMixin, KernelProjection):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.gammas = gammas
-        self.ridges = ridges
-        self.domain_weights = domain_weights
-        self.conditionals = conditionals
-        self.epsilons = epsilons
-        self.cv = cv
-        self.scoring = scoring
-        self.estimator = estimator
-        self.rule = rule
-        self.n_jobs = n_jobs
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_arguments(self, locals())
 
 
-@with_shared_docs
+@with_shared_arguments
 class FastDCMCV(_SearchMixin, FastProjection):
     """FastDCM with gamma, ridge and weights chosen by leaving source domains out.
 
@@ -275,18 +229,11 @@ class FastDCMCV(_SearchMixin, FastProjection):
     ----------
     n_components : int, default=None
         See :class:`~domainwise.FastDCM`.
-    {search}
-    {kernel_no_gamma}
-    {target}
-    {domain}
-    {landmarks}
-    {target_landmarks}
-    {seed}
+    {search} {kernel_no_gamma} {target} {domain} {landmarks} {target_landmarks} {seed}
 
     Attributes
     ----------
-    {searched}
-    {fast_fitted}
+    {searched} {fast_fitted}
 
     See Also
     --------
@@ -305,16 +252,6 @@ class FastDCMCV(_SearchMixin, FastProjection):
 
     _estimator = FastDCM
     _fold = FastFold
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [COUNT, None],
-        **SEARCH_CONSTRAINTS,
-        **{name: rule for name, rule in KERNEL_CONSTRAINTS.items() if name != "gamma"},
-        **TARGET_CONSTRAINTS,
-        **DOMAIN_CONSTRAINTS,
-        **LANDMARK_CONSTRAINTS,
-        "target_landmarks": ["array-like", tuple, None],
-    }
 
     def __init__(
         self,
@@ -343,29 +280,7 @@ class FastDCMCV(_SearchMixin, FastProjection):
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.gammas = gammas
-        self.ridges = ridges
-        self.domain_weights = domain_weights
-        self.conditionals = conditionals
-        self.epsilons = epsilons
-        self.cv = cv
-        self.scoring = scoring
-        self.estimator = estimator
-        self.rule = rule
-        self.n_jobs = n_jobs
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.target_kernel = target_kernel
-        self.target_gamma = target_gamma
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.target_landmarks = target_landmarks
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     @available_if(lambda self: False)
     def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -13,20 +13,14 @@ from domainwise.arrays import is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
-from domainwise.checks.inputs import (
-    CLASS_WEIGHT,
-    SEARCH_CONSTRAINTS,
-    Labels,
-    check_classes,
-    plain_array,
-)
-from domainwise.estimators.arguments import with_shared_docs
+from domainwise.checks.inputs import Labels, check_classes, plain_array
+from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.selection.ridge_candidates import AUTO_WEIGHTS
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
 from domainwise.selection.ridge_search import InvariantRidge
 
 
-@with_shared_docs
+@with_shared_arguments
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     r"""Classifier that averages the invariant kernels which held up best on domains left out.
 
@@ -68,12 +62,6 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     (10, (3,))
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **InvariantRidge._parameter_constraints,
-        "conditionals": SEARCH_CONSTRAINTS["conditionals"],
-        "class_weight": CLASS_WEIGHT,
-    }
-
     target_kernel = "delta"
 
     def __init__(
@@ -96,22 +84,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.gammas = gammas
-        self.alphas = alphas
-        self.domain_weights = domain_weights
-        self.conditionals = conditionals
-        self.n_average = n_average
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.class_weight = class_weight
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     def partial_fit(
         self, X: Any, y: Any, sample_domain: Any = None, *, classes: Any = None
@@ -178,7 +151,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return placed(classes, values) if classes.dtype.kind in "biuf" else classes
 
 
-@with_shared_docs
+@with_shared_arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     r"""Regression that averages the invariant kernels which held up best on domains left out.
 
@@ -189,8 +162,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     Parameters
     ----------
-    {ridge_search}
-    {ridge_rest}
+    {ridge_search} {ridge_rest}
 
     Attributes
     ----------
@@ -231,20 +203,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.gammas = gammas
-        self.alphas = alphas
-        self.domain_weights = domain_weights
-        self.n_average = n_average
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.domain_kernel = domain_kernel
-        self.domain_gamma = domain_gamma
-        self.domain_epsilon = domain_epsilon
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):

@@ -11,14 +11,7 @@ from sklearn.base import BaseEstimator
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.checks.inputs import (
-    COUNT,
-    DOMAIN_CONSTRAINTS,
-    LANDMARK_CONSTRAINTS,
-    POSITIVE,
-    SEARCH_CONSTRAINTS,
-    Labels,
-)
+from domainwise.checks.inputs import POSITIVE, Labels
 from domainwise.estimators.projection import fixed_seed
 from domainwise.gram.nystrom import NystromMap
 from domainwise.kernels.functions import Kernel
@@ -56,19 +49,8 @@ class RidgeCandidates(BaseEstimator):
     conditionals: Any = (False,)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernels": ["array-like"],
-        "gammas": SEARCH_CONSTRAINTS["gammas"],
-        "alphas": SEARCH_CONSTRAINTS["gammas"],
         "domain_weights": ["array-like"],
-        "n_average": [COUNT],
-        "n_landmarks": LANDMARK_CONSTRAINTS["n_landmarks"],
-        "landmarks": LANDMARK_CONSTRAINTS["landmarks"],
-        **DOMAIN_CONSTRAINTS,
         "domain_epsilon": [POSITIVE],
-        "cv": SEARCH_CONSTRAINTS["cv"],
-        "scoring": SEARCH_CONSTRAINTS["scoring"],
-        "n_jobs": SEARCH_CONSTRAINTS["n_jobs"],
-        "random_state": LANDMARK_CONSTRAINTS["random_state"],
     }
 
     def _landmark_maps(
