@@ -16,17 +16,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     If something fails, or the process ends, a file that was at ``path`` before is untouched; so is
     one that somebody else has put there meanwhile. A symbolic link stays one: its target is
-    replaced.
-
-    Parameters
-    ----------
-    path : path-like
-        Where the file shall be.
-
-    Yields
-    ------
-    temporary : Path
-        Write here. Its name ends like that of ``path``.
+    replaced. The new file's name ends like that of ``path``.
     """
     path = Path(path).resolve()
     if not path.parent.is_dir():
@@ -62,16 +52,6 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 
     If something fails, a folder that was at ``path`` before is untouched; else it is removed. As
     with files, somebody else's is left alone, and a symbolic link stays one.
-
-    Parameters
-    ----------
-    path : path-like
-        Where the folder shall be.
-
-    Yields
-    ------
-    temporary : Path
-        An empty folder.
     """
     path = Path(path).resolve()
     temporary, old, before = _beside(path), _beside(path), _state(path)

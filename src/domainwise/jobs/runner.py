@@ -46,20 +46,10 @@ def run_jobs(
     n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> None:
-    """Run jobs in parallel; rows reach the file as each job finishes.
+    """Run jobs in parallel, the long ones first; rows reach the store as each job finishes.
 
-    An interruption (Ctrl-C) leaves the rows of all finished jobs in the file.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        What to do; long jobs first keeps workers busy until the end.
-    store : ResultStore or Sink
-        An opened file, or anything that takes rows; only this process writes to it.
-    n_jobs : int
-        Worker processes; -1 for one per core.
-    progress : callable, optional
-        ``progress(cost, rows)`` after each job.
+    An interruption (Ctrl-C) leaves the rows of all finished jobs there. Only this process writes to
+    the store. ``progress(cost, rows)`` is called after each job.
     """
     if not jobs:
         return

@@ -64,18 +64,7 @@ MIN_PAIRS = 6
 def compare(
     first: Mapping[int, float], second: Mapping[int, float], *, greater_is_better: bool = True
 ) -> Paired:
-    """Wilcoxon's signed-rank test over the repeats both have.
-
-    Parameters
-    ----------
-    first, second : mapping
-        Scores by repeat.
-    greater_is_better : bool
-        What counts as a win of the first.
-
-    Returns
-    -------
-    Paired
+    """Wilcoxon's signed-rank test over the repeats that both have.
 
     Examples
     --------
@@ -132,20 +121,10 @@ class Ranking:
 
 
 def rank_methods(scores: NDArray[np.float64], methods: Sequence[str]) -> Ranking:
-    """Friedman's test over data sets.
+    """Friedman's test over data sets (rows), where larger scores are better; negate errors.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n_datasets, n_methods)
-        Larger is better in every row (negate errors).
-    methods : sequence of str
-        Names of the columns.
-
-    Returns
-    -------
-    Ranking
-        ``p_value`` is None with fewer than two data sets or three methods, where the test does not
-        exist.
+    ``p_value`` is None with fewer than two data sets or three methods, where the test does not
+    exist.
 
     References
     ----------

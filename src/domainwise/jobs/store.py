@@ -31,12 +31,7 @@ class ResultsError(ValueError):
 
 
 class ResultStore:
-    """A results file: read what is there, append what is new.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the file is or will be.
+    """A results file in a folder: read what is there, append what is new.
 
     Examples
     --------
@@ -57,13 +52,7 @@ class ResultStore:
         self._rows: list[Row] = []
 
     def read(self) -> None:
-        """Read and check the file.
-
-        Raises
-        ------
-        ResultsError
-            If it is missing, damaged, or from another version.
-        """
+        """Read and check the file; ResultsError if missing, damaged, or of another version."""
         if not self.path.is_file():
             raise ResultsError(f"{self.folder} holds no {FILE_NAME}: nothing was run there")
         try:
@@ -79,19 +68,8 @@ class ResultStore:
     def open(self, *, root_seed: int, profile: str, **more: Any) -> None:
         """Continue the file if there is one for the same run, else begin it.
 
-        Parameters
-        ----------
-        root_seed : int
-            Seed of the run.
-        profile : {"full", "quick"}
-            Size of the run.
-        more
-            Further entries of a new header.
-
-        Raises
-        ------
-        ResultsError
-            If the folder cannot be used. Nothing is changed then.
+        ``more`` are further entries of a new header. A folder that cannot be used raises a
+        ResultsError, and nothing is changed.
         """
         prepare_folder(self.folder)
         now = {**describe_environment(), "root_seed": root_seed, "profile": profile, **more}
@@ -169,13 +147,7 @@ class ResultStore:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder, or check that it is empty or ours and can be written to.
-
-    Raises
-    ------
-    ResultsError
-        If it is a file, holds other things, or cannot be written to.
-    """
+    """Create the folder, or check that it is empty or ours and can be written to."""
     if folder.exists() and not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a folder")
     try:

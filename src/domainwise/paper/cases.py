@@ -16,77 +16,34 @@ SETTINGS = ("paper", "tuned")
 
 @dataclass(frozen=True)
 class Case:
-    """One data set, one split, and the methods that meet there.
+    """One data set, one split, and the methods that meet there."""
 
-    Attributes
-    ----------
-    key : str
-        ``table/case``, the name results are filed under.
-    title : str
-        What a reader sees.
-    source : str
-        Name of a loader in :mod:`domainwise.paper.data`.
-    source_params : mapping
-        Its arguments.
-    train_domains, test_domains : int
-        How many domains are drawn as sources and as unseen ones.
-    metrics : tuple of str
-        Keys of ``METRICS``; the first one ranks the methods.
-    gamma : float or "median_target"
-        RBF parameter of the paper setting, for the projection and for the SVM.
-        "median_target" is the median of the source domains' targets (the paper's words).
-    epsilon : float
-        Regulariser of the label kernels in the paper setting.
-    repeats, tuned_repeats : int
-        Repetitions in each setting; the tuned ones are the first of the paper's.
-    methods, tuned_methods : tuple of str
-        Keys of ``METHODS``.
-    task : {"classification", "regression"}
-        Kind of target.
-    n_components : int or None
-        As the paper gives it, None where it does not.
-    m : int or None
-        The paper's M, of fast methods.
-    rows_per_domain : int or None
-        Rows drawn from each domain in each repeat; None keeps all.
-    quick_rows : int or None
-        The same in the quick size of the case; None changes nothing.
-    stratified : bool
-        Draw rows so that each domain keeps its class ratio.
-    scaling : {"none", "minmax", "standard"}
-        Fitted on the source domains.
-    tuning_rows, tuning_folds : int
-        Rows per source domain and groups of held-out source domains while tuning.
-    repeats_of : mapping
-        Fewer repeats for methods that are slow by construction.
-    cost, tuned_cost : float
-        Rough seconds of a repeat in each setting, for the time left; they change no result.
-    """
-
-    key: str
-    title: str
-    source: str
-    train_domains: int
-    test_domains: int
-    metrics: tuple[str, ...]
+    key: str  #: ``table/case``, the name results are filed under
+    title: str  #: what a reader sees
+    source: str  #: a loader of :mod:`domainwise.paper.data`
+    train_domains: int  #: drawn as sources
+    test_domains: int  #: drawn as unseen ones
+    metrics: tuple[str, ...]  #: the first one ranks the methods
+    #: RBF parameter of the paper setting, for the projection and for the SVM; "median_target" is
+    #: the median of the source domains' targets (the paper's words).
     gamma: float | str
-    epsilon: float
+    epsilon: float  #: regulariser of the label kernels in the paper setting
     methods: tuple[str, ...]
     tuned_methods: tuple[str, ...]
-    source_params: Mapping[str, Any] = field(default_factory=dict)
+    source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments of the loader
     repeats: int = 20
-    tuned_repeats: int = 10
-    task: str = "classification"
-    n_components: int | None = None
-    m: int | None = None
-    rows_per_domain: int | None = None
-    quick_rows: int | None = None
-    stratified: bool = False
-    scaling: str = "none"
-    tuning_rows: int = 60
-    tuning_folds: int = 5
-    repeats_of: Mapping[str, int] = field(default_factory=dict)
-    cost: float = 3.0
+    tuned_repeats: int = 10  #: the first of the paper's
+    task: str = "classification"  #: or "regression"
+    n_components: int | None = None  #: as the paper gives it, None where it does not
+    m: int | None = None  #: the paper's M, of fast methods
+    rows_per_domain: int | None = None  #: drawn from each domain in each repeat; None keeps all
+    quick_rows: int | None = None  #: the same in the quick size; None changes nothing
+    stratified: bool = False  #: draw rows so that each domain keeps its class ratio
+    scaling: str = "none"  #: or "minmax", "standard"; fitted on the source domains
+    tuning_rows: int = 60  #: per source domain
+    tuning_folds: int = 5  #: groups of source domains held out while tuning
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer for slow methods
+    cost: float = 3.0  #: rough seconds of a repeat, for the time left
     tuned_cost: float = 6.0
 
     @property
@@ -127,11 +84,9 @@ class Case:
         How many repeats are run, which methods and the words around them do not count: each
         result depends on its own repeat and method only.
         """
-        meaning = asdict(self)
-        for name in ("title", "methods", "tuned_methods", "repeats", "tuned_repeats"):
-            del meaning[name]
-        for name in ("repeats_of", "quick_rows", "cost", "tuned_cost"):
-            del meaning[name]
+        around = ("title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of")
+        without = {*around, "quick_rows", "cost", "tuned_cost"}
+        meaning = {name: value for name, value in asdict(self).items() if name not in without}
         text = json.dumps(meaning, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -44,21 +44,7 @@ def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
 
 
 def make_split(case: Case, root_seed: int, repeat: int) -> Split:
-    """Draw the rows and the domains of one repeat.
-
-    Parameters
-    ----------
-    case : Case
-        What to draw from.
-    root_seed : int
-        Seed of the whole run.
-    repeat : int
-        Which repetition; the same for every method and setting, so that results are paired.
-
-    Returns
-    -------
-    Split
-    """
+    """Draw rows and domains of a repeat: the same for every method and setting, to be paired."""
     rng = np.random.default_rng(seed_of(root_seed, case.key, repeat))
     if case.source == "synthetic":
         draw = int(rng.integers(2**31 - 1))

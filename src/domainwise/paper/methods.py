@@ -55,31 +55,16 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name: how it is built and how it is shown.
+    """A method by name: how it is built and how it is shown."""
 
-    Attributes
-    ----------
-    key, label : str
-        Name in result files, name in tables.
-    kind : {"baseline", "exact", "ridge", "fast", "reference", "beside"}
-        What it is, for grouping in reports; those beside are not in the paper.
-    project : callable or None
-        ``project(parameters, task)`` returns the transformer; None predicts from the features.
-    landmarks : {"", "divisor", "count", "fifth"}
-        How the paper's M is read: N/M landmarks, M landmarks, or a fifth of the rows.
-    uses : tuple of str
-        Fields of ``Parameters`` it depends on.
-    overrides : mapping
-        Parameters in which it departs from the paper setting.
-    """
-
-    key: str
-    label: str
-    kind: str
+    key: str  #: in result files
+    label: str  #: in tables
+    kind: str  #: baseline, exact, ridge, fast, reference; or beside, which is not in the paper
+    #: ``project(parameters, task)`` returns the transformer; None predicts from the features.
     project: Callable[[Parameters, str], BaseEstimator] | None = None
-    landmarks: str = ""
-    uses: tuple[str, ...] = ()
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
+    uses: tuple[str, ...] = ()  #: fields of ``Parameters`` it depends on
+    overrides: Mapping[str, Any] = field(default_factory=dict)  #: of the paper setting
 
     @property
     def main(self) -> bool:
@@ -125,86 +110,69 @@ _COIR = (*_LABELS, "ridge")
 _DCM = (*_COIR, "domain_weight")
 _SCATTER = (*_KERNEL, "ridge", "domain_weight")
 _MIDA = (*_KERNEL, "domain_weight")
-_NYSTROM = ("n_landmarks", "random_state")
+_REFERENCE = (*_LABELS, "domain_weight")
 _SVM = ("C", "class_weight")
 
+
+def _projection(
+    key: str,
+    label: str,
+    kind: str,
+    estimator: type,
+    names: tuple[str, ...],
+    landmarks: str = "",
+    **overrides: float,
+) -> Method:
+    """A method that projects before an SVM predicts; the names are its parameters."""
+    drawn = ("n_landmarks", "random_state") if landmarks else ()
+    build = _build(estimator, *names, *drawn)
+    return Method(key, label, kind, build, landmarks, (*names, *drawn[:1], *_SVM), overrides)
+
+
+_INFINITE = float("inf")
+_FAST = (("FastCOIR", FastCOIR, _COIR), ("FastDICA", FastDICA, _DICA), ("FastDCM", FastDCM, _DCM))
+_BESIDE = (("SCA", SCA, _SCATTER), ("MDA", MDA, _SCATTER), ("MIDA", MIDA, _MIDA))
+#: The end of a key, the end of a label, and how the paper's M is read.
+_READINGS = (
+    ("", "", "divisor"),
+    ("_count", ", M landmarks", "count"),
+    ("_fifth", ", 20 % landmarks", "fifth"),
+)
 
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
         Method("majority", "majority", "baseline"),
         Method("svm", "SVM", "baseline", uses=("gamma", *_SVM)),
-        Method("kpca", "KPCA", "exact", _build(KPCA, *_KERNEL), uses=(*_KERNEL, *_SVM)),
-        Method("coir", "COIR", "exact", _build(COIR, *_COIR), uses=(*_COIR, *_SVM)),
-        Method("dica", "DICA", "exact", _build(DICA, *_DICA), uses=(*_DICA, *_SVM)),
-        Method("dcm", "DCM", "exact", _build(DCM, *_DCM), uses=(*_DCM, *_SVM)),
+        _projection("kpca", "KPCA", "exact", KPCA, _KERNEL),
+        _projection("coir", "COIR", "exact", COIR, _COIR),
+        _projection("dica", "DICA", "exact", DICA, _DICA),
+        _projection("dcm", "DCM", "exact", DCM, _DCM),
         Method("invariant", "InvariantSVC", "exact", uses=("gamma", "domain_weight", *_SVM)),
+        _projection("coir_small", "COIR, ridge 1e-5", "ridge", COIR, _COIR, ridge=1e-5),
+        _projection("dcm_small", "DCM, ridge 1e-5", "ridge", DCM, _DCM, ridge=1e-5),
+        _projection("coir_inf", "COIR, ridge ∞", "ridge", COIR, _COIR, ridge=_INFINITE),
+        _projection("dcm_inf", "DCM, ridge ∞", "ridge", DCM, _DCM, ridge=_INFINITE),
         *(
-            Method(
-                f"{name.lower()}_{suffix}",
-                f"{name}, ridge {words}",
-                "ridge",
-                _build(estimator, *names),
-                uses=(*names, *_SVM),
-                overrides={"ridge": ridge},
-            )
-            for suffix, words, ridge in (("small", "1e-5", 1e-5), ("inf", "∞", float("inf")))
-            for name, estimator, names in (("COIR", COIR, _COIR), ("DCM", DCM, _DCM))
+            _projection(name.lower() + end, name + words, "fast", estimator, names, reading)
+            for end, words, reading in _READINGS
+            for name, estimator, names in _FAST
         ),
+        _projection("algorithm1", "Algorithm 1", "reference", ReferenceDCM, _REFERENCE),
         *(
-            Method(
-                f"{name.lower()}{suffix}",
-                f"{name}{words}",
-                "fast",
-                _build(estimator, *names, *_NYSTROM),
-                reading,
-                (*names, "n_landmarks", *_SVM),
-            )
-            for suffix, words, reading in (
-                ("", "", "divisor"),
-                ("_count", ", M landmarks", "count"),
-                ("_fifth", ", 20 % landmarks", "fifth"),
-            )
-            for name, estimator, names in (
-                ("FastCOIR", FastCOIR, _COIR),
-                ("FastDICA", FastDICA, _DICA),
-                ("FastDCM", FastDCM, _DCM),
-            )
-        ),
-        Method(
-            "algorithm1",
-            "Algorithm 1",
-            "reference",
-            _build(ReferenceDCM, *_LABELS, "domain_weight"),
-            uses=(*_LABELS, "domain_weight", *_SVM),
-        ),
-        *(
-            Method(
-                f"algorithm2{suffix}",
+            _projection(
+                f"algorithm2{end}",
                 f"Algorithm 2{words}",
                 "reference",
-                _build(ReferenceFastDCM, *_LABELS, "domain_weight", *_NYSTROM),
+                ReferenceFastDCM,
+                _REFERENCE,
                 reading,
-                (*_LABELS, "domain_weight", "n_landmarks", *_SVM),
             )
-            for suffix, words, reading in (
-                ("", "", "divisor"),
-                ("_count", ", M landmarks", "count"),
-            )
+            for end, words, reading in _READINGS[:2]
         ),
         *(
-            Method(
-                name.lower(),
-                f"{name} (not in the paper)",
-                "beside",
-                _build(estimator, *names),
-                uses=(*names, *_SVM),
-            )
-            for name, estimator, names in (
-                ("SCA", SCA, _SCATTER),
-                ("MDA", MDA, _SCATTER),
-                ("MIDA", MIDA, _MIDA),
-            )
+            _projection(name.lower(), f"{name} (not in the paper)", "beside", estimator, names)
+            for name, estimator, names in _BESIDE
         ),
     )
 }
@@ -218,24 +186,7 @@ def build_pipeline(
     scaling: str = "none",
     impute: bool = False,
 ) -> Pipeline:
-    """Build a method as one pipeline, ready for :func:`fit_pipeline`.
-
-    Parameters
-    ----------
-    method : Method
-        An entry of ``METHODS``.
-    parameters : Parameters
-        Its parameters.
-    task : {"classification", "regression"}
-        Kind of target.
-    scaling : {"none", "minmax", "standard"}
-        Scaler at the head.
-    impute : bool
-        Fill missing values with the sources' means first.
-
-    Returns
-    -------
-    Pipeline
+    """Build a method as one pipeline, ready for :func:`fit_pipeline`; ``impute`` fills with means.
 
     Examples
     --------

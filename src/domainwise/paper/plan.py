@@ -18,29 +18,10 @@ def plan_trials(
     repeats: int | None = None,
     settings: Sequence[str] = SETTINGS,
 ) -> list[Trial]:
-    """Trials that are still to do.
+    """Trials that are still to do; those that failed in an earlier session are done again.
 
-    Parameters
-    ----------
-    cases : iterable of Case
-        What to run, in the size it is to be run in.
-    done : iterable of dict
-        Rows of an earlier session. Those that failed are tried again.
-    root_seed : int
-        Seed of the whole run.
-    repeats : int, optional
-        In place of each case's own number.
-    settings : sequence of str
-        Out of "paper" and "tuned".
-
-    Returns
-    -------
-    list of Trial
-
-    Raises
-    ------
-    ResultsError
-        If a row was made by another protocol under the same name.
+    ``repeats`` stands in place of each case's own number. Rows that another protocol made under the
+    same name raise a ResultsError.
     """
     cases, done = list(cases), list(done)
     check_protocol(cases, done)

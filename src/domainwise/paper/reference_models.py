@@ -5,6 +5,7 @@ They form N x N matrices and are slow; what they are for is to be compared with.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,41 +16,18 @@ from domainwise.arrays import Array
 from domainwise.reference import algorithm1, algorithm2_stable, project
 
 
+@dataclass(eq=False, repr=False)
 class ReferenceDCM(TransformerMixin, BaseEstimator):
-    """Algorithm 1: the dense generalized eigenproblem, without a ridge.
-
-    Parameters
-    ----------
-    n_components : int
-        Number of components.
-    gamma, target_gamma : float
-        RBF parameters of the rows and of a continuous target.
-    epsilon : float
-        Regulariser of the label kernels.
-    domain_weight : float
-        Factor of the domain term.
-    continuous : bool
-        Whether the target is continuous (RBF) or a label (delta).
-    """
+    """Algorithm 1: the dense generalized eigenproblem, without a ridge."""
 
     __metadata_request__fit = {"sample_domain": True}
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        gamma: float = 1.0,
-        target_gamma: float = 1.0,
-        epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        continuous: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.gamma = gamma
-        self.target_gamma = target_gamma
-        self.epsilon = epsilon
-        self.domain_weight = domain_weight
-        self.continuous = continuous
+    n_components: int = 1
+    gamma: float = 1.0
+    target_gamma: float = 1.0
+    epsilon: float = 1e-3
+    domain_weight: float = 1.0
+    continuous: bool = False  #: whether the target is continuous (RBF) or a label (delta)
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve for the source domains."""
@@ -73,41 +51,12 @@ class ReferenceDCM(TransformerMixin, BaseEstimator):
         return project(self.kernel_, between, self.coefficients_)
 
 
+@dataclass(eq=False, repr=False)
 class ReferenceFastDCM(ReferenceDCM):
-    """Algorithm 2 in its stable form, with uniformly drawn landmarks.
+    """Algorithm 2 in its stable form, with ``n_landmarks`` uniformly drawn landmarks."""
 
-    Parameters
-    ----------
-    n_components, gamma, target_gamma, epsilon, domain_weight, continuous
-        As for :class:`ReferenceDCM`.
-    n_landmarks : int
-        Number of landmarks, the paper's M columns.
-    random_state : int
-        Seed of their choice.
-    """
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        gamma: float = 1.0,
-        target_gamma: float = 1.0,
-        epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        continuous: bool = False,
-        n_landmarks: int = 100,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            n_components,
-            gamma=gamma,
-            target_gamma=target_gamma,
-            epsilon=epsilon,
-            domain_weight=domain_weight,
-            continuous=continuous,
-        )
-        self.n_landmarks = n_landmarks
-        self.random_state = random_state
+    n_landmarks: int = 100
+    random_state: int = 0
 
     def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
         """Solve for the source domains."""

@@ -43,26 +43,10 @@ def make_plan(
     repeats: int | None = None,
     timing: bool = True,
 ) -> Plan:
-    """Jobs of these tables that the results file does not hold yet.
+    """Jobs of these tables that the opened results file does not hold yet.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        What to run.
-    store : ResultStore
-        Opened.
-    quick : bool
-        Whether cases are run in their small size.
-    root_seed : int
-        Seed of the run.
-    repeats : int, optional
-        In place of the protocols' own numbers.
-    timing : bool
-        Whether time and memory are measured afterwards.
-
-    Returns
-    -------
-    Plan
+    ``repeats`` stands in place of the protocols' own numbers; ``timing`` measures time and memory
+    afterwards.
     """
     cases: list[Case] = [
         case.quick() if quick else case for table in tables for case in table.cases
@@ -89,25 +73,9 @@ def reproduce(
     progress: Progress | None = None,
     on_serial: Callable[[], None] | None = None,
 ) -> list[Row]:
-    """Run a plan; rows reach the results file as they are finished.
+    """Run a plan and return the rows that failed; rows reach the results file as they are finished.
 
-    Parameters
-    ----------
-    plan : Plan
-        From :func:`make_plan`.
-    store : ResultStore
-        Opened.
-    n_jobs : int
-        Worker processes of the parallel part.
-    progress : callable, optional
-        ``progress(cost, rows)`` after each job.
-    on_serial : callable, optional
-        Called when the timing pass begins.
-
-    Returns
-    -------
-    list of dict
-        Rows of this session that failed.
+    ``progress(cost, rows)`` is called after each job, ``on_serial`` when the timing pass begins.
     """
     failed: list[Row] = []
 
@@ -125,13 +93,7 @@ def reproduce(
 
 
 def check_data(tables: Sequence[Table]) -> None:
-    """Fail before anything is run if a data file is absent.
-
-    Raises
-    ------
-    MissingDataError
-        With the loader's message: what is missing, where it was looked for, where to get it.
-    """
+    """Fail before anything is run if a data file is absent, with the messages of the loaders."""
     wanted = {name for table in tables for name in table.data_files}
     problems = []
     for name, entry in data_files().items():

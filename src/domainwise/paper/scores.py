@@ -66,22 +66,10 @@ def score_predictions(
     y_pred: NDArray,
     decision: NDArray | None = None,
 ) -> dict[str, float]:
-    """Every asked-for measure of one set of predictions.
+    """Every asked-for measure of one set of predictions, by key of ``METRICS``.
 
-    Parameters
-    ----------
-    metrics : iterable of str
-        Keys of ``METRICS``.
-    y_true, y_pred : ndarray of shape (n_rows,)
-        Targets and predictions.
-    decision : ndarray of shape (n_rows,) or None
-        Decision values of a binary classifier, for ``score_auc``; None leaves it out.
-
-    Returns
-    -------
-    dict
-        Values by key. Measures that are not defined here (AUC where one class occurs, or without
-        decision values) are left out.
+    Measures that are not defined here (AUC where one class occurs, or without decision values) are
+    left out.
 
     Examples
     --------

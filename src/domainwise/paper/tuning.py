@@ -51,25 +51,7 @@ class Selection:
 def select(
     case: Case, method: Method, split: Split, rng: np.random.Generator, random_state: int
 ) -> Selection:
-    """Choose a method's parameters on source domains only.
-
-    Parameters
-    ----------
-    case : Case
-        Task, metric and size of the search.
-    method : Method
-        What to tune.
-    split : Split
-        Only its source part is used.
-    rng : numpy.random.Generator
-        Draws the tuning rows and the groups of domains.
-    random_state : int
-        For landmarks.
-
-    Returns
-    -------
-    Selection
-    """
+    """Choose a method's parameters on source domains; ``rng`` draws rows and groups."""
     rows = tuning_rows(split, case, rng)
     X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
     folds = list(domain_folds(domain, case.tuning_folds, rng))

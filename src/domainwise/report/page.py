@@ -31,13 +31,7 @@ class TextTable:
 
 
 class Templates:
-    """Templates of one package, which may extend those of this one.
-
-    Parameters
-    ----------
-    package : str
-        Package with a folder ``templates``.
-    """
+    """Those in the folder ``templates`` of a package, which may extend those of this one."""
 
     def __init__(self, package: str) -> None:
         self._folders = [files(name) / "templates" for name in (package, "domainwise.report")]

@@ -65,16 +65,10 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
 
 
 def to_svg(figure: Figure, name: str, alt: str) -> str:
-    """Inline SVG: no size of its own, unique ids, page colours, an accessible name.
+    """Inline SVG: no size of its own, page colours, an accessible name.
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        What to draw.
-    name : str
-        Unique on the page; ids are prefixed with it.
-    alt : str
-        What the picture shows, for those who do not see it.
+    Ids are prefixed with ``name``, which is unique on the page; ``alt`` says what is shown, for
+    those who do not see it.
     """
     _take_names_as_text(figure)
     buffer = io.StringIO()

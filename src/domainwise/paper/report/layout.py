@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from domainwise.jobs.statistics import p_text
 from domainwise.paper.methods import METHODS
-from domainwise.paper.report.summary import CaseView, CellView, MethodView, RunSummary
+from domainwise.paper.printed import Cell
+from domainwise.paper.report.summary import CaseView, MethodView, RunSummary
 from domainwise.paper.report.words import count
+from domainwise.paper.scores import Metric
 from domainwise.report.page import TextCell, TextTable
 
 #: Marks beside our numbers: within one paper-sd, outside it.
@@ -32,46 +37,25 @@ def _is_paired(case: CaseView) -> bool:
 
 def case_table(case: CaseView) -> TextTable:
     """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
-    in_paper = {
-        key
-        for method in case.methods
-        for key, cell in method.cells.items()
-        if cell.paper is not None
-    }
-    timed = any(method.seconds is not None for method in case.methods)
-    paper_timed = any(method.paper_seconds is not None for method in case.methods)
-    columns = ["method"]
+    columns: list[tuple[str, Callable[[MethodView], TextCell]]] = [
+        ("method", lambda method: TextCell(method.label))
+    ]
     for metric in case.metrics:
-        columns += [metric.label, "paper"] if metric.key in in_paper else [metric.label]
-    paired = _is_paired(case)
-    if paired:
-        columns.append("p")
+        columns.append((metric.label, partial(_ours, metric)))
+        if any(_printed(metric, method) is not None for method in case.methods):
+            columns.append(("paper", partial(_papers, metric)))
+    if _is_paired(case):
+        columns.append(("p", partial(_p_value, case)))
+    timed = any(method.seconds is not None for method in case.methods)
     if timed:
-        columns.append("s")
-    if paper_timed:
-        columns.append("paper s")
+        columns.append(("s", lambda method: TextCell(seconds_text(method.seconds))))
+    if any(method.paper_seconds is not None for method in case.methods):
+        columns.append(("paper s", lambda method: TextCell(seconds_text(method.paper_seconds))))
     if timed:
-        columns.append("MiB")
-    rows = []
-    for method in case.methods:
-        row = [TextCell(method.label)]
-        for metric in case.metrics:
-            cell = method.cells.get(metric.key)
-            row.append(_ours(cell, metric.format))
-            if metric.key in in_paper:
-                paper = None if cell is None else cell.paper
-                row.append(TextCell("" if paper is None else metric.format(*paper)))
-        if paired:
-            row.append(_p_value(case, method))
-        if timed:
-            row.append(TextCell(seconds_text(method.seconds)))
-        if paper_timed:
-            row.append(TextCell(seconds_text(method.paper_seconds)))
-        if timed:
-            row.append(TextCell("" if method.peak_mib is None else f"{method.peak_mib:.0f}"))
-        rows.append(row)
+        columns.append(("MiB", _memory))
+    rows = [[cell(method) for _, cell in columns] for method in case.methods]
     kinds = ["" if METHODS[method.key].main else "variant" for method in case.methods]
-    return TextTable(columns, rows, kinds)
+    return TextTable([heading for heading, _ in columns], rows, kinds)
 
 
 def case_caption(case: CaseView) -> str:
@@ -105,16 +89,30 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
 
 
-def _ours(cell: CellView | None, fmt: object) -> TextCell:
+def _ours(metric: Metric, method: MethodView) -> TextCell:
+    cell = method.cells.get(metric.key)
     if cell is None:
         return TextCell("–")
-    assert callable(fmt)
-    text = str(fmt(cell.ours.mean, cell.ours.deviation))
+    text = metric.format(cell.ours.mean, cell.ours.deviation)
     if cell.within is None:
         return TextCell(text, cell.best)
     if cell.within:
         return TextCell(f"{text} {WITHIN}", cell.best, "within")
     return TextCell(f"{text} {OUTSIDE}", cell.best, "outside")
+
+
+def _printed(metric: Metric, method: MethodView) -> Cell | None:
+    cell = method.cells.get(metric.key)
+    return None if cell is None else cell.paper
+
+
+def _papers(metric: Metric, method: MethodView) -> TextCell:
+    printed = _printed(metric, method)
+    return TextCell("" if printed is None else metric.format(*printed))
+
+
+def _memory(method: MethodView) -> TextCell:
+    return TextCell("" if method.peak_mib is None else f"{method.peak_mib:.0f}")
 
 
 def _p_value(case: CaseView, method: MethodView) -> TextCell:

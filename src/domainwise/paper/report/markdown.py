@@ -14,17 +14,7 @@ _SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source 
 
 
 def to_markdown(run: RunSummary) -> str:
-    """Everything a reader of the repository needs: command, seed, words, tables, caveats.
-
-    Parameters
-    ----------
-    run : RunSummary
-        From :func:`domainwise.paper.report.summary.summarise_run`.
-
-    Returns
-    -------
-    str
-    """
+    """Everything a reader of the repository needs: command, seed, words, tables, caveats."""
     parts = ["# The paper's tables, reproduced", "", _how_made(run), ""]
     parts += [f"- {sentence}" for sentence in words.in_short(run)]
     if not run.quick:

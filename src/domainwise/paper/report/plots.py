@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from domainwise.jobs.statistics import Ranking
 from domainwise.paper.methods import METHODS
-from domainwise.paper.report.summary import CaseView, MethodView
+from domainwise.paper.report.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
 
-#: One colour per method, readable on white and on black; fast methods share their exact one's.
+#: One colour per method, readable on white and on black; fast methods have their exact one's.
 COLOURS = {
     "majority": "#8b95a1",
     "svm": "#5b8def",
@@ -21,14 +21,37 @@ COLOURS = {
     "dica": "#d9902f",
     "dcm": "#e0533d",
     "invariant": "#d6498f",
-    "fastcoir": "#2a9d8f",
-    "fastdica": "#d9902f",
-    "fastdcm": "#e0533d",
 }
 _OTHER = "#8b95a1"
 
 
-def box_plot(case: CaseView, name: str) -> Picture | None:
+def ranking_plots(run: RunSummary) -> list[Picture]:
+    """Average ranks in each setting with more than one data set."""
+    return [
+        _ranking_plot(ranking, setting)
+        for setting, ranking in run.rankings.items()
+        if ranking.n_datasets > 1
+    ]
+
+
+def projection_plots(run: RunSummary) -> list[Picture]:
+    """The paper's figure, method by method."""
+    order = list(METHODS)
+    rows = sorted(run.projections, key=lambda row: order.index(row["method"]))
+    return [_projection_plot(row) for row in rows]
+
+
+def time_plots(table: TableView) -> list[Picture]:
+    """Time against score for the cases that were timed."""
+    return [plot for case in table.in_setting("paper") if (plot := _time_plot(case))]
+
+
+def invariance_plots(table: TableView) -> list[Picture]:
+    """Invariance before and after projecting, for the cases in which it was measured."""
+    return [plot for case in table.in_setting("paper") if (plot := _invariance_plot(case))]
+
+
+def box_plot(case: CaseView) -> Picture | None:
     """Scores over repeats of the competing methods, with the paper's mean ± sd."""
     views = [view for view in case.methods if METHODS[view.key].main and view.values]
     if not views or case.n_repeats < 2:
@@ -48,23 +71,15 @@ def box_plot(case: CaseView, name: str) -> Picture | None:
             capprops={"color": FAINT},
         )
         for box, view in zip(parts["boxes"], views, strict=True):
-            colour = COLOURS.get(view.key, _OTHER)
+            colour = _colour(view)
             box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
         shown = False
         for position, view in zip(positions, views, strict=True):
             cell = view.cells.get(case.primary.key)
             if cell is not None and cell.paper is not None:
                 mean, deviation = cell.paper
-                axes.errorbar(
-                    mean,
-                    position,
-                    xerr=deviation,
-                    fmt="D",
-                    markersize=3.5,
-                    color=INK,
-                    elinewidth=0.9,
-                    capsize=2,
-                )
+                style: Any = {"markersize": 3.5, "color": INK, "elinewidth": 0.9, "capsize": 2}
+                axes.errorbar(mean, position, xerr=deviation, fmt="D", **style)
                 shown = True
         axes.set_yticks(positions, [view.label for view in views])
         axes.set_xlabel(case.primary.label)
@@ -80,10 +95,10 @@ def box_plot(case: CaseView, name: str) -> Picture | None:
         if shown:
             caption += "; diamonds: the paper's mean ± sd"
             caption += " on its own data" if case.stand_in else ""
-        return Picture(to_svg(figure, name, alt), alt, caption)
+        return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
-def time_plot(case: CaseView, name: str) -> Picture | None:
+def _time_plot(case: CaseView) -> Picture | None:
     """Seconds of one fit and prediction against the score; dashed: the paper's."""
     views = [view for view in case.methods if view.seconds is not None]
     if len(views) < 2:
@@ -92,21 +107,15 @@ def time_plot(case: CaseView, name: str) -> Picture | None:
         axes = figure.subplots()
         points: list[tuple[str, float, float]] = []
         for view in views:
-            colour = COLOURS.get(view.key, _OTHER)
+            colour = _colour(view)
             marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
             x, y = float(view.seconds or 0), view.cells[case.primary.key].ours.mean
             axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
             points.append((view.label, np.log10(x), y))
             cell = view.cells[case.primary.key]
             if view.paper_seconds and cell.paper and not case.stand_in:
-                axes.plot(
-                    view.paper_seconds,
-                    cell.paper[0],
-                    marker,
-                    markerfacecolor="none",
-                    markeredgecolor=colour,
-                    markersize=6,
-                )
+                hollow: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
+                axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **hollow)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.margins(x=0.16, y=0.12)
@@ -121,10 +130,10 @@ def time_plot(case: CaseView, name: str) -> Picture | None:
         alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
         caption = f"{case.case.title}. Up and to the left is better; hollow: the paper's"
         caption = caption if not case.stand_in else f"{case.case.title}. Up and left is better"
-        return Picture(to_svg(figure, name, alt), alt, caption)
+        return Picture(to_svg(figure, _id("time", case), alt), alt, caption)
 
 
-def invariance_plot(case: CaseView, name: str) -> Picture | None:
+def _invariance_plot(case: CaseView) -> Picture | None:
     """Dependence on the domain against dependence on the target, before and after projecting."""
     views = [
         view for view in case.methods if view.invariance is not None and METHODS[view.key].main
@@ -142,7 +151,7 @@ def invariance_plot(case: CaseView, name: str) -> Picture | None:
                 axes.plot(x, y, "o", color=INK, markersize=6)
                 text = "features as given"
             else:
-                colour = COLOURS.get(view.key, _OTHER)
+                colour = _colour(view)
                 axes.plot([start[0], x], [start[1], y], color=colour, linewidth=0.7, alpha=0.5)
                 marker = "^" if view.kind == "fast" else "o"
                 axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
@@ -160,11 +169,13 @@ def invariance_plot(case: CaseView, name: str) -> Picture | None:
         )
         alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
         return Picture(
-            to_svg(figure, name, alt), alt, f"{case.case.title}. Up and to the left is better"
+            to_svg(figure, _id("inv", case), alt),
+            alt,
+            f"{case.case.title}. Up and to the left is better",
         )
 
 
-def projection_plot(row: dict[str, Any], name: str) -> Picture:
+def _projection_plot(row: dict[str, Any]) -> Picture:
     """The paper's figure for one method: sources, then three unseen domains."""
     label = METHODS[row["method"]].label
     panels = row["panels"]
@@ -185,10 +196,10 @@ def projection_plot(row: dict[str, Any], name: str) -> Picture:
             f"Projection on two components of {label}: source domains and three unseen domains,"
             " points coloured by class"
         )
-        return Picture(to_svg(figure, name, alt), alt, label, wide=True)
+        return Picture(to_svg(figure, f"projection-{row['method']}", alt), alt, label, wide=True)
 
 
-def spectrum_plot(row: dict[str, Any], name: str) -> Picture:
+def spectrum_plot(row: dict[str, Any]) -> Picture:
     """Every eigenvalue of Algorithm 1: few above 1, few below, the rest exactly 1."""
     values = np.array(row["eigenvalues"])
     above, below = int(np.sum(values > 1 + 1e-6)), int(np.sum(values < 1 - 1e-6))
@@ -214,10 +225,10 @@ def spectrum_plot(row: dict[str, Any], name: str) -> Picture:
             f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
             f" below, {len(values) - above - below} equal to 1"
         )
-        return Picture(to_svg(figure, name, alt), alt, _spectrum_caption(row), wide=True)
+        return Picture(to_svg(figure, "spectrum", alt), alt, _spectrum_caption(row), wide=True)
 
 
-def ranking_plot(ranking: Ranking, setting: str, name: str) -> Picture:
+def _ranking_plot(ranking: Ranking, setting: str) -> Picture:
     """Average ranks with Nemenyi's critical difference."""
     order = np.argsort(ranking.average_ranks)
     ranks = ranking.average_ranks[order]
@@ -243,7 +254,7 @@ def ranking_plot(ranking: Ranking, setting: str, name: str) -> Picture:
             f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band cannot be"
             " told apart from the first (Nemenyi, 5 %)"
         )
-        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
+        return Picture(to_svg(figure, f"rank-{setting}", alt), alt, caption, wide=True)
 
 
 def merged_labels(
@@ -299,6 +310,10 @@ def _spectrum_caption(row: dict[str, Any]) -> str:
     )
 
 
-def drawn(pictures: Iterable[Picture | None]) -> list[Picture]:
-    """Those that could be drawn."""
-    return [picture for picture in pictures if picture is not None]
+def _colour(view: MethodView) -> str:
+    return COLOURS.get(view.key.removeprefix("fast"), _OTHER)
+
+
+def _id(kind: str, case: CaseView) -> str:
+    name = f"{kind}-{case.case.key}-{case.setting}"
+    return "".join(c if c.isalnum() else "-" for c in name)

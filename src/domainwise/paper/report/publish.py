@@ -52,21 +52,8 @@ class Published:
 def publish(folder: Path, *, html: bool = True) -> Published:
     """Read a results folder and write the Markdown tables and the HTML report into it.
 
-    Parameters
-    ----------
-    folder : Path
-        A folder with a results file.
-    html : bool, default=True
-        Whether to make the report, which needs the extra ``report``.
-
-    Returns
-    -------
-    Published
-
-    Raises
-    ------
-    ResultsError
-        If the results cannot be read or hold nothing yet.
+    The report needs the extra ``report``. Results that cannot be read, or hold nothing yet, raise a
+    ResultsError.
     """
     store = ResultStore(folder)
     store.read()

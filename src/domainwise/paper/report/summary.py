@@ -155,17 +155,7 @@ class RunSummary:
 
 
 def summarise_run(store: ResultStore) -> RunSummary:
-    """Summarise a results file that has been read.
-
-    Parameters
-    ----------
-    store : ResultStore
-        After ``read`` or ``open``.
-
-    Returns
-    -------
-    RunSummary
-    """
+    """Summarise a results file that has been read."""
     results: dict[tuple[str, str], dict[str, dict[int, Row]]] = {}
     failures: dict[tuple[str, str, int, str], Row] = {}
     for row in store.rows("result"):
