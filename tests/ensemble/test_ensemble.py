@@ -44,7 +44,8 @@ def numbers(seed=0, **options):
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    """Members as they are, with few trees."""
+    """Members as they are, with few trees and kernels."""
+    monkeypatch.setattr(kinds, "GAMMAS", (1.0,))
     monkeypatch.setattr(kinds, "TREES", 8)
     monkeypatch.setattr(kinds, "COMPARED_TREES", 8)
     monkeypatch.setattr(kinds, "BOOSTED_TREES", 20)
