@@ -357,6 +357,57 @@ def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
         np.testing.assert_array_equal(again.predict(X, sample_domain=given), expected)
 
 
+@pytest.mark.parametrize("in_context", [False, True])
+def test_sets_rest_on_predictions_for_domains_left_out(in_context, few_trees):
+    X, y, domain = table(n_domains=9)
+    model = DomainEnsembleClassifier(["extra_trees"], context=in_context)
+    model.fit(X, y, sample_domain=domain)
+    given = {"sample_domain": domain} if in_context else {}
+    p = model.predict_proba(X, **given)
+    sets = {c: model.predict_set(X, **given, coverage=c) for c in (0.5, 0.8, 0.9)}
+    assert model.promise_ == "approximate"
+    assert len(model.calibration_domains_) == 9
+    for coverage, found in sets.items():
+        kind = "context" if in_context else "plain"
+        threshold = model._quantiles[kind].threshold(coverage)
+        np.testing.assert_array_equal(found, 1 - p <= threshold)
+    assert not np.any(sets[0.5] & ~sets[0.8])
+    assert not np.any(sets[0.8] & ~sets[0.9])
+    inside = sets[0.9][np.arange(len(y)), (y == "class 1").astype(int)]
+    assert inside.mean() > 0.85
+
+
+def test_domains_that_calibrate_serve_nothing_else(few_trees):
+    X, y, domain = numbers(n_domains=8)
+    model = DomainEnsembleRegressor(["linear", "extra_trees"], calibration="split")
+    model.fit(X, y, sample_domain=domain, learn_from=np.arange(0, len(X), 2))
+    held = np.isin(domain, model.calibration_domains_)
+    assert held.sum() == len(X) // 2
+    assert not set(model.domains_) & set(model.calibration_domains_)
+    alone = DomainEnsembleRegressor(["linear", "extra_trees"])
+    alone.fit(X[~held], y[~held], sample_domain=domain[~held], learn_from=np.arange(0, 96, 2))
+    np.testing.assert_array_equal(model.predict(X), alone.predict(X))
+    for given in (None, domain[held]):
+        errors = np.sort(np.abs(y[held] - alone.predict(X[held], given)))
+        # Four domains of the same size weigh 4/5 together: at 60 % three quarters of the errors.
+        ends = model.predict_interval(X[held], given, coverage=0.6)
+        reach = errors[int(0.75 * len(errors)) - 1]
+        np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * reach)
+    assert model.promise_ == "guaranteed"
+    with pytest.warns(UserWarning, match="needs 9 calibration domains, but there are 4"):
+        assert np.isinf(model.predict_interval(X)).all()
+
+
+def test_a_class_that_only_calibrating_domains_have_is_never_covered_by_mistake():
+    X, y, domain = table(n_domains=8)
+    parts = DomainEnsembleClassifier(["linear"], context=False, calibration="split")
+    held = np.isin(domain, parts.fit(X, y, sample_domain=domain).calibration_domains_)
+    y = np.where(held, "new", y)
+    model = parts.fit(X, y, sample_domain=domain)
+    assert model.classes_.tolist() == ["class 0", "class 1"]
+    assert model._quantiles["plain"].threshold(0.1) == 1.0
+
+
 def test_domains_are_routed_through_cross_validation():
     X, y, domain = table()
     with config_context(enable_metadata_routing=True):

@@ -87,6 +87,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "probability": ["boolean"],
     "members": [StrOptions({"auto"}), list, tuple],
     "context": [StrOptions({"auto"}), "boolean"],
+    "calibration": [StrOptions({"cv", "split"})],
     "time_budget": [POSITIVE, None],
     "relative": ["boolean"],
     "summary": ["boolean"],

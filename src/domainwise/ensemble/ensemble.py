@@ -7,7 +7,7 @@ import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,7 +22,9 @@ from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.weights import PRIOR_SHARES, expected, exponent_scores, softened
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.projection import fixed_seed
+from domainwise.selection.conformal import PROMISES, calibration_split
 from domainwise.selection.draw import draw_rows
+from domainwise.selection.quantiles import DomainQuantiles, class_scores
 from domainwise.selection.search import make_splits
 from domainwise.selection.splitters import LeaveDomainsOut
 
@@ -42,12 +44,57 @@ class DomainEnsemble(BaseEstimator):
 
     members: Any
     context: Any
+    calibration: str
     cv: Any
     scoring: Any
     n_jobs: int | None
     random_state: Any
     time_budget: float | None
     verbose: int
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Fit members, and weight them by domains left out.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; NaN where a value is missing.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row.
+        learn_from : array-like of int or bool, default=None
+            Rows that members learn from, where that should not be all of them. The others tell
+            what their domains are like.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        numeric = not is_classifier(self)
+        X, y = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
+        if self.calibration == "cv":
+            self._learn(X, y, sample_domain, learn_from)
+            return self
+        domain = _check_domains(sample_domain, len(X))
+        assert domain.codes is not None
+        assert domain.names is not None
+        learn, held = calibration_split(y, domain.codes, not numeric)
+        if learn_from is not None:
+            chosen = np.zeros(len(X), dtype=bool)
+            chosen[_places(learn_from, len(X))] = True
+            learn_from = chosen[learn]
+        labels = domain.names[domain.codes]
+        self._learn(X[learn], y[learn], labels[learn], learn_from)
+        everything = _taken(domain, held)
+        judge = self._judge(self._known(y[held]), everything, np.arange(len(held)))
+        self._quantiles = {"plain": judge.quantiles(self._predict(X[held], None))}
+        if any(member.in_context for member in self.members_.values()):
+            found = self._predict(X[held], labels[held])
+            self._quantiles["context"] = judge.quantiles(found)
+        self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
+        return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
         """Fit to codes of classes or to values of unit variance, of all rows of X."""
@@ -134,13 +181,7 @@ class DomainEnsemble(BaseEstimator):
         n = len(domains)
         if learn_from is None:
             return draw_rows(domains, max(MAX_ROWS, 2 * len(self.domains_)), self._seed)
-        rows = np.asarray(learn_from)
-        rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
-        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-            raise ValueError("learn_from must hold places of rows, or a truth value for each row")
-        if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
-            raise ValueError(f"learn_from must hold places from 0 to {n - 1}, each once")
-        return rows
+        return _places(learn_from, n)
 
     def _features(self, X: Array, sample_domain: Any) -> Array:
         """Rows in the sources' units, in context or not; missing values become the mean."""
@@ -156,7 +197,10 @@ class DomainEnsemble(BaseEstimator):
         self.domain_scores_ = judge.scores(without)
         self.expected_score_ = expected(self.domain_scores_, self._seed)
         self._shares: ShareRange | None = None
-        out = {"y": judge.y, "domains": judge.domains, "rows": judge.rows, "plain": mix}
+        self._quantiles = {"plain": judge.quantiles(without)}
+        assert self.domains_ is not None
+        self.calibration_domains_ = self.domains_[np.unique(judge.domains[judge.rows])]
+        self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
@@ -171,15 +215,10 @@ class DomainEnsemble(BaseEstimator):
             }
             self.context_domain_scores_ = judge.scores(scored)
             self.context_expected_score_ = expected(self.context_domain_scores_, self._seed)
-            out["context"] = both
+            self._quantiles["context"] = judge.quantiles(scored)
             if judge.classes is not None:
                 rows = within.rows
                 self._shares = ShareRange.of_sources(both[rows], judge.domains[rows], kept)
-        # For prediction sets and intervals: what was predicted for domains left out.
-        self._out_of_domain = {
-            name: values.astype(np.float32) if values.ndim == 2 else values
-            for name, values in out.items()
-        }
 
     def _mixed(
         self, predicted: dict[str, Array], judge: Judge, prior: Any = None
@@ -235,6 +274,10 @@ class DomainEnsemble(BaseEstimator):
             found[rows] = self._mix(self.weights_, {False: features[False][rows]})
         return found
 
+    def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles:
+        kind = "plain" if sample_domain is None else "context"
+        return self._quantiles.get(kind, self._quantiles["plain"])
+
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")
         return validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
@@ -271,6 +314,10 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         sit in domains of their own, what a domain is like gives the class away.
     class_weight : dict or "balanced", default=None
         What errors in each class cost.
+    calibration : {"cv", "split"}, default="cv"
+        What prediction sets rest on. "cv" takes what members fitted without a domain say about it:
+        the coverage is *approximate*. "split" keeps half of the domains apart for it: the coverage
+        is *guaranteed*, on average over new domains that are drawn as these were.
     cv : int, splitter or iterable, default=None
         None leaves out one domain at a time, several together where there are more than ten.
         Splitters get the domains as ``groups``.
@@ -301,6 +348,10 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
     expected_score_, context_expected_score_ : tuple of float
         Mean of these over domains, and a 95 % interval of the mean (bootstrap over domains).
+    calibration_domains_ : ndarray
+        Domains that prediction sets rest on.
+    promise_ : {"approximate", "guaranteed"}
+        What prediction sets promise.
     dropped_ : list of str
         Members that ``time_budget`` left no time for.
     n_features_in_ : int
@@ -342,6 +393,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         *,
         context: Any = "auto",
         class_weight: Any = None,
+        calibration: str = "cv",
         cv: Any = None,
         scoring: Any = None,
         n_jobs: int | None = None,
@@ -351,32 +403,17 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
-        """Fit members, and weight them by domains left out.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; NaN where a value is missing.
-        y : array-like of shape (n_samples,)
-            Classes.
-        sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row.
-        learn_from : array-like of int or bool, default=None
-            Rows that members learn from, where that should not be all of them. The others tell
-            what their domains are like.
-
-        Returns
-        -------
-        self : object
-        """
-        X, y = self._check_rows(X, y, ensure_min_samples=2)
+    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         target = check_classes(y, len(X))
         assert target.codes is not None
         assert target.names is not None
         self.classes_ = target.names
         self._fit(X, target.codes, target, sample_domain, learn_from)
-        return self
+
+    def _known(self, y: Array) -> Array:
+        """Codes of classes; one more than there are for a class that nothing was learnt about."""
+        place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        return np.where(self.classes_[place] == y, place, len(self.classes_))
 
     def predict(self, X: Any, sample_domain: Any = None) -> Array:
         """Return the class of each row.
@@ -408,6 +445,24 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         p : ndarray of shape (n_rows, n_classes)
         """
         return self._predict(X, sample_domain)
+
+    def predict_set(self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9) -> Array:
+        """Return the classes that each row may have; see ``promise_`` for how sure that is.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+        coverage : float, default=0.9
+            Share of the rows of a new domain, on average over domains, whose class is in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_rows, n_classes)
+            In the order of ``classes_``; all classes, with a warning, if there are too few domains.
+        """
+        scores = class_scores(self._predict(X, sample_domain))
+        return self._quantiles_for(sample_domain).sets(scores, coverage)
 
     def _code_weights(self) -> Any:
         """Class weights by code."""
@@ -472,7 +527,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     context : "auto" or bool, default="auto"
         Whether to fit members for rows with their domain as well. "auto" does so with two source
         domains or more.
-    cv, scoring, n_jobs, random_state, time_budget, verbose
+    calibration, cv, scoring, n_jobs, random_state, time_budget, verbose
         As in :class:`DomainEnsembleClassifier`.
 
     Attributes
@@ -480,7 +535,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     domains_, members_, weights_, context_weights_, domain_scores_, context_domain_scores_
         As in :class:`DomainEnsembleClassifier`; scores are negative root mean squared errors,
         unless there is a ``scoring``.
-    expected_score_, context_expected_score_, dropped_, n_features_in_, feature_names_in_
+    expected_score_, context_expected_score_, calibration_domains_, promise_, dropped_
         As there.
 
     See Also
@@ -503,6 +558,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         members: Any = "auto",
         *,
         context: Any = "auto",
+        calibration: str = "cv",
         cv: Any = None,
         scoring: Any = None,
         n_jobs: int | None = None,
@@ -512,29 +568,15 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
-        """Fit members, and weight them by domains left out.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; NaN where a value is missing.
-        y : array-like of shape (n_samples,)
-            Targets.
-        sample_domain, learn_from
-            As in :meth:`DomainEnsembleClassifier.fit`.
-
-        Returns
-        -------
-        self : object
-        """
-        X, y = self._check_rows(X, y, y_numeric=True, ensure_min_samples=2)
+    def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         y = np.asarray(y, dtype=np.float64)
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
-        target = check_target((y - self._mean) / self._deviation, len(X), "rbf", least_classes=1)
+        target = check_target(self._known(y), len(X), "rbf", least_classes=1)
         assert target.values is not None
         self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
-        return self
+
+    def _known(self, y: Array) -> Array:
+        return (y - self._mean) / self._deviation
 
     def predict(self, X: Any, sample_domain: Any = None) -> Array:
         """Return the predicted target of each row.
@@ -549,6 +591,24 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         y : ndarray of shape (n_rows,)
         """
         return self._predict(X, sample_domain)[:, 0] * self._deviation + self._mean
+
+    def predict_interval(
+        self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9
+    ) -> Array:
+        """Return the lower and the upper end of an interval for each row.
+
+        Parameters
+        ----------
+        X, sample_domain, coverage
+            As in :meth:`DomainEnsembleClassifier.predict_set`.
+
+        Returns
+        -------
+        ends : ndarray of shape (n_rows, 2)
+            Infinite, with a warning, if there are too few domains.
+        """
+        predicted = self.predict(X, sample_domain)
+        return self._quantiles_for(sample_domain).intervals(predicted, coverage)
 
     def _code_weights(self) -> None:
         return None
@@ -592,3 +652,14 @@ def _taken(labels: Labels, rows: Array) -> Labels:
         assert labels.values is not None
         return Labels(values=labels.values[rows])
     return Labels(codes=labels.codes[rows], names=labels.names)
+
+
+def _places(learn_from: Any, n: int) -> Array:
+    """Places of some rows, each once."""
+    rows = np.asarray(learn_from)
+    rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("learn_from must hold places of rows, or a truth value for each row")
+    if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
+        raise ValueError(f"learn_from must hold places from 0 to {n - 1}, each once")
+    return rows

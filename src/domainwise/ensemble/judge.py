@@ -12,6 +12,7 @@ from domainwise.arrays import Array
 from domainwise.ensemble.curves import Curve, fit_curve
 from domainwise.ensemble.weights import balanced_accuracies, equal_weights, squared_errors
 from domainwise.selection.draw import draw_rows
+from domainwise.selection.quantiles import DomainQuantiles
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
 
 #: Rows on which candidates are compared, at most.
@@ -98,6 +99,17 @@ class Judge:
             return squared_errors(y, predicted[self.rows, 0], domains, self.n_domains)
         hard = predicted[self.rows].argmax(axis=1)
         return balanced_accuracies(y, hard, domains, self.n_domains)
+
+    def quantiles(self, predicted: Array) -> DomainQuantiles:
+        """How strange targets are: 1 - p of their class, or their distance in the user's unit."""
+        y, predicted = self.y[self.rows], predicted[self.rows]
+        if self.classes is None:
+            scores = self.deviation * np.abs(y - predicted[:, 0])
+        else:
+            # A class that nothing was learnt about has no column.
+            known = np.column_stack([predicted, np.zeros(len(y))])
+            scores = 1.0 - known[np.arange(len(y)), y]
+        return DomainQuantiles.of(scores, self.domains[self.rows])
 
     def scores(self, predicted: Array) -> Array:
         """Score of each domain: the scoring, balanced accuracy, or negative RMSE.
