@@ -40,13 +40,7 @@ from domainwise.labels.factors import RowLabels
 
 
 class DaskBackend(NumpyBackend):
-    """Rows are collections; small matrices and thins are NumPy's.
-
-    Parameters
-    ----------
-    known : KnownPartitions, optional
-        What is known of the partitions of X beyond what X says.
-    """
+    """Rows are collections, ``known`` in part from files; small matrices and thins are NumPy's."""
 
     def __init__(self, known: KnownPartitions | None = None) -> None:
         self.known = known

@@ -17,42 +17,22 @@ REMEDY = "rechunk or repartition one of them so that their partitions hold the s
 
 @dataclass(frozen=True)
 class KnownPartitions:
-    """What Parquet files tell about the partitions of a data frame before they are read.
-
-    Attributes
-    ----------
-    lengths : tuple of int
-    sources : tuple of str
-        What each partition is called in errors.
-    unread : tuple of Unread
-        The partitions, for tasks that read them themselves.
-    """
+    """What Parquet files tell about the partitions of a data frame before they are read."""
 
     lengths: tuple[int, ...]
-    sources: tuple[str, ...]
-    unread: tuple[Unread, ...]
+    sources: tuple[str, ...]  #: what each partition is called in errors
+    unread: tuple[Unread, ...]  #: the partitions, for tasks that read them themselves
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are in a partition.
+    """Where things are in a partition."""
 
-    Attributes
-    ----------
-    features : tuple or None
-        Names of the columns that are features; None in an array.
-    n_features : int
-    dtype : dtype
-        Precision of the features.
-    target, domain : str, list of str or None
-        Columns that are labels; None where labels come apart or not at all.
-    """
-
-    features: tuple[Any, ...] | None
+    features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
     n_features: int
-    dtype: Any
-    target: Any = None
-    domain: Any = None
+    dtype: Any  #: precision of the features
+    target: Any = None  #: columns that are labels; None where labels come apart or not at all
+    domain: Any = None  #: likewise
 
     def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
         """Return the features of a partition as an array, and its labels as arrays or None."""
@@ -84,27 +64,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Partitions:
-    """X, y and sample_domain as tasks, one for each partition.
-
-    Attributes
-    ----------
-    layout : Layout
-    empty : DataFrame or ndarray
-        X without rows, which tells names and number of features.
-    rows : list of tasks
-    y, domain : list of tasks or None
-        Labels that do not lie in the rows.
-    lengths : tuple of int or None
-        None where they are not known before the pass.
-    sources : tuple of str
-    """
+    """X, y and sample_domain as tasks, one for each partition."""
 
     layout: Layout
-    empty: Any
+    empty: Any  #: X without rows, which tells names and number of features
     rows: list[Task]
-    y: list[Task] | None
-    domain: list[Task] | None
-    lengths: tuple[int, ...] | None
+    y: list[Task] | None  #: labels that do not lie in the rows
+    domain: list[Task] | None  #: likewise
+    lengths: tuple[int, ...] | None  #: None where they are not known before the pass
     sources: tuple[str, ...] = field(repr=False)
 
     def __len__(self) -> int:

@@ -16,14 +16,7 @@ from joblib._dask import DaskDistributedBackend
 
 
 class FoldsBackend(DaskDistributedBackend):  # type: ignore[misc, unused-ignore]
-    """A backend for :func:`joblib.parallel_config`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    report : callable, default=None
-        Called with the number of tasks done.
-    """
+    """A backend for :func:`joblib.parallel_config`, which reports the number of tasks done."""
 
     default_n_jobs = 1
 

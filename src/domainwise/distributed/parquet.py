@@ -64,14 +64,8 @@ def known_rows(
 ) -> tuple[Any, KnownPartitions]:
     """Return columns of a Parquet file or a folder of them as a Dask frame, and its partitions.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A file, a folder that is searched for files, or a pattern; anything fsspec can open.
-    wanted : list of str
-        Columns of labels.
-    features : list of str or None
-        Columns of features; None for all but ``wanted``.
+    A path may be a pattern, on anything fsspec can open. ``wanted`` are columns of labels; without
+    ``features`` all others are features.
     """
     footers = read_footers(path)
     schema = footers[0].content.schema.to_arrow_schema()

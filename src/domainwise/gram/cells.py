@@ -26,21 +26,15 @@ Cells = dict[Any, NystromSums]
 class CellRows:
     """Where each row belongs, and what is summed beside its features.
 
-    Attributes
-    ----------
-    cells, groups : ndarray of shape (n,)
-        Cell and group of each row, as indices of the keys. A cell may hold many groups.
-    cell_keys, group_keys : sequence
-        A group is a (class, domain), of which the sums of the features alone are kept.
-    dense : ndarray of shape (n, q) or None
-        Further columns: descriptors of domains, then continuous targets.
+    A group is a (class, domain), of which the sums of the features alone are kept; a cell may hold
+    many groups.
     """
 
-    cells: Any
-    groups: Any
+    cells: Any  #: of each row, as an index of the keys
+    groups: Any  #: likewise
     cell_keys: Sequence[Hashable]
     group_keys: Sequence[Hashable]
-    dense: Any = None
+    dense: Any = None  #: further columns: descriptors of domains, then continuous targets
 
     @property
     def width(self) -> int:
@@ -114,12 +108,7 @@ def merged_cells(a: Cells, b: Cells) -> Cells:
 def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
 
-    Parameters
-    ----------
-    maps : sequence of NystromMap
-        Of the same landmarks. Several of them share their distances.
-    X : ndarray of shape (n, p)
-    rows : CellRows
+    The maps are of the same landmarks; several of them share their distances.
     """
     tasks = list(rows.batches(BATCH_ROWS))
     shared = given_landmarks(maps) if len(maps) > 1 else None

@@ -30,17 +30,8 @@ LAPACK_ROWS = 800
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
-    Parameters
-    ----------
-    matrix : array or tensor of shape (N, N)
-        The uncentred kernel matrix in float64, up to a constant. It is centred in place.
-    labels : RowLabels
-    dtype : dtype
-        Precision of the data, which decides what counts as rounding.
-    lapack : bool
-        Use full eigendecompositions whatever N is.
-    **options
-        See :class:`~domainwise.gram.rows.RowsGram`.
+    It is given uncentred, in float64, up to a constant, and is centred in place. ``dtype`` is the
+    precision of the data; ``lapack`` asks for full eigendecompositions whatever N is.
     """
 
     def __init__(

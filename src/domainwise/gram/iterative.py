@@ -22,14 +22,6 @@ class IterativeGram(RowsGram):
     """Centred Gram matrix that is not stored; products are all there is.
 
     A subclass multiplies, and builds a preconditioner.
-
-    Parameters
-    ----------
-    labels : RowLabels
-    dtype : dtype
-    device : str or torch.device
-    **options
-        See :class:`~domainwise.gram.rows.RowsGram`.
     """
 
     def __init__(self, labels: Any, dtype: Any, device: Any = "cpu", **options: Any) -> None:

@@ -28,26 +28,11 @@ def krylov_pairs(
 ) -> RitzPairs:
     """Find the k leading eigenpairs of a problem made of products with K.
 
-    A subspace grows by the residuals of its leading Ritz pairs (at depth 2 without a
-    preconditioner: by their images); when it has more than ``max_columns`` columns it is replaced
-    by its leading Ritz vectors.
-
-    Parameters
-    ----------
-    gram : Gram
-    images : callable
-        See :data:`domainwise.methods.contract.Images`.
-    k : int
-    start : thin
-        First block, at least k columns.
-    depth : int
-    tol : float
-        Residual relative to the size of the problem's left side.
-    max_iter : int
-        Blocks at most.
-    max_columns : int
-    precondition : callable, optional
-        Rough inverse of the problem's right side.
+    A subspace begins with ``start``, of at least k columns, and grows by the residuals of its
+    leading Ritz pairs (at depth 2 without a preconditioner: by their images), ``max_iter`` blocks
+    at most; when it has more than ``max_columns`` columns it is replaced by its leading Ritz
+    vectors. ``tol`` is relative to the size of the problem's left side, and ``precondition`` a
+    rough inverse of its right side.
     """
     block = start.shape[1]
     empty = gram.combine(start, np.zeros((block, 0)))

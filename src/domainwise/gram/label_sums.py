@@ -28,21 +28,11 @@ MAX_CANDIDATES = 10_000
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Features of continuous labels that are fixed before the rows are seen.
+    """Features of continuous labels that are fixed before the rows are seen."""
 
-    Attributes
-    ----------
-    kernel : Kernel or None
-        None for the linear kernel, whose features are the values themselves.
-    points : ndarray of shape (q, k)
-        Landmarks among the values.
-    triangle : ndarray of shape (q, q)
-        Lower Cholesky factor of their kernel matrix.
-    """
-
-    kernel: Kernel | None
-    points: Array
-    triangle: Array
+    kernel: Kernel | None  #: None for the linear kernel, whose features are the values themselves
+    points: Array  #: landmarks among the values, (q, k)
+    triangle: Array  #: lower Cholesky factor of their kernel matrix
 
     @classmethod
     def choose(
@@ -54,22 +44,11 @@ class LabelMap:
         name: str,
         points: Any = None,
     ) -> LabelMap:
-        """Take landmarks from given points, or from the values of the first batch.
+        """Take landmarks from given points, or from the values (n, k) of the first batch.
 
-        Parameters
-        ----------
-        values : ndarray of shape (n, k)
-            Labels of the first batch.
-        kernel : "rbf", "linear" or callable
-        gamma : float or str
-            Resolved on ``values``.
-        tolerance : float
-            Residual trace, per row, at which there are enough landmarks.
-        name : str
-            What the labels are called in errors.
-        points : array-like of shape (q,) or (q, k), or tuple (low, high), optional
-            Landmarks to use; a tuple stands for a grid over that range, ``GRID_STEP`` bandwidths
-            of the RBF kernel apart.
+        ``gamma`` is resolved on the values, ``tolerance`` is the residual trace, per row, at which
+        there are enough landmarks, and ``name`` is for errors. A tuple (low, high) of points stands
+        for a grid over that range, ``GRID_STEP`` bandwidths of the RBF kernel apart.
         """
         if kernel == "linear":
             return cls(None, values[:0], np.zeros((0, 0)))
@@ -140,24 +119,10 @@ def finalize(
     domain: LabelMap | None = None,
     conditional: bool = False,
 ) -> tuple[NystromGram, list[Any], list[Any]]:
-    """Turn sums over rows into a Gram operator.
+    """Turn sums over rows into a Gram operator, and list the classes and domains that occurred.
 
-    Parameters
-    ----------
-    sums : NystromSums
-        Features first, then those of a continuous target, the target itself, and those of
-        continuous domain descriptors.
-    nystrom : NystromMap
-    target, domain : LabelMap or None
-        The maps of continuous labels.
-    conditional : bool
-        Measure domains inside each class.
-
-    Returns
-    -------
-    gram : NystromGram
-    classes, domains : list
-        The labels that occurred, sorted.
+    The sums are of features first, then of those of a continuous target, of the target itself, and
+    of the features of continuous domain descriptors; ``target`` and ``domain`` are their maps.
     """
     m = nystrom.n_features
     keys: list[Any] = sorted(sums.groups, key=repr)

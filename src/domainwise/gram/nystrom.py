@@ -35,28 +35,14 @@ DIRECT_ROUNDING = 2e-18
 
 @dataclass(frozen=True)
 class NystromMap:
-    """The map from rows to Nystrom features.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    landmarks : ndarray of shape (M', p)
-        Landmarks that are independent to working precision; the others add nothing.
-    triangle : ndarray of shape (M', M')
-        Lower Cholesky factor of the landmarks' kernel matrix.
-    n_asked : int
-        How many landmarks were given.
-    direct : bool
-        Sums are taken of plain kernel values, which saves most of the work.
-    chosen : ndarray of shape (M',) or None
-        Which of the given landmarks these are.
-    """
+    """The map from rows to Nystrom features."""
 
     kernel: Kernel
-    landmarks: Array
-    triangle: Array
-    n_asked: int
-    direct: bool = False
+    landmarks: Array  #: independent to working precision; the others add nothing
+    triangle: Array  #: lower Cholesky factor of the landmarks' kernel matrix
+    n_asked: int  #: how many landmarks were given
+    direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
+    #: Which of the given landmarks these are.
     chosen: Array | None = field(default=None, repr=False, compare=False)
     _prepared: Array = field(init=False, repr=False, compare=False)
     _inverse: Array = field(init=False, repr=False, compare=False)
@@ -153,24 +139,17 @@ def _independent_rows(W: Array, tolerance: float) -> tuple[Array, Array]:
 class NystromSums:
     """Sums over rows of the features Phi, followed by those of continuous labels.
 
-    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into
-    a Gram operator. That is all a distributed engine has to know.
+    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into a
+    Gram operator. That is all a distributed engine has to know.
 
-    Attributes
-    ----------
-    n_samples : int
-    mean : ndarray of shape (M' + q,)
-    second : ndarray of shape (M' + q, M' + q)
-        Centred second moments, merged by Chan's update so that no digits are lost; those between
-        features are left zero where nobody asks for them.
-    groups : dict
-        For each (class, domain) pair that occurred, its count and sum of features.
+    Centred second moments are merged by Chan's update so that no digits are lost; those between
+    features are left zero where nobody asks for them.
     """
 
     n_samples: int
     mean: Array
     second: Array
-    groups: dict[Any, tuple[int, Array]]
+    groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
 
     def __sizeof__(self) -> int:
         """Bytes with all arrays: what moving it to another worker takes."""
@@ -203,20 +182,11 @@ class NystromSums:
         *,
         moments: bool = True,
     ) -> NystromSums:
-        """Sum over one batch.
+        """Sum over one batch of features, which are overwritten.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n, M')
-            Overwritten.
-        codes : ndarray of shape (n,)
-            Group of each row, an index into ``keys``.
-        keys : sequence
-            (class, domain) of each group.
-        dense : ndarray of shape (n, q), optional
-            Features of continuous labels.
-        moments : bool
-            Sum the second moments of the features, too; False leaves zeros in their place.
+        ``codes`` are the rows' groups, as indices of ``keys``, the (class, domain) pairs; ``dense``
+        are features of continuous labels. ``moments=False`` leaves zeros for the features' second
+        moments.
         """
         n, m = features.shape
         rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
@@ -326,19 +296,8 @@ class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, known by sums over its rows.
 
     A thin is a matrix of coordinates: combinations of the columns of Phi first, then of the
-    orthonormal label directions.
-
-    Parameters
-    ----------
-    second : ndarray of shape (M', M')
-        ``Phi'Phi``, centred.
-    cross : ndarray of shape (s, M')
-        Label directions times Phi.
-    labels : LabelSpace
-    landmark_features : ndarray of shape (M', M')
-        Centred features of the landmarks, on which signs are settled.
-    dtype : dtype
-        Precision of the rows.
+    orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` the label directions times
+    Phi; signs are settled on the centred ``landmark_features``.
     """
 
     def __init__(

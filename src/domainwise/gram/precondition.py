@@ -31,15 +31,9 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 
 
 class Preconditioner(ABC):
-    """Inverse of ``U D U' + shift I``, with D below the smallest value it knows left out.
+    """Inverse of ``U D U' + shift I``, with D below the smallest value it knows left out."""
 
-    Attributes
-    ----------
-    values : array
-        The diagonal of D, ascending.
-    """
-
-    values: Any
+    values: Any  #: the diagonal of D, ascending
 
     @abstractmethod
     def down(self, R: Thin) -> Any:
@@ -59,13 +53,7 @@ class Preconditioner(ABC):
 
 
 class StoredPreconditioner(Preconditioner):
-    """A preconditioner that keeps its U.
-
-    Parameters
-    ----------
-    features : ndarray of shape (N, M)
-        Centred Nystrom features, ``features features' ~ K``.
-    """
+    """A preconditioner that keeps its U, from centred Nystrom features F with ``F F' ~ K``."""
 
     def __init__(self, features: Array) -> None:
         second = np.asarray(features.T @ features, dtype=np.float64)

@@ -19,20 +19,9 @@ from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
 class RowsGram(Gram):
     """Centred Gram matrix of N rows; thins are float64 arrays or tensors of shape (N, r).
 
-    Only small matrices and scalars leave the device of a tensor.
-
-    Parameters
-    ----------
-    labels : RowLabels
-        Whose rows are thins.
-    dtype : dtype
-        Precision of the rows, which decides what counts as rounding.
-    device : str or torch.device
-    tol : float
-        Relative residual of linear solves; eigenvectors are found to a hundredth of it.
-    max_iter : int
-    seed : int
-    verbose : int
+    Only small matrices and scalars leave the device of a tensor. ``dtype``, the precision of the
+    rows, decides what counts as rounding; ``tol`` is the relative residual of linear solves, and
+    eigenvectors are found to a hundredth of it.
     """
 
     #: The module of the thins' functions.

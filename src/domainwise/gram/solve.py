@@ -51,23 +51,10 @@ def conjugate_gradients(
     residual drifts from the true one, so the true one is computed at the end, and the iteration
     goes on from there while it is above ``tol`` and still falls.
 
-    Parameters
-    ----------
-    product : callable
-        ``product(P)`` returns K P.
-    V : array of shape (N, m)
-    shift : float or array of shape (m,)
-        One for all columns, or one each.
-    precondition : callable
-        Symmetric positive definite approximation of the inverse.
-    tol : float
-        Relative residual to reach in every column.
-    max_iter : int
-        Products at most, the checks included.
-    monitor : callable, optional
-        Called with the iteration and the largest relative residual.
-    accurate_product : callable, optional
-        Product for the true residual, where ``product`` is quick and rough.
+    ``shift`` is one for all columns or one each; ``precondition`` is a symmetric positive definite
+    approximation of the inverse; ``max_iter`` counts the products of the checks, too. ``monitor``
+    is called with the iteration and the largest relative residual. ``accurate_product`` is for the
+    true residual, where ``product`` is quick and rough.
     """
     target = column_norms(V)
     scale = target + (target == 0)
@@ -127,12 +114,7 @@ class RefinedCholesky:
     """Solves ``(K + shift I) X = V`` for several shifts by Cholesky factors in float32.
 
     A factor costs half as much there, and a few steps of refinement with K in float64 bring back
-    the digits, unless the system is too close to singular.
-
-    Parameters
-    ----------
-    K : ndarray of shape (N, N)
-        Centred and semi-definite, in float64.
+    the digits, unless the system is too close to singular. K is centred and semi-definite.
     """
 
     def __init__(self, K: Array) -> None:

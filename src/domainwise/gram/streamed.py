@@ -18,14 +18,7 @@ from domainwise.labels.factors import RowLabels
 class StreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of X, evaluated anew for each product.
 
-    Parameters
-    ----------
-    X : ndarray of shape (N, p)
-        float32 rows are multiplied in float32 and summed in float64.
-    kernel : Kernel
-    labels : RowLabels
-    **options
-        See :class:`~domainwise.gram.rows.RowsGram`.
+    Rows in float32 are multiplied in float32 and summed in float64.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:

@@ -42,32 +42,17 @@ LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with every parameter resolved.
+    """A kernel with every parameter resolved."""
 
-    Attributes
-    ----------
-    name : str
-        One of ``KERNEL_NAMES`` or ``"callable"``.
-    gamma : float
-        Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
-    degree, coef0 : float
-        Of the polynomial kernel ``(gamma x'y + coef0)^degree``.
-    origin : ndarray of shape (n_features,) or None
-        Point subtracted from all rows where the (centred) kernel does not change by it.
-    by_differences : bool
-        Take RBF distances from differences: rows lie so far out, in units of the kernel's width,
-        that rounding of their products would swamp short distances.
-    function, params
-        A user's kernel ``function(X, Y, **params)`` and its arguments.
-    """
-
-    name: str
+    name: str  #: one of ``KERNEL_NAMES`` or ``"callable"``
+    #: Scale of ``rbf``, ``laplacian`` and ``poly``; the other kernels do not use it.
     gamma: float = 1.0
-    degree: float = 3
+    degree: float = 3  #: of the polynomial kernel ``(gamma x'y + coef0)^degree``
     coef0: float = 1.0
+    #: Subtracted from all rows where the (centred) kernel does not change by it.
     origin: Array | None = None
-    by_differences: bool = False
-    function: Callable[..., Array] | None = None
+    by_differences: bool = False  #: take RBF distances from differences, as :meth:`about` decides
+    function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -45,16 +45,7 @@ def choose_landmarks(
 ) -> Array:
     """Return the indices of m rows, in ascending order.
 
-    Parameters
-    ----------
-    rule : {"uniform", "stratified", "kmeans++", "leverage"}
-    X : ndarray of shape (n, p)
-    m : int
-    domains : ndarray of shape (n,) or None
-        Domain codes, for ``"stratified"``.
-    kernel : Kernel
-        For ``"leverage"``.
-    rng : numpy.random.Generator
+    The domain codes are for the rule ``"stratified"``, the kernel for ``"leverage"``.
     """
     n = len(X)
     if m == n:

@@ -43,28 +43,17 @@ class Cells:
 
 @dataclass(frozen=True)
 class LabelSpace:
-    """Centred label features of N samples in orthonormal coordinates.
-
-    Attributes
-    ----------
-    n_samples : int
-    target : ndarray of shape (s, q) or None
-        Target features; None without a target.
-    domain : ndarray of shape (s, t) or None
-        Domain features, within classes when conditional; None for a single domain.
-    domain_means : ndarray of shape (s, T) or None
-        For domain labels, the centred indicators divided by the domain sizes.
-    sign : ndarray of shape (s,) or None
-        What a component's sign is chosen by: the last class, or the (first) continuous target.
-    cells : Cells or None
-        For categories only, the (class, domain) groups whose scaled indicators the coordinates are.
-    """
+    """Centred label features of N samples in orthonormal coordinates."""
 
     n_samples: int
-    target: Array | None = None
+    target: Array | None = None  #: target features (s, q); None without a target
+    #: Domain features (s, t), within classes when conditional; None for a single domain.
     domain: Array | None = None
+    #: For domain labels, the centred indicators divided by the domain sizes.
     domain_means: Array | None = None
+    #: What a component's sign is chosen by: the last class, or the (first) continuous target.
     sign: Array | None = None
+    #: For categories only, the groups whose scaled indicators the coordinates are.
     cells: Cells | None = None
 
     @property
@@ -78,24 +67,13 @@ class LabelSpace:
 
 @dataclass(frozen=True)
 class RowLabels:
-    """A label space together with the map from its coordinates to the rows of the samples.
-
-    Attributes
-    ----------
-    space : LabelSpace
-    codes, counts : array of shape (N,), ndarray of shape (s,), or None
-        Where labels are categories, the group of each row and the sizes of the groups.
-    dense : array of shape (N, s) or None
-        Where they are not, an orthonormal basis.
-    device : torch.device or None
-        Where rows are lifted as tensors; ``codes`` and ``dense`` are there, too.
-    """
+    """A label space together with the map from its coordinates to the rows of the samples."""
 
     space: LabelSpace
-    codes: Any = None
-    dense: Any = None
-    counts: Array | None = None
-    device: Any = None
+    codes: Any = None  #: where labels are categories, the group of each row
+    dense: Any = None  #: where they are not, an orthonormal basis
+    counts: Array | None = None  #: sizes of the groups of ``codes``
+    device: Any = None  #: where rows are lifted as tensors; ``codes`` and ``dense`` are there, too
 
     def rows(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
@@ -138,14 +116,8 @@ def label_rows(
 ) -> RowLabels:
     """Build the label space of N rows.
 
-    Parameters
-    ----------
-    n_samples : int
-    target, domain : Feature or None
-    conditional : bool
-        Measure domains inside each class; needs categories as target.
-    values : ndarray of shape (n_samples, q), optional
-        The continuous target itself, which decides signs.
+    ``conditional`` measures domains inside each class; ``values`` are the continuous target itself,
+    which decides signs.
     """
     parts = [part for part in (target, domain) if part is not None]
     if not parts:
@@ -174,16 +146,10 @@ def _category_rows(target: Feature | None, domain: Feature | None, conditional: 
 def category_space(
     counts: Array, classes: Array | None, domains: Array | None, *, conditional: bool = False
 ) -> LabelSpace:
-    """Label space of (class, domain) groups from their sizes alone.
+    """Label space of (class, domain) groups from their sizes alone, all positive.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (G,)
-        Rows of each group, all positive.
-    classes, domains : ndarray of shape (G,) or None
-        Class and domain code of each group; None where there is no target or no domain.
-    conditional : bool
-        Measure domains inside each class.
+    ``classes`` and ``domains`` are the codes of each group; None where there is no target or
+    domain.
     """
     n = float(counts.sum())
     root = np.sqrt(counts)
@@ -305,17 +271,7 @@ def continuous_feature(
     tolerance: float,
     name: str,
 ) -> Feature:
-    """Thin factor L of a continuous label kernel, ``K = L L'`` to a residual trace of tolerance.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, q)
-    kernel : "rbf", "linear" or callable
-    gamma : float or str
-    tolerance : float
-    name : str
-        What the labels are called in errors.
-    """
+    """Thin factor L of a continuous label kernel, ``K = L L'`` to a residual trace of tolerance."""
     if kernel == "linear":
         return Feature(dense=values - values.mean(axis=0))
     if kernel == "rbf" and not np.ptp(values, axis=0).any():
@@ -356,18 +312,9 @@ def pivoted_cholesky(
 ) -> tuple[Array, Array]:
     """Thin L (N, q) with ``K = L L'`` up to a residual trace of ``tolerance``, and its q pivots.
 
-    Parameters
-    ----------
-    column : callable
-        ``column(j)`` returns column j of the positive semi-definite matrix K.
-    diagonal : ndarray of shape (N,)
-        Its diagonal.
-    tolerance : float
-        Residual trace at which to stop; rounding of the diagonal is the floor.
-    name : str
-        What the matrix is called in errors.
-    rounding : float
-        Size at which a residual diagonal entry is rounding whatever the tolerance.
+    ``column(j)`` returns column j of the positive semi-definite matrix K. Rounding of the diagonal
+    is the floor of the tolerance; a residual diagonal entry of size ``rounding`` is rounding
+    anyway.
     """
     n = len(diagonal)
     residual = np.array(diagonal, dtype=np.float64)

@@ -18,22 +18,12 @@ from domainwise.labels.factors import Cells, LabelSpace
 
 @dataclass(frozen=True)
 class Scatters:
-    """Factors of a method's scatters, in coordinates of label space.
+    """Factors of a method's scatters, in coordinates of label space."""
 
-    Attributes
-    ----------
-    between : ndarray of shape (s, a)
-        Of the scatter that is to be large.
-    domain : ndarray of shape (s, b)
-        Of the scatter of domains.
-    within_added, within_removed : ndarray of shape (s, c)
-        What the scatter inside classes has beyond ``I / N``, and what it lacks.
-    """
-
-    between: Array
-    domain: Array
-    within_added: Array
-    within_removed: Array
+    between: Array  #: of the scatter that is to be large
+    domain: Array  #: of the scatter of domains
+    within_added: Array  #: what the scatter inside classes has beyond ``I / N``
+    within_removed: Array  #: and what it lacks
 
 
 def sca_scatters(labels: LabelSpace, method: str = "SCA") -> Scatters:

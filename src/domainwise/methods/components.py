@@ -24,28 +24,14 @@ CONSTANT = (
 
 @dataclass
 class Components:
-    """What a method found.
+    """What a method found."""
 
-    Attributes
-    ----------
-    dual : thin
-        Coefficients; a row x projects to ``k(x)'dual``, centred.
-    values : thin
-        Projected training rows, ``K dual``.
-    eigenvalues : ndarray
-    n_informative : int
-        How many of the problem's eigenvalues tell targets apart.
-    info : dict
-    floor : float or ndarray
-        Standard deviation up to which a component's values are rounding.
-    """
-
-    dual: Thin
-    values: Thin
+    dual: Thin  #: coefficients; a row x projects to ``k(x)'dual``, centred
+    values: Thin  #: projected training rows, ``K dual``
     eigenvalues: Array
-    n_informative: int
+    n_informative: int  #: how many of the problem's eigenvalues tell targets apart
     info: dict[str, Any] = field(default_factory=dict)
-    floor: float | Array = 0.0
+    floor: float | Array = 0.0  #: standard deviation up to which a component's values are rounding
 
 
 def standardise(

@@ -102,17 +102,9 @@ class Gram(ABC):
     ) -> RitzPairs:
         """Return the k leading eigenpairs of a problem made of products with K.
 
-        Parameters
-        ----------
-        images : callable
-            See :data:`Images`.
-        k : int
-        depth : int
-            2 if ``images`` needs K K X as well.
-        start : thin, optional
-            Directions that the search space is to contain.
-        precondition : callable, optional
-            Rough inverse of the right side, through which an iteration sends its residuals.
+        ``depth`` is 2 if ``images`` (see :data:`Images`) needs K K X as well. The search space is
+        to contain ``start``; an iteration sends its residuals through ``precondition``, a rough
+        inverse of the right side.
         """
 
     @abstractmethod
@@ -120,14 +112,7 @@ class Gram(ABC):
         """Values of the components at fixed rows, by which signs are settled without labels."""
 
     def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
-        """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K``.
-
-        Parameters
-        ----------
-        k : int
-        deflate : tuple (Q, KQ, G^+), optional
-            Directions to leave out.
-        """
+        """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
         if deflate is None:
             return self.ritz(lambda X, KX, _: (X, KX, X), k)
         Q, KQ, G_pinv = deflate

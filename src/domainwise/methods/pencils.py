@@ -41,15 +41,8 @@ def dcm(
 ) -> Components:
     """Domain-based covariance minimization; COIR at ``domain_weight=0`` or with one domain.
 
-    Parameters
-    ----------
-    gram : Gram
-    labels : LabelSpace
-        Without a target the problem is the unsupervised one.
-    n_components : int or None
-    continuous : bool
-        The target is continuous: None components then means those down to ``CONTINUOUS_CUT``.
-    epsilon, ridge, domain_weight : float
+    Without a target the problem is the unsupervised one. With a ``continuous`` target None
+    components means those down to ``CONTINUOUS_CUT``.
     """
     n = gram.n_samples
     F_d = _domain_factor(labels, n, epsilon, domain_weight)
@@ -84,15 +77,8 @@ class Scores:
 def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) -> Scores:
     """Solve ``(I + P_y K) v = gamma (I + w P_d K) v`` in the basis Q (theory 2).
 
-    Parameters
-    ----------
-    G : ndarray of shape (r, r)
-        ``Q'KQ``.
-    Y, D : ndarray
-        ``Q'F_y`` and ``Q'F_d``.
-    weight : float
-    tolerance : float
-        Relative size of mu that is rounding.
+    G is ``Q'KQ``, Y and D are ``Q'F_y`` and ``Q'F_d``; mu below ``tolerance``, relatively, is
+    rounding.
     """
     d, U = np.linalg.eigh((G + G.T) / 2)
     root = np.sqrt(np.maximum(d, 0.0))

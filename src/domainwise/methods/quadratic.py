@@ -30,11 +30,7 @@ class Inverse:
 class Quadratic:
     """The positive definite matrix ``A = c K^2 + K + delta I``, known by what it does.
 
-    Parameters
-    ----------
-    gram : Gram
-    c, delta : float
-        Neither negative. Zeros are fine: K is inverted on its own range only.
+    Neither c nor delta is negative. Zeros are fine: K is inverted on its own range only.
     """
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:

@@ -150,17 +150,9 @@ def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> Com
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
     """Positive eigenvalues of ``J' S (I + M S)^-1 J``, descending, and ``(I + M S)^-1 J z``.
 
-    With ``S = L L'`` they are the squared singular values of ``(I + L'M L)^-1/2 L'J``, which is
-    symmetric although M is indefinite: the right side of the pencil is positive definite.
-
-    Parameters
-    ----------
-    S : ndarray of shape (r, r)
-        ``Q'K A^-1 K Q``.
-    J : ndarray of shape (r, q)
-    M : ndarray of shape (r, r)
-    tolerance : float
-        Relative size of an eigenvalue that is rounding.
+    With ``S = Q'K A^-1 K Q = L L'`` they are the squared singular values of ``(I + L'M L)^-1/2
+    L'J``, which is symmetric although M is indefinite: the right side of the pencil is positive
+    definite. Those below ``tolerance``, relatively, are rounding.
     """
     d, U = np.linalg.eigh((S + S.T) / 2)
     L = U * np.sqrt(np.maximum(d, 0.0))

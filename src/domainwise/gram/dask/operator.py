@@ -42,16 +42,9 @@ THIN_COLUMNS = 64
 
 
 class DaskGram(IterativeGram):
-    """Centred Gram matrix of the rows of a Dask array, evaluated anew for each product.
+    """Centred Gram matrix of the rows of a Dask array with known chunks.
 
-    Parameters
-    ----------
-    X : dask.array.Array of shape (N, p)
-        With known chunks. It is computed anew for each product, block by block.
-    kernel : Kernel
-    labels : RowLabels
-    **options
-        See :class:`~domainwise.gram.rows.RowsGram`.
+    X is computed, and the kernel evaluated, anew for each product, block by block.
     """
 
     def __init__(self, X: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -83,12 +76,7 @@ class DaskGram(IterativeGram):
 
 
 class BlockPreconditioner(Preconditioner):
-    """A preconditioner whose features are evaluated by workers and never kept.
-
-    Parameters
-    ----------
-    gram : DaskGram
-    """
+    """A preconditioner whose features are evaluated by workers and never kept."""
 
     def __init__(self, gram: DaskGram) -> None:
         self.gram, n = gram, gram.n_samples

@@ -102,14 +102,8 @@ class Side:
 class FusedKernel:
     """A kernel between two sets of float32 rows, ready to multiply thin matrices.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    right : tensor of shape (n, p)
-        Rows that are summed over.
-    left : tensor of shape (m, p), optional
-        Rows of the result; by default those of ``right``.
-    precision : {"tf32", "tf32x3", "ieee"}
+    Sums are over the rows of ``right``; those of ``left``, by default the same, are rows of
+    results.
     """
 
     path = "triton"

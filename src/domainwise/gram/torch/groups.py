@@ -32,15 +32,7 @@ def worth_grouping(n_rows: int, n_groups: int) -> bool:
 class GroupedProduct:
     """``(K - 1) table[codes]`` for any table, with K the fused kernel of the rows of X.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : tensor of shape (N, p)
-    codes : tensor of shape (N,)
-        Group of each row, 0 ... G - 1.
-    counts : ndarray of shape (G,)
-        Sizes of the groups.
-    precision : str
+    ``codes`` are the groups of the rows, 0 ... G - 1, and ``counts`` the sizes of the groups.
     """
 
     def __init__(

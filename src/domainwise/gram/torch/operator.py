@@ -46,17 +46,7 @@ class TorchDenseGram(TensorThins, DenseGram):
 
 
 class TorchStreamedGram(TensorThins, IterativeGram):
-    """Centred Gram matrix of the rows of X, evaluated anew for each product.
-
-    Parameters
-    ----------
-    X : tensor of shape (N, p)
-    kernel : Kernel
-    labels : RowLabels
-        Whose rows are tensors on the device.
-    **options
-        See :class:`~domainwise.gram.rows.RowsGram`.
-    """
+    """Centred Gram matrix of the rows of a tensor, evaluated anew for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(labels, X.dtype, X.device, **options)

@@ -22,14 +22,7 @@ PANEL_ROWS = 32768
 
 
 class LandmarkPreconditioner(Preconditioner):
-    """``U = H k(X, landmarks) C`` with a small matrix C.
-
-    Parameters
-    ----------
-    X : tensor of shape (N, p)
-    kernel : Kernel
-    seed : int
-    """
+    """``U = H k(X, landmarks) C`` with a small matrix C."""
 
     def __init__(self, X: Tensor, kernel: Kernel, seed: int) -> None:
         landmarks = X[torch.from_numpy(landmark_rows(len(X), seed)).to(X.device)]
