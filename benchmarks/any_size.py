@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -298,6 +299,7 @@ def cpu_part(sizes: Sizes) -> dict[str, Any]:
         ours_small, grid = alternate(__file__, points, 1)
     return {
         "machine": machine(),
+        "load": os.getloadavg()[2],
         "n": n,
         "search": ours,
         "pass": rival,
@@ -328,7 +330,8 @@ def dask_part(sizes: Sizes) -> dict[str, Any]:
             )
             point = {"task": "cluster", "folder": small, "workers": 2, "each_group": True}
             traffic[str(rows)] = run_point(__file__, point)["sent"]
-    return {"machine": machine(), "n": sizes.dask, "here": here, "two": two, "traffic": traffic}
+    found = {"machine": machine(), "load": os.getloadavg()[2], "n": sizes.dask}
+    return {**found, "here": here, "two": two, "traffic": traffic}
 
 
 # The report.
@@ -391,7 +394,10 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         form="{:.2f}",
         least=False,
     )
-    report.text(f"## On {cpu['machine']}")
+    report.text(
+        f"## On {cpu['machine']}\n\n{cpu['load']:.0f} processes wanted to run, the benchmark's own "
+        "among them, in the fifteen minutes before its end."
+    )
     report.table(
         ["N", "seconds of the search"],
         [[size(k), f"{s:.2f}"] for k, s in zip(ns, seconds, strict=True)],
@@ -450,7 +456,7 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
         least=False,
     )
     report.text(
-        f"## On Dask\n\n{dask['machine']}. One process with {size(here['rows'])} rows in memory on "
+        f"## On Dask\n\n{dask['machine']}, a load of {dask['load']:.0f}. One process with {size(here['rows'])} rows in memory on "
         f"one core: {rate:,.0f} rows a second; two workers: {2 * each:,.0f}. Eight partitions send "
         f"{sent / 2**20:.0f} MiB to each other."
     )
