@@ -19,6 +19,7 @@ from domainwise.cli.common import (
     ModelArgument,
     NaOption,
     errors,
+    fail,
     print_plain_notes,
     reading_options,
     reported_errors,
@@ -48,6 +49,15 @@ StrictOption = Annotated[
     bool,
     typer.Option("--strict", help="Check first, and write nothing if rows are unlike the sources."),
 ]
+ContextOption = Annotated[
+    bool,
+    typer.Option(
+        "--context", help="Predict rows together with those of their domain; reads twice."
+    ),
+]
+OneDomainOption = Annotated[
+    bool, typer.Option("--one-domain", help="With --context: all rows are of one domain.")
+]
 #: Findings that are printed; JSON has all.
 SHOWN = 20
 
@@ -60,6 +70,8 @@ def predict(
     decimal: DecimalOption = None,
     encoding: EncodingOption = None,
     na: NaOption = None,
+    context: ContextOption = False,
+    one_domain: OneDomainOption = False,
     strict: StrictOption = False,
     dask: DaskOption = None,
     force: ForceOption = False,
@@ -71,9 +83,14 @@ def predict(
     Writes the prediction of each row, and for classes a probability of each, or a decision value
     where the model has no probabilities. The domain column is copied if there is one, and not
     needed. Large files are read and written piece by piece. What rows have that no source had
-    is said on stderr.
+    is said on stderr. Rows are predicted one by one, unless --context is given.
     """
-    options = dict(force=force, as_json=as_json, debug=debug, project=False, strict=strict)
+    options: dict[str, Any] = dict(
+        force=force, as_json=as_json, debug=debug, project=False, strict=strict
+    )
+    if one_domain and not context:
+        fail("--one-domain says what --context is about: give both", 2)
+    options["context"] = ("one" if one_domain else "column") if context else None
     _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
@@ -92,7 +109,9 @@ def transform(
     debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    options = dict(force=force, as_json=as_json, debug=debug, project=True, strict=strict)
+    options: dict[str, Any] = dict(
+        force=force, as_json=as_json, debug=debug, project=True, strict=strict
+    )
     _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
@@ -109,6 +128,7 @@ def _apply(
     debug: bool,
     project: bool,
     strict: bool,
+    context: str | None = None,
 ) -> None:
     with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
@@ -134,6 +154,7 @@ def _apply(
                     progress=lambda rows: say(f"{doing}: {rows:,} rows"),
                     client=client,
                     strict=strict,
+                    context=context,
                     **reading,
                 )
             except ShiftError as error:
@@ -143,8 +164,10 @@ def _apply(
                     typer.echo(json.dumps({"file": None, "findings": found}, indent=2))
                 raise
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    if strict:
-        said.append(f"{new} was read twice: --strict checks all rows first")
+    if strict or context:
+        why = ["--strict checks all rows first"] if strict else []
+        why += ["--context learns first what each domain is like"] if context else []
+        said.append(f"{new} was read twice: {', and '.join(why)}")
     notes = list(dict.fromkeys(said + done.notes))
     if as_json:
         answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +17,18 @@ from domainwise.estimators.arguments import keep_arguments, with_shared_argument
 
 #: Spread of a domain below which its logarithm says nothing more.
 LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is known of whole domains, where only some of their rows are at hand.
+
+    Moments by domain, and those domains that an ensemble predicts row by row; None lets the rows
+    at hand decide.
+    """
+
+    moments: dict[Any, Moments]
+    alone: frozenset[Any] | None = None
 
 
 @with_shared_arguments
@@ -99,6 +112,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     _moments: Moments
     _levels: Levels
+    held: Held | None = None
 
     def __init__(
         self,
@@ -183,8 +197,34 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = self._rows(X, reset=False)
         codes, n_domains = self._domains(sample_domain, X)
         Z = self._standardised(X)
-        moments = Moments.of_rows(Z, codes, n_domains)
+        if self.held is None or sample_domain is None:
+            moments = Moments.of_rows(Z, codes, n_domains)
+        else:
+            known = [self.held.moments[name] for name in np.unique(sample_domain).tolist()]
+            parts = zip(*((each.count, each.mean, each.squares) for each in known), strict=True)
+            moments = Moments(*map(np.concatenate, parts))
         return self._in_context(X, Z, codes, moments, given=sample_domain is not None)
+
+    def domain_moments(self, X: Any, sample_domain: Any) -> dict[Any, Moments]:
+        """What these rows say of each domain, to be merged with what others of its rows say.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        sample_domain : array-like of shape (n_rows,)
+
+        Returns
+        -------
+        moments : dict of Moments
+            By domain, in the sources' units.
+        """
+        check_is_fitted(self)
+        X = self._rows(X, reset=False)
+        codes, n_domains = self._domains(sample_domain, X)
+        found = Moments.of_rows(self._standardised(X), codes, n_domains)
+        parts = zip(found.count, found.mean, found.squares, strict=True)
+        each = (Moments(*(values[None] for values in part)) for part in parts)
+        return dict(zip(np.unique(sample_domain).tolist(), each, strict=True))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the columns of the output.

@@ -255,13 +255,9 @@ class DomainEnsemble(BaseEstimator):
             return self._mix(self.weights_, features)
         features[True] = self._features(X, sample_domain)
         found = self._mix(self.context_weights_, features)
-        if self._shares is None:
-            return found
-        assert domain.codes is not None
-        assert domain.names is not None
-        shares = class_shares(found, domain.codes, domain.n_categories)
-        left = np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
+        left = self._left(found, domain)
         if len(left):
+            assert domain.names is not None
             named = ", ".join(str(name) for name in domain.names[left[:5]])
             warnings.warn(
                 f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
@@ -270,13 +266,39 @@ class DomainEnsemble(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
-            rows = np.isin(domain.codes, left)
+            rows = np.isin(np.asarray(domain.codes), left)
             found[rows] = self._mix(self.weights_, {False: features[False][rows]})
         return found
 
     def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles:
         kind = "plain" if sample_domain is None else "context"
         return self._quantiles.get(kind, self._quantiles["plain"])
+
+    def _left(self, found: Array, domain: Labels) -> Array:
+        """Codes of domains whose rows are better predicted one by one."""
+        held = self.domain_context_.held
+        if held is not None and held.alone is not None:
+            return np.flatnonzero(np.isin(np.asarray(domain.names), list(held.alone)))
+        if self._shares is None:
+            return np.zeros(0, dtype=np.intp)
+        assert domain.codes is not None
+        shares = class_shares(found, domain.codes, domain.n_categories)
+        return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
+
+    def domains_alone(self, X: Any, sample_domain: Any) -> list[Any]:
+        """Domains that ``predict`` takes row by row, because context would mislead it there.
+
+        Parameters
+        ----------
+        X, sample_domain
+            Rows and their domains, as in ``predict``.
+        """
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        domain = _check_domains(sample_domain, len(X))
+        features = {given is not None: self._features(X, given) for given in (None, sample_domain)}
+        left = self._left(self._mix(self.context_weights_, features), domain)
+        return np.asarray(domain.names)[left].tolist()
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")

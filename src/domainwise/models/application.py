@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from domainwise.models.context import Learnt, learn_domains
 from domainwise.models.shift import find_watch
 from domainwise.models.table_model import TableModel
 from domainwise.models.watch import View
@@ -34,6 +35,8 @@ class Part:
         Warnings.
     frame : pandas.DataFrame or None
         The rows; None where a worker has written them, or nothing was asked for.
+    learnt : dict of Learnt
+        What the rows say of their domains, where they are to be predicted together.
     """
 
     columns: list[str]
@@ -41,6 +44,7 @@ class Part:
     views: dict[Any, View]
     said: list[str]
     frame: Any
+    learnt: dict[Any, Learnt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ class Application:
         How cells are read: ``decimal``, ``encoding`` and ``na``.
     look, act : bool
         Whether to look for shift, and whether to predict or project.
+    context : {None, "column", "one"}
+        Whether rows are predicted with their domain's, which a column names or which is one. It
+        is learnt where nothing else is to be done.
     """
 
     model: TableModel
@@ -69,6 +76,7 @@ class Application:
     reading: dict[str, Any]
     look: bool = True
     act: bool = True
+    context: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -94,11 +102,14 @@ class Application:
         X = model.schema.prepare(frame, first_row=first_row)
         watch, _ = find_watch(model.pipeline) if self.look else (None, None)
         views = {} if watch is None else watch.look(X, self.domains(frame))
+        domains = self._context_domains(frame)
         if not self.act:
-            return Part([], len(frame), views, [], None)
+            pipeline = model.pipeline
+            learnt = {} if domains is None else learn_domains(pipeline, X, domains, first_row)
+            return Part([], len(frame), views, [], None, learnt)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            out = model.projection(X) if self.project else model.predictions(X)
+            out = model.projection(X) if self.project else model.predictions(X, domains)
         double = sorted({*self.kept} & {*out.columns})
         if double:
             raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")
@@ -107,6 +118,17 @@ class Application:
         said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
         names = [str(name) for name in out.columns]
         return Part(names, len(out), views, said, out)
+
+    def _context_domains(self, frame: Any) -> Any:
+        if self.context is None:
+            return None
+        domains = np.full(len(frame), "all") if self.context == "one" else self.domains(frame)
+        if (domains == "").any():
+            raise TableError(
+                f"{self.source} has rows without a value in {self.model.schema.domain!r}, which "
+                "context needs"
+            )
+        return domains
 
     def domains(self, frame: Any) -> Any:
         """Domains of rows as text, "" where there is none; None if there is no such column."""

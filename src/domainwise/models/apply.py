@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from domainwise.jobs.atomic import replacing_folder
 from domainwise.models.application import Application, Part
+from domainwise.models.context import Learnt, find_context, holding, merged_domains
 from domainwise.models.shift import Finding, find_watch, findings
 from domainwise.models.table_model import TableModel
 from domainwise.models.watch import View, joined_views
@@ -19,6 +21,8 @@ from domainwise.tables.schema import (
 )
 from domainwise.tables.writer import writing_table
 
+CONTEXTS = ("column", "one")
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -28,6 +32,7 @@ class Applied:
     columns: list[str]
     notes: list[str]
     findings: list[Finding]
+    learnt: dict[Any, Learnt] = field(default_factory=dict)
 
 
 class ShiftError(ValueError):
@@ -49,6 +54,7 @@ def apply_to_file(
     progress: Callable[[int], None] | None = None,
     client: Any = None,
     strict: bool = False,
+    context: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
@@ -73,6 +79,9 @@ def apply_to_file(
         Whose workers compute; None computes here.
     strict : bool, default=False
         Read the source twice: look for shift first, and raise ShiftError if there is any.
+    context : {None, "column", "one"}, default=None
+        Predict rows with their domain's, which the domain column names, or which all belong to.
+        The source is read twice: what domains are like is learnt first.
     decimal, encoding, na
         How the source is written; see :func:`~domainwise.tables.files.read_table`. What the model
         was fitted with holds where that is not said.
@@ -88,19 +97,27 @@ def apply_to_file(
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
     reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
     application = Application(model, str(source), kept, project, reading)
-    if strict:
-        looked = _count(
-            _parts(replace(application, act=False), chunk_rows, client), model, progress
-        )
+    if context is not None:
+        if context not in CONTEXTS or project:
+            raise ValueError(f"context={context!r}, project={project}: only predictions have it")
+        if context == "column":
+            require_columns([domain], names, str(source), why=", which context needs")
+        find_context(model.pipeline)
+        application = replace(application, context=context)
+    known: Any = nullcontext()
+    if strict or context is not None:
+        first = replace(application, act=False, look=strict)
+        looked = _count(_parts(first, chunk_rows, client), model, progress)
         if looked.findings:
             raise ShiftError(source, looked.findings)
-        application = replace(application, look=False)
+        application = replace(application, look=not strict)
+        known = known if context is None else holding(model.pipeline, looked.learnt)
     if client is not None and not Path(destination).suffix:
         from domainwise.models.apply_dask import written_by_workers
 
-        with replacing_folder(destination) as folder:
+        with known, replacing_folder(destination) as folder:
             return _count(written_by_workers(client, application, folder), model, progress)
-    with writing_table(destination) as writer:
+    with known, writing_table(destination) as writer:
         return _count(_parts(application, chunk_rows, client), model, progress, writer.write)
 
 
@@ -125,15 +142,17 @@ def _count(
     """Write parts as they come, where that is still to do, and sum up what is known of them."""
     n_rows, columns = 0, []
     views: dict[Any, View] = {}
+    learnt: dict[Any, Learnt] = {}
     said: dict[str, None] = {}
     for part in parts:
         if write is not None:
             write(part.frame)
         n_rows, columns = n_rows + part.n_rows, part.columns
         views = joined_views([views, part.views])
+        learnt = merged_domains([learnt, part.learnt])
         said |= dict.fromkeys(part.said)
         if progress is not None:
             progress(n_rows)
     watch, _ = find_watch(model.pipeline)
     strange = [] if watch is None else findings(watch, views)
-    return Applied(n_rows, columns, list(said), strange)
+    return Applied(n_rows, columns, list(said), strange, learnt)

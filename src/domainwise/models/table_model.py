@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.models.method import PREDICTORS, Method, Setting
@@ -66,25 +67,33 @@ class TableModel:
             ) from None
         return cls(load(path), schema, info)
 
-    def predictions(self, X: Any) -> Any:
+    def predictions(self, X: Any, sample_domain: Any = None) -> Any:
         """Predict rows that :meth:`Schema.prepare` has prepared.
 
         Parameters
         ----------
         X : pandas.DataFrame
+        sample_domain : array-like, default=None
+            Domains, for models that look at a domain's rows together. None takes rows one by one.
 
         Returns
         -------
         frame : pandas.DataFrame
             ``prediction``, and for classes a probability or a decision value of each.
         """
-        columns: dict[str, Any] = {"prediction": self.pipeline.predict(X)}
+        given = {} if sample_domain is None else {"sample_domain": sample_domain}
+
+        def ask(method: str) -> Any:
+            with config_context(enable_metadata_routing=bool(given)):
+                return getattr(self.pipeline, method)(X, **given)
+
+        columns: dict[str, Any] = {"prediction": ask("predict")}
         classes = getattr(self.pipeline, "classes_", None)
         if classes is not None and hasattr(self.pipeline, "predict_proba"):
-            values = self.pipeline.predict_proba(X)
+            values = ask("predict_proba")
             columns |= {f"probability_{c}": values[:, i] for i, c in enumerate(classes)}
         elif classes is not None and hasattr(self.pipeline, "decision_function"):
-            values = self.pipeline.decision_function(X)
+            values = ask("decision_function")
             if values.ndim == 1:
                 columns[f"decision_{classes[-1]}"] = values
             else:

@@ -1,0 +1,138 @@
+"""Rows in the context of their whole domain, of which a piece of a table holds a part.
+
+In a first pass each piece says what it knows of its domains, and pieces are merged; the model then
+holds what came of it while it predicts, piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.ensemble.context import DomainContext, Held
+from domainwise.ensemble.moments import Moments
+
+#: Rows of a domain, drawn at random, from which an ensemble decides whether context is safe there.
+GUARD_ROWS = 2000
+#: Such rows of all domains together, at most.
+MOST_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What some rows say of their domain: moments, and the rows that drew the smallest numbers."""
+
+    moments: Moments
+    drawn: Array
+    rows: Array
+
+    def merged(self, other: Learnt) -> Learnt:
+        """Of the rows of both."""
+        drawn = np.concatenate([self.drawn, other.drawn])
+        order = np.argsort(drawn, kind="stable")
+        rows = np.concatenate([self.rows, other.rows])[order]
+        return Learnt(self.moments.merged(other.moments), drawn[order], rows)
+
+    def first(self, most: int) -> Learnt:
+        """Keep at most so many rows."""
+        return replace(self, drawn=self.drawn[:most], rows=self.rows[:most].copy())
+
+
+def find_context(model: Any) -> tuple[Any, list[Any]]:
+    """Find what looks at the rows of a domain together, and the steps before it.
+
+    Returns
+    -------
+    owner : DomainContext or ensemble
+    before : list of transformers
+
+    Raises
+    ------
+    ValueError
+        If there is not exactly one such part.
+    """
+    owners = [
+        (owner, before)
+        for owner, before in _owners(model, [])
+        if isinstance(owner, DomainContext) or any(m.in_context for m in owner.members_.values())
+    ]
+    if len(owners) != 1:
+        raise ValueError(
+            "context: this model predicts rows one by one, whatever else is known of their domain"
+            if not owners
+            else "context: several parts of this model look at domains; use one DomainContext"
+        )
+    return owners[0]
+
+
+def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    if isinstance(model, DomainContext) or hasattr(model, "domain_context_"):
+        yield model, before
+    for i, (_, step) in enumerate(getattr(model, "steps", ())):
+        yield from _owners(step, [*before, *(earlier for _, earlier in model.steps[:i])])
+    if hasattr(model, "estimator_"):
+        yield from _owners(model.estimator_, before)
+
+
+def learn_domains(model: Any, X: Any, domains: Array, seed: int) -> dict[Any, Learnt]:
+    """Sum up rows by domain.
+
+    Parameters
+    ----------
+    model : Pipeline
+    X : data frame
+        Rows as the model takes them.
+    domains : ndarray of str
+    seed : int
+        Differs from piece to piece.
+    """
+    owner, before = find_context(model)
+    for step in before:
+        X = step.transform(X)
+    rows = np.asarray(X, dtype=np.float64)
+    moments = _context_of(owner).domain_moments(rows, domains)
+    drawn = np.random.default_rng(seed).random(len(rows))
+    if getattr(owner, "_shares", None) is None:
+        drawn = drawn[:0]
+    found = {}
+    for name, known in moments.items():
+        mine = np.flatnonzero(domains[: len(drawn)] == name)
+        mine = mine[np.argsort(drawn[mine], kind="stable")]
+        found[name] = Learnt(known, drawn[mine], rows[mine]).first(GUARD_ROWS)
+    return found
+
+
+def merged_domains(pieces: Iterable[dict[Any, Learnt]]) -> dict[Any, Learnt]:
+    """Merge what pieces of a table say of their domains."""
+    merged: dict[Any, Learnt] = {}
+    for piece in pieces:
+        for name, learnt in piece.items():
+            merged[name] = merged[name].merged(learnt) if name in merged else learnt
+        most = min(GUARD_ROWS, MOST_ROWS // max(1, len(merged)))
+        merged = {name: learnt.first(most) for name, learnt in merged.items()}
+    return merged
+
+
+@contextmanager
+def holding(model: Any, learnt: dict[Any, Learnt]) -> Iterator[None]:
+    """Let a model take domains for what was learnt of them, not for the rows of a piece."""
+    owner, _ = find_context(model)
+    context = _context_of(owner)
+    context.held = Held({name: known.moments for name, known in learnt.items()})
+    try:
+        if any(len(known.rows) for known in learnt.values()):
+            rows = np.concatenate([known.rows for known in learnt.values()])
+            names = np.repeat(list(learnt), [len(known.rows) for known in learnt.values()])
+            context.held = Held(context.held.moments, frozenset(owner.domains_alone(rows, names)))
+        yield
+    finally:
+        del context.held
+
+
+def _context_of(owner: Any) -> DomainContext:
+    return owner if isinstance(owner, DomainContext) else owner.domain_context_
