@@ -395,8 +395,8 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         least=False,
     )
     report.text(
-        f"## On {cpu['machine']}\n\n{cpu['load']:.0f} processes wanted to run, the benchmark's own "
-        "among them, in the fifteen minutes before its end."
+        f"## On {cpu['machine']}\n\n{cpu['load']:.0f} processes wanted to run, the benchmark's "
+        "own among them, in the fifteen minutes before its end."
     )
     report.table(
         ["N", "seconds of the search"],
