@@ -456,9 +456,9 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
         least=False,
     )
     report.text(
-        f"## On Dask\n\n{dask['machine']}, a load of {dask['load']:.0f}. One process with {size(here['rows'])} rows in memory on "
-        f"one core: {rate:,.0f} rows a second; two workers: {2 * each:,.0f}. Eight partitions send "
-        f"{sent / 2**20:.0f} MiB to each other."
+        f"## On Dask\n\n{dask['machine']}, a load of {dask['load']:.0f}. One process with "
+        f"{size(here['rows'])} rows in memory on one core: {rate:,.0f} rows a second; two workers: "
+        f"{2 * each:,.0f}. Eight partitions send {sent / 2**20:.0f} MiB to each other."
     )
 
 
