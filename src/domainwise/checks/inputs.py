@@ -109,9 +109,10 @@ MAX_CLASSES = 20
 class Labels:
     """Targets or domains after checking: categories (codes, names) or continuous values."""
 
-    codes: Array | None = None
-    names: Array | None = None
-    values: Array | None = None
+    #: Arrays; None where labels are of the other kind.
+    codes: Any = None
+    names: Any = None
+    values: Any = None
 
     @property
     def n_categories(self) -> int:

@@ -69,10 +69,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         turned into columns of two values, and constants, are not.
     n_samples_seen_ : int
         Rows seen by ``fit`` and ``partial_fit``.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray
-        Their names, if X has string column names.
+    {features_seen}
 
     Notes
     -----

@@ -141,6 +141,4 @@ def _in_context(
 def _categories(domain: Any, n_rows: int) -> tuple[Array, Array]:
     """Names of the domains of a partition, and the codes of its rows."""
     labels = check_sample_domain(domain, n_rows, "delta")
-    assert labels.names is not None
-    assert labels.codes is not None
     return labels.names, labels.codes

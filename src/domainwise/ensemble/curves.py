@@ -19,17 +19,10 @@ PENALTY_ROWS = 1.0
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities ``softmax(slope * values + bias)``: a logistic curve, for two classes.
+    """Probabilities ``softmax(slope * values + bias)``: a logistic curve, for two classes."""
 
-    Attributes
-    ----------
-    slope : float
-        Not negative: values that say the opposite of the truth are not turned round.
-    bias : ndarray of shape (n_classes,)
-    """
-
-    slope: float
-    bias: Array
+    slope: float  #: not negative: values that say the opposite of the truth are not turned round
+    bias: Array  #: of each class
 
     def probabilities(self, values: Array) -> Array:
         """Probabilities of shape (n, n_classes)."""
@@ -39,19 +32,8 @@ class Curve:
 def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float]:
     """Fit a curve by maximum likelihood, with a little shrinkage, and return the log loss.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, n_classes)
-        Log-probabilities or decision values; larger for likelier classes.
-    codes : ndarray of int of shape (n,)
-        The classes.
-    weights : ndarray of shape (n,)
-
-    Returns
-    -------
-    curve : Curve
-    loss : float
-        Weighted mean of the negative logarithm of the probability of the class.
+    ``values``, of shape (n, n_classes), are log-probabilities or decision values. The loss is the
+    weighted mean of the negative logarithm of the probability of the class.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()

@@ -78,8 +78,6 @@ class DomainEnsemble(BaseEstimator):
             self._learn(X, y, sample_domain, learn_from)
             return self
         domain = _check_domains(sample_domain, len(X))
-        assert domain.codes is not None
-        assert domain.names is not None
         learn, held = calibration_split(y, domain.codes, not numeric)
         if learn_from is not None:
             chosen = np.zeros(len(X), dtype=bool)
@@ -110,7 +108,6 @@ class DomainEnsemble(BaseEstimator):
         seen, places = _taken(target, rows), _taken(domain, rows)
         if seen.codes is not None:  # class weights are by code
             seen = Labels(seen.codes, np.arange(seen.n_categories))
-        assert places.codes is not None
         cv = self.cv
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
@@ -177,7 +174,6 @@ class DomainEnsemble(BaseEstimator):
 
     def _rows_to_learn_from(self, learn_from: Any, domains: Array | None) -> Array:
         assert domains is not None
-        assert self.domains_ is not None
         n = len(domains)
         if learn_from is None:
             return draw_rows(domains, max(MAX_ROWS, 2 * len(self.domains_)), self._seed)
@@ -257,7 +253,6 @@ class DomainEnsemble(BaseEstimator):
         found = self._mix(self.context_weights_, features)
         left = self._left(found, domain)
         if len(left):
-            assert domain.names is not None
             named = ", ".join(str(name) for name in domain.names[left[:5]])
             warnings.warn(
                 f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
@@ -281,7 +276,6 @@ class DomainEnsemble(BaseEstimator):
             return np.flatnonzero(np.isin(np.asarray(domain.names), list(held.alone)))
         if self._shares is None:
             return np.zeros(0, dtype=np.intp)
-        assert domain.codes is not None
         shares = class_shares(found, domain.codes, domain.n_categories)
         return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
 
@@ -376,10 +370,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         What prediction sets promise.
     dropped_ : list of str
         Members that ``time_budget`` left no time for.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray
-        Their names, if X has string column names.
+    {features_seen}
 
     See Also
     --------
@@ -427,8 +418,6 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         target = check_classes(y, len(X))
-        assert target.codes is not None
-        assert target.names is not None
         self.classes_ = target.names
         self._fit(X, target.codes, target, sample_domain, learn_from)
 
@@ -494,8 +483,6 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
 
     def _judge(self, codes: Array, places: Labels, rows: Array) -> Judge:
-        assert places.codes is not None
-        assert self.domains_ is not None
         balanced = self.class_weight == "balanced"
         weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
         return Judge(
@@ -513,8 +500,6 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         """Domains by which members in context are judged; none where there should be none."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
-        assert domain.codes is not None
-        assert target.codes is not None
         kept = mixed_domains(target.codes, domain.codes, domain.n_categories)
         if 2 * len(kept) >= domain.n_categories and len(kept) > 1:
             return kept
@@ -594,7 +579,6 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         y = np.asarray(y, dtype=np.float64)
         self._mean, self._deviation = float(y.mean()), float(y.std()) or 1.0
         target = check_target(self._known(y), len(X), "rbf", least_classes=1)
-        assert target.values is not None
         self._fit(X, target.values[:, 0], target, sample_domain, learn_from)
 
     def _known(self, y: Array) -> Array:
@@ -636,8 +620,6 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         return None
 
     def _judge(self, y: Array, places: Labels, rows: Array) -> Judge:
-        assert places.codes is not None
-        assert self.domains_ is not None
         return Judge(
             y,
             None,
@@ -671,7 +653,6 @@ def _check_domains(sample_domain: Any, n_rows: int) -> Labels:
 def _taken(labels: Labels, rows: Array) -> Labels:
     """Labels of some rows, with all categories."""
     if labels.codes is None:
-        assert labels.values is not None
         return Labels(values=labels.values[rows])
     return Labels(codes=labels.codes[rows], names=labels.names)
 

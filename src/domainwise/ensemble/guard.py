@@ -33,18 +33,11 @@ def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
 
 @dataclass(frozen=True)
 class ShareRange:
-    """Shares of predicted classes among source domains that were left out.
+    """Shares of predicted classes among source domains that were left out."""
 
-    Attributes
-    ----------
-    lowest, highest : ndarray of shape (n_classes,)
-    n_domains : int
-        Domains they were seen in.
-    """
-
-    lowest: Array
+    lowest: Array  #: of each class
     highest: Array
-    n_domains: int
+    n_domains: int  #: those they were seen in
 
     @classmethod
     def of_sources(cls, probabilities: Array, domains: Array, kept: Array) -> ShareRange:
@@ -57,13 +50,7 @@ class ShareRange:
 
         Few rows have shares far from the truth, and one more domain may well lie a little outside
         the range of a few: two standard errors, and the mean distance of neighbours in the range,
-        are allowed for.
-
-        Parameters
-        ----------
-        shares : ndarray of shape (n_domains, n_classes)
-        counts : ndarray of shape (n_domains,)
-            Rows of each domain.
+        are allowed for. ``counts`` are the rows of each domain.
         """
         margin = (self.highest - self.lowest) / max(1, self.n_domains - 1)
         rows = np.maximum(counts, 1)[:, None]

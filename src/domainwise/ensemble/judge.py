@@ -34,36 +34,17 @@ class ProbabilityRule(ClassRule):
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges predictions of rows that were made without their domain.
+    """Judges predictions of rows that were made without their domain."""
 
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        Codes of classes, or a continuous target.
-    classes : ndarray or None
-        Their names.
-    domains : ndarray of int of shape (n,)
-    n_domains : int
-    rows : ndarray of int
-        Rows that have a prediction and count.
-    sample_weight : ndarray of shape (n,)
-        What a row counts for probabilities, beside that domains count the same.
-    balanced : bool
-        Whether classes count the same for probabilities, too.
-    scoring : str, callable or None
-    mean, deviation : float
-        Of a continuous target in the user's unit, in which scores are.
-    """
-
-    y: Array
-    classes: Array | None
-    domains: Array
+    y: Array  #: codes of classes, or a continuous target
+    classes: Array | None  #: names of the classes
+    domains: Array  #: their codes
     n_domains: int
-    rows: Array
-    sample_weight: Array
-    balanced: bool
+    rows: Array  #: those that have a prediction and count
+    sample_weight: Array  #: what a row counts for probabilities, beside that domains count the same
+    balanced: bool  #: whether classes count the same for probabilities, too
     scoring: Any
-    mean: float = 0.0
+    mean: float = 0.0  #: of a continuous target in the user's unit, in which scores are
     deviation: float = 1.0
 
     def choice_score(self, values: Array) -> float:

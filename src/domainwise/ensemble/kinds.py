@@ -53,25 +53,13 @@ FEW_ROWS = 2000
 
 @dataclass(frozen=True)
 class Sources:
-    """Rows to learn from.
+    """Rows to learn from."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, p)
-        In units of the sources, in context or not.
-    y : ndarray of shape (n,)
-        Codes of classes, or values with mean 0 and variance 1.
-    target, domain : Labels
-    class_weight : dict, "balanced" or None
-        By code.
-    seed : int
-    """
-
-    X: Array
-    y: Array
+    X: Array  #: in units of the sources, in context or not
+    y: Array  #: codes of classes, or values with mean 0 and variance 1
     target: Labels
     domain: Labels
-    class_weight: Any
+    class_weight: Any  #: by code, or "balanced", or None
     seed: int
 
     @property
@@ -82,7 +70,7 @@ class Sources:
     def evenly(self, rows: Array, most: int) -> Array:
         """At most so many of some rows, drawn evenly from their domains."""
         most = max(most, 2 * self.domain.n_categories)
-        return rows[draw_rows(_codes(self.domain)[rows], most, self.seed)]
+        return rows[draw_rows(self.domain.codes[rows], most, self.seed)]
 
 
 class Kind(ABC):
@@ -316,7 +304,7 @@ class InvariantMachines(Separate):
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
         rows = sources.evenly(split.train, self.most_rows)
-        y, domain = sources.y[rows], _codes(sources.domain)[rows]
+        y, domain = sources.y[rows], sources.domain.codes[rows]
         first = self.estimator(sources, batch[0])
         path = KernelPath.evaluate(first, sources.X[rows], sources.X[split.test])
         path.add_domains(first, y, domain)
@@ -332,7 +320,7 @@ class InvariantMachines(Separate):
     def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
         """An estimator with the arguments of a candidate, fitted to some rows."""
         model = self.estimator(sources, candidate)
-        domain = _codes(sources.domain)[rows]
+        domain = sources.domain.codes[rows]
         return model.fit(sources.X[rows], sources.y[rows], sample_domain=domain)
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
@@ -373,7 +361,7 @@ class InvariantRidgeKind(Kind):
         model = self._model(sources)
         kernel = (batch[0]["kernel"], batch[0]["gamma"])
         most = max(self.LANDMARKS, 2 * sources.domain.n_categories)
-        landmarks = draw_rows(_codes(sources.domain)[split.train], most, sources.seed)
+        landmarks = draw_rows(sources.domain.codes[split.train], most, sources.seed)
         rows, kinds = self._rows(sources), self._kinds(sources)
         values = split_values(model, kernel, kinds, self.ALPHAS, rows, split, landmarks)
         return [class_columns(v) if sources.n_classes else v for v in values]
@@ -414,7 +402,7 @@ class Own(Separate):
         model = clone(self.template)
         options: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
-            options["sample_domain"] = _codes(sources.domain)[rows]
+            options["sample_domain"] = sources.domain.codes[rows]
         y = sources.y[rows]
         if sources.class_weight is not None and "class_weight" in model.get_params():
             model.set_params(class_weight=sources.class_weight)
@@ -430,11 +418,6 @@ def gammas(kernel: str, X: Array) -> list[float]:
     except ValueError:
         middle = 1.0
     return [factor * middle for factor in GAMMAS]
-
-
-def _codes(domain: Labels) -> Array:
-    assert domain.codes is not None
-    return domain.codes
 
 
 KINDS: dict[str, type[Kind]] = {

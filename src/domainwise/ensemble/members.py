@@ -19,32 +19,15 @@ from domainwise.selection.search import Split
 
 @dataclass(frozen=True)
 class Member:
-    """A fitted member.
-
-    Attributes
-    ----------
-    name : str
-    in_context : bool
-        Whether it predicts rows in context.
-    parameters : list of dict
-        What was chosen, the best first.
-    estimators : list of estimator
-        Their outputs are averaged.
-    n_classes : int
-        0 for a continuous target.
-    clip : float or None
-        Deviations at which far values level off.
-    curve : Curve or None
-        From outputs to probabilities.
-    """
+    """A fitted member."""
 
     name: str
-    in_context: bool
-    parameters: list[Candidate]
-    estimators: list[Any]
-    n_classes: int
-    clip: float | None
-    curve: Curve | None
+    in_context: bool  #: whether it predicts rows in context
+    parameters: list[Candidate]  #: what was chosen, the best first
+    estimators: list[Any]  #: their outputs are averaged
+    n_classes: int  #: 0 for a continuous target
+    clip: float | None  #: deviations at which far values level off
+    curve: Curve | None  #: from outputs to probabilities
 
     def predict(self, X: Array) -> Array:
         """Probabilities of the classes, or one column of values, of rows as it knows them."""

@@ -13,17 +13,11 @@ from domainwise.arrays import Array, is_tensor
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the observed values of each feature, in each of some groups of rows.
-
-    Attributes
-    ----------
-    count, mean, squares : ndarray or tensor of shape (n_groups, n_features)
-        How many values, their mean, and their summed squared distances to it.
-    """
+    """Of the observed values of each feature (columns), in each of some groups of rows (rows)."""
 
     count: Any
     mean: Any
-    squares: Any
+    squares: Any  #: summed squared distances to the mean
 
     @classmethod
     def of_rows(cls, X: Any, codes: Any, n_groups: int) -> Moments:
@@ -56,19 +50,11 @@ class Moments:
 
 @dataclass(frozen=True)
 class Levels:
-    """Whether each feature has more than two values: those with fewer are categories.
+    """Whether each feature has more than two values: those with fewer are categories."""
 
-    Attributes
-    ----------
-    lowest, highest : ndarray of shape (n_features,)
-        NaN where nothing is observed.
-    many : ndarray of bool of shape (n_features,)
-        Whether there is a value between these.
-    """
-
-    lowest: Array
+    lowest: Array  #: NaN where nothing is observed
     highest: Array
-    many: Array
+    many: Array  #: whether there is a value between these
 
     @classmethod
     def of_rows(cls, X: Any) -> Levels:

@@ -48,14 +48,8 @@ def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -
 def exponent_scores(accuracies: Array | None, errors: Array | None, variance: float) -> Array:
     """What members are weighted by: mean accuracy, or minus half the logarithm of the mean error.
 
-    One per cent of root mean squared error counts as one point of accuracy.
-
-    Parameters
-    ----------
-    accuracies, errors : ndarray of shape (n_members, n_domains)
-        One of them.
-    variance : float
-        Of the target, against which an error may vanish.
+    Either is given, of shape (n_members, n_domains). One per cent of root mean squared error counts
+    as one point of accuracy. An error may vanish against the target's ``variance``.
     """
     if accuracies is not None:
         return np.asarray(np.nanmean(accuracies, axis=1))

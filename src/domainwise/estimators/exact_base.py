@@ -92,7 +92,6 @@ class KernelProjection(Projection):
             return None
         if labels.codes is not None:
             return Feature.of_categories(labels.codes, labels.n_categories)
-        assert labels.values is not None
         return continuous_feature(
             labels.values,
             *self._label_kernel(role),

@@ -207,10 +207,10 @@ class LandmarkProjection(Projection):
         columns = []
         if self._target_map is not None:
             assert target is not None
-            values = target.values[rows]  # type: ignore[index]
+            values = target.values[rows]
             columns += [self._target_map.features(values), values[:, :1]]
         if self._domain_map is not None:
-            columns.append(self._domain_map.features(domain.values[rows]))  # type: ignore[index]
+            columns.append(self._domain_map.features(domain.values[rows]))
         return np.hstack(columns) if columns else None
 
     def _finalized(self) -> tuple[NystromGram, list[Any], list[Any], Array]:
@@ -290,7 +290,6 @@ def kind_of_labels(labels: Labels | None) -> str:
         return "nothing"
     if labels.values is not None:
         return f"continuous values ({labels.values.shape[1]} columns)"
-    assert labels.names is not None
     return "strings" if labels.names.dtype.kind in "UO" else "labels"
 
 
@@ -303,7 +302,6 @@ def _group_codes(
         if labels is None or labels.codes is None:
             parts.append((0, [None]))
         else:
-            assert labels.names is not None
             parts.append((labels.codes, labels.names.tolist()))
     (class_codes, classes), (domain_codes, domains) = parts
     keys = [(c, d) for c in classes for d in domains]

@@ -67,7 +67,7 @@ def _folds(y: Array, domains: Array | None) -> Iterator[tuple[Array, Array]]:
         f"probabilities are calibrated on stratified folds, not on held-out domains: {reason}; "
         "on unseen domains they may be too sure",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     smallest = int(np.unique(y, return_counts=True)[1].min())
     if smallest < 2:

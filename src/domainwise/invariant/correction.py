@@ -40,13 +40,11 @@ def domain_rows(
             name="the domain kernel",
         )
     elif domain.n_categories > 1:
-        assert domain.codes is not None
         feature = Feature.of_categories(domain.codes, domain.n_categories)
     else:
         feature = None
     classes = None
     if target is not None:
-        assert target.codes is not None
         classes = Feature.of_categories(target.codes, target.n_categories)
     return label_rows(n_samples, classes, feature, conditional=target is not None)
 
@@ -62,24 +60,9 @@ def domain_factor(labels: RowLabels, epsilon: float) -> Array:
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
     """Directions A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the spectrum.
 
-    Parameters
-    ----------
-    inner : ndarray of shape (r, r)
-        ``F'KF``.
-    weight : float
-        Price of telling domains apart; ``inf`` forbids it.
-    tolerance : float
-        For an infinite weight, eigenvalues below this share of the largest are left alone.
+    ``inner`` is ``F'KF``; its eigenvalues, in descending order, say how far the kernel tells
+    domains apart. An infinite weight forbids that, but for those below ``tolerance`` of the first.
 
-    Returns
-    -------
-    A : ndarray of shape (r, s)
-    eigenvalues : ndarray of shape (r,)
-        Of ``F'KF``, in descending order: how far the kernel tells domains apart.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> A, _ = correction(np.array([[3.0]]), weight=1.0, tolerance=1e-10)
     >>> float((A @ A.T).squeeze())
     0.25
@@ -99,12 +82,7 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
 def scaling(cross: Array, weight: float, tolerance: float) -> Array:
     """Map R of centred features Phi with ``k_w = Phi R R' Phi'``.
 
-    Parameters
-    ----------
-    cross : ndarray of shape (M, r)
-        ``Phi'F``, whose left singular directions are shortened by ``(1 + w sigma^2)^-1/2``.
-    weight, tolerance : float
-        As in :func:`correction`.
+    The left singular directions of ``cross``, ``Phi'F``, are shortened by ``(1 + w sigma^2)^-1/2``.
     """
     V, sigma, _ = svd(cross, full_matrices=False)
     squared = sigma**2

@@ -46,10 +46,7 @@ class InvariantFeatures(LandmarkProjection):
         Class labels seen so far, if ``conditional``.
     solver_info_ : dict
         How many landmarks were asked for and are of use.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray
-        Their names, if X has string column names.
+    {features_seen}
 
     See Also
     --------

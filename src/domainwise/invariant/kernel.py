@@ -61,10 +61,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Domain labels seen in fit; None for continuous descriptors.
     classes_ : ndarray
         Class labels, if ``conditional``.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray
-        Their names, if X has string column names.
+    {features_seen}
 
     See Also
     --------
@@ -200,7 +197,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.X_fit_ = np.array(X)
         self.gamma_, self.domains_ = kernel.gamma, domain.names
         if target is not None:
-            self.classes_ = target.names  # type: ignore[assignment]
+            self.classes_ = target.names
         return gram, X.dtype
 
     def _gram(self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool) -> RowsGram:
@@ -241,14 +238,8 @@ def corrected_gram(K: Array, images: Array) -> Array:
 def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Array) -> Array:
     """Kernel values between X and training rows in float64, centred with the training means.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : ndarray of shape (n, p), or (n, N) for a precomputed kernel
-    rows : Prepared or None
-        The training rows; None for a precomputed kernel.
-    row_means : ndarray of shape (N,)
-        Mean of each row of the training Gram matrix, up to the kernel's constant.
+    For a precomputed kernel X holds them, and ``rows`` is None. ``row_means`` are those of the
+    training Gram matrix, up to the kernel's constant.
     """
     K = np.empty((len(X), len(row_means)))
     shift = row_means - row_means.mean()

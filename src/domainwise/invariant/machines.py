@@ -26,19 +26,6 @@ EXACT_ROWS = 5000
 #: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
 INTERCEPT_SCALING = 10.0
 
-KERNEL_ARGUMENTS = (
-    "kernel",
-    "gamma",
-    "degree",
-    "coef0",
-    "kernel_params",
-    "domain_kernel",
-    "domain_gamma",
-    "domain_epsilon",
-    "domain_weight",
-    "conditional",
-)
-
 
 class InvariantMachine(BaseEstimator, ABC):
     """An SVM over the invariant kernel, or a linear one over its features."""
@@ -54,8 +41,45 @@ class InvariantMachine(BaseEstimator, ABC):
     transformer_: InvariantKernel | InvariantFeatures
     machine_: Any
 
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+        """Learn from source domains.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        y : array-like of shape (n_samples,)
+            Classes, or for regression numbers.
+        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
+            The domain of each row: labels, or continuous descriptors. None means one domain.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        self._fit_target(X, y, sample_domain)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of each row, or its number.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        return self._values(X, "predict")
+
+    @abstractmethod
+    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
+        """Check X and y, and fit the machine to them."""
+
     def _fit_machine(self, X: Array, y: Array, sample_domain: Any) -> None:
-        arguments = {name: getattr(self, name) for name in KERNEL_ARGUMENTS}
+        arguments = {name: getattr(self, name) for name in InvariantKernel().get_params()}
         exact = self._is_exact(len(X))
         if exact:
             self.transformer_ = InvariantKernel(**arguments)
@@ -181,33 +205,14 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Learn from source domains.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
-        y : array-like of shape (n_samples,)
-            Classes.
-        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
-            The domain of each row: labels, or continuous descriptors. None means one domain.
-
-        Returns
-        -------
-        self : object
-        """
-        self._validate_params()
+    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
-        target = check_classes(y, len(X))
-        assert target.names is not None
-        self.classes_ = target.names
+        self.classes_ = check_classes(y, len(X)).names
         self._fit_machine(X, y, sample_domain)
         if hasattr(self, "calibration_"):
             del self.calibration_
         if self.probability:
             self.calibration_: Calibration = calibrate(self, X, y, sample_domain)
-        return self
 
     def decision_function(self, X: Any) -> Array:
         """Return decision values: of the last class for two, of each class for more.
@@ -221,19 +226,6 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         values : ndarray of shape (n_rows,) or (n_rows, n_classes)
         """
         return self._values(X, "decision_function")
-
-    def predict(self, X: Any) -> Array:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_rows,)
-        """
-        return self._values(X, "predict")
 
     @available_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
@@ -327,23 +319,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Learn from source domains.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
-        y : array-like of shape (n_samples,)
-            Targets.
-        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
-            The domain of each row: labels, or continuous descriptors. None means one domain.
-
-        Returns
-        -------
-        self : object
-        """
-        self._validate_params()
+    def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
             raise ValueError(
                 "conditional=True measures domains inside classes, but the target of InvariantSVR "
@@ -355,20 +331,9 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         exact = self._is_exact(len(X))
         self._target_mean = 0.0 if exact else float(np.mean(y, dtype=np.float64))
         self._fit_machine(X, y - self._target_mean, sample_domain)
-        return self
 
-    def predict(self, X: Any) -> Array:
-        """Return the predicted target of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        y : ndarray of shape (n_rows,)
-        """
-        return self._values(X, "predict") + self._target_mean
+    def _values(self, X: Any, method: str) -> Array:
+        return super()._values(X, method) + self._target_mean
 
     def _exact_machine(self) -> SVR:
         return SVR(C=self.C, epsilon=self.epsilon, kernel="precomputed", tol=self.tol)

@@ -71,24 +71,13 @@ def weighted(
 
 @dataclass(frozen=True)
 class RidgeProblem:
-    """What the solutions for all penalties share.
+    """What the solutions for all penalties share."""
 
-    Attributes
-    ----------
-    second : array of shape (M, M)
-        Weighted, centred second moment of the features.
-    cross : array of shape (M, c)
-        That of features with targets.
-    mean, target : array of shape (M,), (c,)
-        Weighted means of features and targets.
-    directions : dict of array of shape (M, r)
-        ``Phi'F`` of each domain factor, by whether domains are compared inside classes.
-    """
-
-    second: Any
-    cross: Any
-    mean: Any
-    target: Any
+    second: Any  #: weighted, centred second moment of the M features
+    cross: Any  #: that of features with targets, of shape (M, c)
+    mean: Any  #: weighted mean of features
+    target: Any  #: and of targets
+    #: ``Phi'F`` of each domain factor, by whether domains are compared inside classes
     directions: dict[bool, Any]
 
     @classmethod
@@ -104,11 +93,7 @@ class RidgeProblem:
         """Solve for each kind of penalty (weight, conditional) and, inside it, each alpha.
 
         ``(S + alpha I + alpha w DD')^-1 C`` by Woodbury's formula: all kinds share the solutions
-        for one alpha, with C and with D.
-
-        Returns
-        -------
-        coefficients : array of shape (M, len(kinds) * len(alphas) * c)
+        for one alpha, with C and with D. They stand side by side.
         """
         c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
@@ -135,17 +120,7 @@ class RidgeProblem:
     def squared_errors(self, coefficients: Any, moments: Weighted, columns: Columns) -> Any:
         """Weighted sums of squared errors on other rows, from their moments about their own mean.
 
-        Parameters
-        ----------
-        coefficients : array of shape (M, points * c)
-            Of many solutions.
-        moments : Weighted
-            Of the other rows.
-        columns : Columns
-
-        Returns
-        -------
-        errors : array of shape (points, c)
+        Of many solutions, ``coefficients`` of shape (M, points * c): errors of shape (points, c).
         """
         other = self.of_moments(moments, columns, {})
         c, first = len(self.target), columns.n_features + columns.n_descriptors
@@ -162,14 +137,7 @@ class RidgeProblem:
 def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) -> Any:
     """Return ``Phi'F`` for ``FF' = GG' (GG' + shift I)^-1`` of centred label features G.
 
-    Parameters
-    ----------
-    parts : iterable of (array of shape (M, q), array of shape (q, q))
-        ``Phi'G`` and ``G'G`` of label features that are orthogonal to those of other parts.
-    shift : float
-    m : int
-    like : array
-        Where the result belongs.
+    ``parts`` are ``Phi'G`` and ``G'G`` of label features that are orthogonal to those of others.
     """
     found = [placed(np.zeros((m, 0)), like)]
     for cross, gram in parts:
@@ -220,11 +188,8 @@ def by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the cells to train on and to test on of each split, by class.
 
-    Parameters
-    ----------
-    cells : dict
-        By (part, class); a part is a set of rows that no split takes apart.
-    splits : sequence of (parts to train on, parts to test on)
+    Cells come by (part, class); a part is a set of rows that no split takes apart. Splits are pairs
+    of the parts to train on and the parts to test on.
     """
     parts: dict[int, Cells] = {}
     for (part, label), cell in cells.items():

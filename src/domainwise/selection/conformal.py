@@ -156,12 +156,10 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         domain = check_sample_domain(sample_domain, n, "delta")
         if classification:
             target = check_classes(y, n)
-            assert target.names is not None
             self.classes_ = target.names
             y = target.names[target.codes]
         else:
             target = check_target(y, n, "rbf", least_classes=1)
-            assert target.values is not None
             if target.values.shape[1] > 1:
                 raise ValueError("y has several columns: an interval is of one number")
             y = target.values[:, 0]
@@ -178,8 +176,6 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
             tested.append(held)
         if self.calibration == "cv":
             self.estimator_ = self._fitted(X, y, sample_domain, np.arange(n))
-        assert domain.codes is not None
-        assert domain.names is not None
         domains = domain.codes[np.concatenate(tested)]
         self.calibration_domains_ = domain.names[np.unique(domains)]
         self.promise_ = PROMISES[self.calibration]

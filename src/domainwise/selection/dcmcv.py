@@ -35,20 +35,6 @@ from domainwise.selection.search import (
     run_search,
 )
 
-#: Arguments of a search that the estimator it chooses for does not have.
-SEARCH_ARGUMENTS = {
-    "gammas",
-    "ridges",
-    "domain_weights",
-    "conditionals",
-    "epsilons",
-    "cv",
-    "scoring",
-    "estimator",
-    "rule",
-    "n_jobs",
-}
-
 
 class _SearchMixin:
     """Fitting by search, for both families."""
@@ -128,8 +114,8 @@ class _SearchMixin:
         )
 
     def _shared_arguments(self: Any) -> dict[str, Any]:
-        mine = self.get_params(deep=False)
-        return {name: value for name, value in mine.items() if name not in SEARCH_ARGUMENTS}
+        theirs = self._estimator().get_params()
+        return {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
 
     def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = getattr(self, name)

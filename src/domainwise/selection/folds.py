@@ -33,28 +33,10 @@ def domain_folds(
 ) -> tuple[list[Split], str]:
     """Split by domains, or by rows, with a warning, where there are no domains to leave out.
 
-    Splits that leave one class to train on are left out.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n_samples,)
-        Targets.
-    domains : ndarray of shape (n_samples,) or None
-        Code of each row's domain.
-    classification : bool
-        Whether targets are classes.
-    cv : int, splitter or iterable, default=None
-        None is :class:`LeaveDomainsOut`.
-    max_splits : int or None
-        Of these splits, at most.
-    usable : callable, default=None
-        Told the targets to train on and to test on; False leaves a split out. If all splits by
-        domains are left out, rows are split.
-
-    Returns
-    -------
-    splits : list of (train, test)
-    by : {"domains", "rows"}
+    Splits that leave one class to train on are left out, and those of whose targets, to train on
+    and to test on, ``usable`` says no; if these are all splits by domains, rows are split. Without
+    ``cv`` it is :class:`LeaveDomainsOut` with at most ``max_splits``. Also returned is what was
+    split, "domains" or "rows".
     """
     several = domains is not None and len(np.unique(domains)) > 1
 

@@ -34,21 +34,11 @@ PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
 
 @dataclass
 class KernelPath:
-    """Kernel values of one split, and every invariant kernel that follows from them.
+    """Kernel values of one split, and every invariant kernel that follows from them."""
 
-    Attributes
-    ----------
-    gram : ndarray of shape (N, N)
-        Centred kernel matrix of the training rows.
-    cross : ndarray of shape (n, N)
-        Kernel values between held-out and training rows, centred with the training means.
-    tolerance : float
-        See :func:`~domainwise.invariant.correction.correction`.
-    """
-
-    gram: Array
-    cross: Array
-    tolerance: float
+    gram: Array  #: centred kernel matrix of the training rows
+    cross: Array  #: between held-out and training rows, centred with the training means
+    tolerance: float  #: see :func:`~domainwise.invariant.correction.correction`
     _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
 
     @classmethod
@@ -137,10 +127,8 @@ def score_group(
     prefix, machine = last_step(first)
     domain = None if sample_domain is None else sample_domain[train]
     X_train, X_held = _prepared(first, machine, X, y, domain, train, held)
-    if not machine._is_exact(len(train)):
-        path = None
-    else:
-        path = KernelPath.evaluate(machine, X_train, X_held)
+    exact = machine._is_exact(len(train))
+    path = KernelPath.evaluate(machine, X_train, X_held) if exact else None
     scores = np.empty(len(candidates))
     settings = [_settings(machine, candidate, prefix) for candidate in candidates]
     # Without a weight there is nothing to be conditional on: the same kernel.

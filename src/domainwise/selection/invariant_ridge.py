@@ -126,7 +126,6 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
             target = backend.check_target(y, rows, "delta", least_classes=least_classes)
         else:
             target = check_classes(y, len(rows), least_classes=least_classes)
-        assert target.names is not None
         if isinstance(self.class_weight, dict) and least_classes > 1:
             compute_class_weight(self.class_weight, classes=target.names, y=target.names)
         return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)

@@ -24,7 +24,7 @@ from domainwise.selection.invariant_path import (
     last_step,
     score_group,
 )
-from domainwise.selection.search import comparable, ranks
+from domainwise.selection.search import cv_results
 
 
 class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
@@ -158,7 +158,11 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         scores = np.empty((len(candidates), len(splits)))
         for (s, g), values in zip(tasks, found, strict=True):
             scores[groups[g], s] = values
-        self._record(candidates, scores)
+        self.n_splits_ = len(splits)
+        self.cv_results_: dict[str, Any] = cv_results(candidates, scores, arguments=False)
+        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.best_params_ = candidates[self.best_index_]
         self.members_ = self._members(candidates)
         self.estimators_: list[Any] = []
         for member in self.members_:
@@ -183,22 +187,6 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             kind = {k: v for k, v in candidates[i].items() if k not in varied}
             best.setdefault(repr(sorted(kind.items(), key=lambda item: item[0])), candidates[i])
         return list(best.values())[: self.n_average]
-
-    def _record(self, candidates: list[dict[str, Any]], scores: Array) -> None:
-        compared = comparable(scores)
-        mean = compared.mean(axis=1)
-        self.n_splits_ = scores.shape[1]
-        self.cv_results_: dict[str, Any] = {"params": candidates}
-        for s in range(self.n_splits_):
-            self.cv_results_[f"split{s}_test_score"] = scores[:, s]
-        self.cv_results_ |= {
-            "mean_test_score": mean,
-            "std_test_score": compared.std(axis=1),
-            "rank_test_score": ranks(mean),
-        }
-        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
-        self.best_score_ = float(mean[self.best_index_])
-        self.best_params_ = candidates[self.best_index_]
 
     @property
     def classes_(self) -> Array:

@@ -40,27 +40,15 @@ _ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 class Measure:
     """What is measured.
 
-    Attributes
-    ----------
-    name : str
-        Name of the scorer.
-    label : str
-        How it is shown.
-    scorer : callable
-        ``scorer(estimator, X, y)``; larger is better. It takes estimators, which it asks itself,
-        or :class:`~domainwise.selection.predictions.Predictions`; a caller's own scorer estimators
-        only.
-    sign : int
-        -1 where the scorer is the negative of an error; values are then shown as errors.
-    own : bool
-        Whether the scorer is a caller's.
+    ``scorer(estimator, X, y)`` takes estimators, which it asks itself, or
+    :class:`~domainwise.selection.predictions.Predictions`; a caller's own scorer estimators only.
     """
 
-    name: str
-    label: str
-    scorer: Any
-    sign: int = 1
-    own: bool = False
+    name: str  #: of the scorer
+    label: str  #: how it is shown
+    scorer: Any  #: larger is better
+    sign: int = 1  #: -1 for the negative of an error; values are then shown as errors
+    own: bool = False  #: whether the scorer is a caller's
 
     @property
     def balanced(self) -> bool:
@@ -119,21 +107,9 @@ def _is_for_numbers(name: str) -> bool:
 def choose_measure(scoring: Any, y: Array, classification: bool, pos_label: Any = None) -> Measure:
     """Look a scorer up, or choose one by task and balance.
 
-    Parameters
-    ----------
-    scoring : str, callable or None
-        None is accuracy for classes of about the same size, balanced accuracy for others, and
-        RMSE for a continuous target.
-    y : ndarray of shape (n_samples,)
-        Targets.
-    classification : bool
-        Whether they are classes.
-    pos_label : object, default=None
-        Of two classes the one that scores such as F1 are about; None is the second.
-
-    Returns
-    -------
-    Measure
+    None is accuracy for classes of about the same size, balanced accuracy for others, and RMSE for
+    a continuous target. ``pos_label`` is the one of two classes that scores such as F1 are about;
+    None is the second.
     """
     if scoring is None:
         scoring = default_scoring(y, classification)

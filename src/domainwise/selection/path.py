@@ -139,16 +139,7 @@ def _projected(
 
 
 class ExactFold:
-    """A split for the exact family.
-
-    Parameters
-    ----------
-    template : DCM
-        Its label, solver and kernel arguments; gamma included.
-    X, X_test : ndarray
-    target, domain : Labels
-        Of the training rows.
-    """
+    """A split for the exact family; the template has label, solver and kernel arguments."""
 
     def __init__(
         self, template: Any, X: Array, X_test: Array, target: Labels, domain: Labels

@@ -52,19 +52,9 @@ def has_probabilities(estimator: Any) -> bool:
 class Predictions(BaseEstimator):
     """What an estimator says about some rows; for scorers it stands for the estimator.
 
-    Classes are codes here, so that scores which need a positive class find it: the last one.
-    Values are computed when they are asked for, and kept.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    X : array-like
-        Rows.
-    classes : ndarray or None
-        All classes, the positive one last; None for a continuous target.
-    sample_domain : array-like, default=None
-        Domains of the rows, for estimators that look at the rows of a domain together.
+    Classes are codes here, so that scores which need a positive class find it: the last of
+    ``classes``, which are None for a continuous target. Values are computed when they are asked
+    for, and kept. ``sample_domain`` is for estimators that look at a domain's rows together.
     """
 
     def __init__(
@@ -159,18 +149,10 @@ def codes_of(labels: Any, classes: Array) -> Array:
 
 @dataclass(frozen=True)
 class NamedScorer:
-    """A scorer of scikit-learn for classes whatever they are called.
+    """A scorer of scikit-learn for classes whatever they are called."""
 
-    Attributes
-    ----------
-    scorer : callable
-        As :func:`sklearn.metrics.get_scorer` gives it.
-    classes : ndarray
-        The positive one last.
-    """
-
-    scorer: Any
-    classes: Array
+    scorer: Any  #: as :func:`sklearn.metrics.get_scorer` gives it
+    classes: Array  #: the positive one last
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Score an estimator, or predictions that it has made."""

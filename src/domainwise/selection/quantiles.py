@@ -33,14 +33,7 @@ def usual_coverage(n_domains: int) -> float | None:
 
 
 def class_scores(probabilities: Array | None, decisions: Array | None = None) -> Array:
-    """How strange each class would be for a row: 1 - p, or how far its value is behind the best.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (n, n_classes) or None
-    decisions : ndarray of shape (n, n_classes), or (n,) for two classes
-        Used where there are no probabilities.
-    """
+    """How strange each class would be for a row: 1 - p, or how far its value is behind the best."""
     if probabilities is not None:
         return np.asarray(1.0 - probabilities)
     values = np.asarray(decisions, dtype=np.float64)
@@ -54,18 +47,10 @@ class DomainQuantiles:
 
     With K domains each weighs 1 / (K + 1), and the rows inside it the same. The rest belongs to the
     new domain, whose scores might be of any size.
-
-    Attributes
-    ----------
-    scores : ndarray
-        Ascending.
-    levels : ndarray
-        Weight of all scores up to each.
-    n_domains : int
     """
 
-    scores: Array
-    levels: Array
+    scores: Array  #: ascending
+    levels: Array  #: weight of all scores up to each
     n_domains: int
 
     @classmethod

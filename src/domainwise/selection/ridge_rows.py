@@ -57,7 +57,6 @@ class Rows:
     def Y(self) -> Array:
         """Targets as numbers."""
         if self.target.codes is None:
-            assert self.target.values is not None
             return self.target.values
         return class_codes(self.target.n_categories)[to_host(self.target.codes)]
 
@@ -66,7 +65,6 @@ class Rows:
         """Targets as scorers see them."""
         if self.target.codes is None:
             return self.Y[:, 0] if self.Y.shape[1] == 1 else self.Y
-        assert self.target.names is not None
         return self.target.names[to_host(self.target.codes)]
 
     def codes(self) -> tuple[Any, Any]:
@@ -296,7 +294,6 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
     dense: Any = rows.Y if rows.target.codes is None else None
     if rows.target.names is not None:
         labels = rows.target.names.tolist()
-    assert rows.domain.names is not None
     names = rows.domain.names.tolist()
     cells = domains * len(labels) + classes
     keys = list(product(names, labels))

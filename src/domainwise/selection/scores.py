@@ -116,8 +116,6 @@ def domain_cross_validate(
     array([0, 1, 2, 3])
     """
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
-    assert domains.codes is not None
-    assert domains.names is not None
     with config_context(enable_metadata_routing=True):
         done = cross_validate(
             estimator,

@@ -48,8 +48,6 @@ def _subset(labels: Labels, rows: Array) -> Labels:
     """Labels of some rows, with the categories that occur there."""
     if labels.values is not None:
         return Labels(values=labels.values[rows])
-    assert labels.codes is not None
-    assert labels.names is not None
     present, codes = np.unique(labels.codes[rows], return_inverse=True)
     return Labels(codes=codes, names=labels.names[present])
 
@@ -155,15 +153,18 @@ def ranks(mean: Array) -> Array:
     return rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
 
 
-def cv_results(points: list[dict[str, Any]], scores: Array) -> dict[str, Any]:
+def cv_results(
+    points: list[dict[str, Any]], scores: Array, *, arguments: bool = True
+) -> dict[str, Any]:
     """Arrange scores as :class:`sklearn.model_selection.GridSearchCV` does.
 
-    Splits on which no candidate has a score do not count in means.
+    Splits on which no candidate has a score do not count in means. ``arguments`` adds a column for
+    each argument, where all points have the same.
     """
     compared = comparable(scores)
     mean = compared.mean(axis=1)
     results: dict[str, Any] = {"params": points}
-    for name in points[0]:
+    for name in points[0] if arguments else ():
         results[f"param_{name}"] = np.array([point[name] for point in points])
     for i, column in enumerate(scores.T):
         results[f"split{i}_test_score"] = column

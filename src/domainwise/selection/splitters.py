@@ -94,7 +94,6 @@ class LeaveDomainsOut(BaseCrossValidator):
         if groups is None:
             raise ValueError("LeaveDomainsOut needs the domain of each row as groups")
         domains = check_sample_domain(groups, len(groups), "delta")
-        assert domains.codes is not None
         return domains.codes, domains.n_categories
 
     def _test_sets(self, n_domains: int) -> list[Array]:
