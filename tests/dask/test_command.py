@@ -143,9 +143,9 @@ def test_rows_are_what_the_plain_command_gives(folder, tmp_path, address, source
         pandas.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-12)
         a, b = (json.loads(result.stdout) for result in (here, there))
         assert b == {**a, "file": str(tmp_path / name)}
-        assert a["notes"] == [
-            "6 rows have a value of 'sex' that the model does not know; it is treated as none"
-        ]
+        unknown = [finding for finding in a["findings"] if finding["kind"] == "category"]
+        assert {finding["column"] for finding in unknown} == {"sex"}
+        assert sum(finding["numbers"]["rows"] for finding in unknown) == 6
     parts = sorted(path.name for path in (tmp_path / "there").iterdir())
     assert parts[:2] == ["part-000000.parquet", "part-000001.parquet"]
     assert len(parts) >= 6

@@ -9,6 +9,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 testing = pytest.importorskip("typer.testing")
 
+from domainwise import check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.models.large_table import LargeTable, Statistics, sketched  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
@@ -71,6 +72,11 @@ def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
     new = here.schema.prepare(make_frame(300, seed=1))
     agree = there.pipeline.predict(new) == here.pipeline.predict(new)
     assert agree.mean() > 0.9
+    assert check_shift(there, make_frame(300, seed=1)) == []
+    strange = make_frame(300, seed=1).assign(sex="z")
+    strange["age"] *= 12
+    kinds = {"range", "category"}
+    assert kinds <= {f.kind for f in check_shift(there, strange) if f.domain == "B"}
 
 
 def test_numbers_and_dropped_domains(folder, client):

@@ -32,6 +32,7 @@ from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described, table_setting
+from domainwise.models.watch import ShiftWatch
 from domainwise.tables.cells import MAX_CATEGORIES
 from domainwise.tables.columns import as_labels, as_numbers, split_names
 from domainwise.tables.files import existing_format
@@ -340,7 +341,11 @@ class LargeTable:
             domains=sorted((labels[1][text], n) for text, n in found.domains.items()),
             notes=[*told, *notes],
         )
-        return TableModel(Pipeline([("prepare", prepare), ("model", search)]), schema, info)
+        watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
+        # Ranges of rows that were looked at do; a rare category must not pass for a new one.
+        watch.categories_ = [sorted(counts) for counts in found.categories]
+        steps = [("watch", watch), ("prepare", prepare), ("model", search)]
+        return TableModel(Pipeline(steps), schema, info)
 
 
 def _labels(texts: Counter[str]) -> dict[str, Any]:
