@@ -27,7 +27,6 @@ from scipy.stats import rankdata
 
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.ensemble import DomainContext
-from domainwise.ensemble.curves import fit_curve
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Sources, outputs
 from domainwise.ensemble.members import best_of_paths, out_of_domain
@@ -38,6 +37,7 @@ from domainwise.ensemble.weights import (
     squared_errors,
 )
 from domainwise.selection import LeaveDomainsOut
+from domainwise.selection.curves import fit_curve
 from domainwise.selection.search import make_splits
 
 #: Features that members are fitted to.

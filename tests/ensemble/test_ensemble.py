@@ -15,9 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.ensemble import kinds
-from domainwise.ensemble.curves import fit_curve
-from domainwise.ensemble.weights import equal_weights
 from domainwise.selection import LeaveDomainsOut
+from domainwise.selection.curves import equal_weights, fit_curve
 
 OWN = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
 

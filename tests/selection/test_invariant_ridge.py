@@ -12,7 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import InvariantKernel, InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.datasets import make_synthetic
-from domainwise.selection import LeaveDomainsOut
+from domainwise.selection import LeaveDomainsOut, ridge_search
+from domainwise.selection.curves import class_columns, fit_curve
 
 SMALL = {"gammas": [0.05, 0.3], "alphas": [0.1, 3.0], "domain_weights": [0.0, 2.0]}
 
@@ -235,3 +236,102 @@ def test_bad_data_are_named(data):
 )
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
+
+
+# ---- probabilities -----------------------------------------------------------------------------
+
+FEW = dict(kernels=["rbf"], gammas=[0.05, 0.2], alphas=[0.1, 1.0], n_average=3)
+
+
+def three_classes(n_domains=5, n=24, seed=0):
+    rng = np.random.default_rng(seed)
+    domains = np.repeat(np.arange(n_domains), n)
+    y = rng.integers(3, size=len(domains))
+    X = rng.standard_normal((len(domains), 3)) + 1.5 * np.eye(3)[y]
+    return X + 0.3 * rng.standard_normal((n_domains, 3))[domains], y, domains
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_come_from_values_of_models_fitted_without_the_domain(n_classes):
+    X, y, domains = three_classes()
+    y = np.minimum(y, n_classes - 1)
+    options = dict(kernels=["rbf"], gammas=[0.1], alphas=[1.0], domain_weights=[1.0])
+    one = dict(options, conditionals=[False], n_average=1, landmarks=X)
+    model = InvariantRidgeClassifierCV(**one).fit(X, y, sample_domain=domains)
+    values = np.zeros((len(X), n_classes))
+    for left_out in range(5):
+        rest = domains != left_out
+        without = InvariantRidgeClassifierCV(**one)
+        without.fit(X[rest], y[rest], sample_domain=domains[rest])
+        values[~rest] = class_columns(without.decision_function(X[~rest]))
+    curve, _ = fit_curve(values, y, np.ones(len(y)), shifted=False)
+    expected = curve.probabilities(class_columns(model.decision_function(X)))
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_permuting_classes_permutes_columns_of_probabilities():
+    X, y, domains = three_classes()
+    order = np.array([2, 0, 1])
+    p = InvariantRidgeClassifierCV(**FEW).fit(X, y, sample_domain=domains).predict_proba(X)
+    other = InvariantRidgeClassifierCV(**FEW).fit(X, order[y], sample_domain=domains)
+    np.testing.assert_allclose(other.predict_proba(X)[:, order], p, atol=1e-7)
+    two = y > 0
+    p = InvariantRidgeClassifierCV(**FEW).fit(X, two, sample_domain=domains).predict_proba(X)
+    other = InvariantRidgeClassifierCV(**FEW).fit(X, ~two, sample_domain=domains)
+    np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], p, atol=1e-7)
+
+
+def test_values_that_tell_nothing_give_the_base_rate_in_which_domains_count_the_same():
+    X, y, domains = three_classes()
+    two = (y > 0).astype(int)
+    two[domains == 4] = 1
+    told = y + 0
+    told[domains == 0] = 0
+    X = np.ones_like(X)
+    flat = InvariantRidgeClassifierCV(kernels=["rbf"], gammas=[1.0], alphas=[1.0])
+    flat.fit(X, two, sample_domain=domains)
+    rate = np.mean([two[domains == d].mean() for d in range(5)])
+    np.testing.assert_allclose(flat.predict_proba(X)[:, 1], rate, atol=0.01)
+    rates = np.mean([np.eye(3)[told[domains == d]].mean(axis=0) for d in range(5)], axis=0)
+    flat.fit(X, told, sample_domain=domains)
+    np.testing.assert_allclose(flat.predict_proba(X[:1]), [rates], atol=0.01)
+    balanced = clone(flat).set_params(class_weight="balanced")
+    balanced.fit(X, (y > 0).astype(int), sample_domain=domains)
+    np.testing.assert_allclose(balanced.predict_proba(X)[:, 1], 0.5, atol=0.01)
+
+
+def test_a_domain_with_one_class_leaves_probabilities_as_sure_as_they_were():
+    X, y, domains = three_classes(n_domains=8, n=40)
+    two = (y > 0).astype(int)
+    kept = (domains < 7) | (two == 1)
+    whole = InvariantRidgeClassifierCV(**FEW).fit(
+        X[domains < 7], two[domains < 7], domains[domains < 7]
+    )
+    added = InvariantRidgeClassifierCV(**FEW).fit(X[kept], two[kept], sample_domain=domains[kept])
+    p = added.predict_proba(X)
+    assert np.isfinite(p).all()
+    assert np.corrcoef(p[:, 1], whole.predict_proba(X)[:, 1])[0, 1] > 0.98
+    assert abs(added.curve_.slope / whole.curve_.slope - 1) < 0.3
+
+
+def test_many_rows_are_calibrated_on_some_of_them(monkeypatch):
+    X, y, domains = three_classes(n_domains=6, n=60)
+    whole = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
+    monkeypatch.setattr(ridge_search, "HELD_ROWS", 120)
+    part = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
+    np.testing.assert_allclose(part.decision_function(X), whole.decision_function(X), atol=1e-6)
+    np.testing.assert_allclose(part.predict_proba(X), whole.predict_proba(X), atol=0.15)
+    splits = list(LeaveDomainsOut().split(X, y, domains))
+    rows = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6], cv=iter(splits))
+    rows.fit(X, y, sample_domain=domains)
+    np.testing.assert_allclose(rows.predict_proba(X), part.predict_proba(X), atol=1e-6)
+
+
+def test_sums_over_rows_leave_no_probabilities():
+    X, y, domains = three_classes()
+    model = InvariantRidgeClassifierCV(**FEW)
+    assert hasattr(model, "predict_proba")
+    assert not hasattr(model.partial_fit(X, y, sample_domain=domains), "predict_proba")
+    assert model.predict(X).shape == y.shape
+    assert hasattr(model.fit(X, y, sample_domain=domains), "predict_proba")

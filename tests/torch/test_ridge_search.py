@@ -33,6 +33,8 @@ def test_a_search_on_tensors_equals_that_on_arrays(data, class_weight, scoring):
     assert isinstance(values, torch.Tensor)
     np.testing.assert_allclose(values.numpy(), arrays.decision_function(X), atol=1e-8)
     np.testing.assert_array_equal(there.predict(tensor).numpy(), arrays.predict(X))
+    expected = arrays.predict_proba(X)
+    np.testing.assert_allclose(there.predict_proba(tensor).numpy(), expected, atol=1e-6)
 
 
 def test_numbers_with_an_offset_and_float32_rows(data):

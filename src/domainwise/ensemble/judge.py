@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
-from domainwise.ensemble.curves import Curve, fit_curve
-from domainwise.ensemble.weights import balanced_accuracies, equal_weights, squared_errors
+from domainwise.ensemble.weights import balanced_accuracies, squared_errors
+from domainwise.selection.curves import Curve, equal_weights, fit_curve
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.quantiles import DomainQuantiles
 from domainwise.selection.ridge_rules import ClassRule, NumberRule

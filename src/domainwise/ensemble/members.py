@@ -11,9 +11,9 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.ensemble.curves import Curve
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled, outputs
+from domainwise.selection.curves import Curve
 from domainwise.selection.search import Split
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.selection.curves import equal_weights
 
 #: About one standard deviation of a difference of two members over nine domains: members that are
 #: further behind than chance would put them count little.
@@ -15,19 +16,6 @@ TEMPERATURE = 0.02
 PRIOR_SHARES = (0.6, 0.4)
 #: Draws of domains for an interval of the expected score, and what it leaves out on either side.
 BOOTSTRAP, TAIL = 2000, 0.025
-
-
-def equal_weights(domains: Array, classes: Array | None = None) -> Array:
-    """Weights of rows with which domains, and the classes inside each, count the same.
-
-    They sum to 1.
-    """
-    cells = domains if classes is None else domains * (int(classes.max()) + 1) + classes
-    _, cell, sizes = np.unique(cells, return_inverse=True, return_counts=True)
-    weights = 1.0 / sizes[cell]
-    total = np.bincount(domains, weights)
-    weights /= total[domains]
-    return np.asarray(weights / weights.sum())
 
 
 def balanced_accuracies(codes: Array, predicted: Array, domains: Array, n_domains: int) -> Array:

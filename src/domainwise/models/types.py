@@ -23,7 +23,6 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: say (indices, lengths), it also needs a rule in :mod:`domainwise.models.values`.
 OBJECTS = {
     "domainwise.ensemble.context": "DomainContext",
-    "domainwise.ensemble.curves": "Curve",
     "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
     "domainwise.ensemble.guard": "ShareRange",
     "domainwise.ensemble.members": "Member",
@@ -45,6 +44,7 @@ OBJECTS = {
     "domainwise.models.search": "MethodSearch",
     "domainwise.models.watch": "ShiftWatch",
     "domainwise.selection.conformal": "DomainConformal",
+    "domainwise.selection.curves": "Curve",
     "domainwise.selection.dcmcv": "DCMCV FastDCMCV",
     "domainwise.selection.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
     "domainwise.selection.invariant_search": "InvariantSearchCV",

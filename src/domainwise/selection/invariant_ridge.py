@@ -6,18 +6,25 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import is_tensor
+from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_classes, plain_array
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.selection.curves import class_columns, equal_weights, fit_curve
 from domainwise.selection.ridge_candidates import AUTO_WEIGHTS
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
 from domainwise.selection.ridge_search import InvariantRidge
+
+
+def _has_curve(model: Any) -> bool:
+    """Whether there are, or will be, probabilities; sums keep no row to learn them from."""
+    return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
 
 
 @with_shared_arguments
@@ -43,6 +50,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     ----------
     classes_ : ndarray
         Class labels.
+    curve_ : Curve or None
+        From values to probabilities; None after ``partial_fit`` and a fit to a Dask collection,
+        which keep no rows to learn it from: there is no ``predict_proba`` then.
     {ridge_fitted}
 
     See Also
@@ -140,6 +150,30 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def predict(self, X: Any) -> Any:
         """Return the class of each row; for a tensor, classes that are numbers as a tensor."""
         return self._apply("_classes_of", X)
+
+    @available_if(_has_curve)
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        One slope for all classes turns values into probabilities, so that the likeliest class is
+        the predicted one. It is fitted to source domains left out, which count the same; classes
+        count as often as they occur, or as ``class_weight`` says.
+        """
+        return self._apply("_probabilities", X)
+
+    def _probabilities(self, X: Any) -> Any:
+        values = self._values(X)
+        return placed(self.curve_.probabilities(class_columns(to_host(values))), values)
+
+    def _calibrate(self, search: Any, maps: Any, drawn: Array) -> None:
+        values = class_columns(search.left_out(maps, self.members_, drawn))
+        known = np.isfinite(values).all(axis=1)
+        codes, domains = (to_host(each)[drawn][known] for each in search.rows.codes())
+        _, domains = np.unique(domains, return_inverse=True)
+        weights = equal_weights(domains, codes if self.class_weight == "balanced" else None)
+        if isinstance(self.class_weight, dict):
+            weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
+        self.curve_ = fit_curve(values[known], codes, weights, shifted=False)[0]
 
     def _decisions(self, X: Any) -> Any:
         return self._rule().decision_function(self._values(X))

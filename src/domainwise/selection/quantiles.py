@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.selection.curves import class_columns
 
 #: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.
 TOLERANCE = 1e-9
@@ -36,8 +37,7 @@ def class_scores(probabilities: Array | None, decisions: Array | None = None) ->
     """How strange each class would be for a row: 1 - p, or how far its value is behind the best."""
     if probabilities is not None:
         return np.asarray(1.0 - probabilities)
-    values = np.asarray(decisions, dtype=np.float64)
-    values = np.column_stack([-values, values]) if values.ndim == 1 else values
+    values = class_columns(np.asarray(decisions, dtype=np.float64))
     return np.asarray(values.max(axis=1, keepdims=True) - values)
 
 

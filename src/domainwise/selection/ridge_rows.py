@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, product
 from typing import Any
 
@@ -34,6 +35,7 @@ from domainwise.selection.moment_search import (
     split_domains,
     split_rows,
 )
+from domainwise.selection.ridge_candidates import named
 from domainwise.selection.ridge_rules import (
     class_codes,
     minus_squared_errors,
@@ -103,11 +105,48 @@ class _Search:
         """Maps that are taken together, as many as memory allows."""
         return in_groups(maps)
 
-    def split(self) -> list[tuple[Array, Array]]:
+    @cached_property
+    def splits(self) -> list[tuple[Array, Array]]:
         """Rows to train on and to test on."""
         domains, classes = self.rows.domain.codes, self.rows.target.codes is not None
         codes = None if domains is None else to_host(domains)
         return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
+
+    def held(self, nystrom: NystromMap, drawn: Any = None) -> HeldRows:
+        """Features and labels of all rows, or of those drawn."""
+        chosen = slice(None) if drawn is None else drawn
+        X = self.rows.X[chosen if drawn is None else placed(drawn, self.rows.codes()[1])]
+        groups = np.column_stack([to_host(codes)[chosen] for codes in self.rows.codes()])
+        descriptors = None if self.descriptors is None else self.descriptors[chosen]
+        Phi = nystrom.features(to_host(X)).astype(np.float64, copy=False)
+        return HeldRows(Phi, self.rows.Y[chosen], groups, descriptors)
+
+    def left_out(
+        self, maps: Sequence[NystromMap], members: Sequence[dict[str, Any]], drawn: Array
+    ) -> Array:
+        """Mean values of members that were fitted without a row's domain, for the rows drawn.
+
+        Members are fitted to rows among those drawn, with penalties that are as strong beside them.
+        Rows that no split leaves out have NaN.
+        """
+        share = len(drawn) / len(self.rows.X)
+        total, count = np.zeros((len(drawn), self.rows.Y.shape[1])), np.zeros((len(drawn), 1))
+        splits = [[np.flatnonzero(np.isin(drawn, part)) for part in split] for split in self.splits]
+        splits = [split for split in splits if all(len(part) for part in split)]
+        for _, test in splits:
+            count[test] += len(members)
+        for nystrom in maps:
+            mine = [m for m in members if (m["kernel"], m["gamma"]) == named(nystrom)]
+            if not mine:
+                continue
+            held = self.held(nystrom, drawn)
+            for train, test in splits:
+                problem = held.problem(train, self.penalties)
+                for m in mine:
+                    kind = (m["domain_weight"] / share, m["conditional"])
+                    solution = problem.solutions([kind], [m["alpha"] * share])
+                    total[test] += held.predicted(test, problem, solution)[0]
+        return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
 def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
@@ -127,19 +166,13 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 class HeldSearch(_Search):
     """Few rows: their features are held, and every split takes what it needs."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.splits = self.split()
-
     def __call__(self, maps: list[NystromMap]) -> list[tuple[Array, RidgeProblem]]:
         """Scores of each map's candidates, and its problem for all rows."""
         return [self._one(nystrom) for nystrom in maps]
 
     def _one(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
         rows, penalties = self.rows, self.penalties
-        classes, domains = rows.codes()
-        Phi = nystrom.features(rows.X).astype(np.float64, copy=False)
-        held = HeldRows(Phi, rows.Y, np.column_stack([classes, domains]), self.descriptors)
+        classes, held = rows.codes()[0], self.held(nystrom)
         columns = []
         for train, test in self.splits:
             problem = held.problem(train, penalties)
@@ -167,7 +200,7 @@ class MomentSearch(_Search):
         else:
             passes = [
                 (placed(part_of, rows.codes()[1]), splits)
-                for part_of, splits in split_rows(self.split(), len(rows.X))
+                for part_of, splits in split_rows(self.splits, len(rows.X))
             ]
         # Classes are kept apart where they weigh differently, in training or in the score.
         self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)

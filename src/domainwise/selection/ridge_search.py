@@ -24,6 +24,7 @@ from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.invariant.moments import RidgeProblem
 from domainwise.invariant.ridge import Expansion, summed
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import Penalties, leaves_domains_out
 from domainwise.selection.ridge_candidates import RidgeCandidates, named
 from domainwise.selection.ridge_rows import (
@@ -45,6 +46,7 @@ FITTED = (
     "best_params_",
     "best_score_",
     "classes_",
+    "curve_",
     "cv_results_",
     "domains_",
     "expansions_",
@@ -64,6 +66,7 @@ class InvariantRidge(RidgeCandidates):
     _uses_target = _uses_domain = True
     _sums: CellSums
     _maps: list[NystromMap]
+    curve_: Any  # of classes
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
@@ -196,6 +199,14 @@ class InvariantRidge(RidgeCandidates):
             found = Parallel(n_jobs=self.n_jobs)(delayed(each)(group) for group in groups)
         scores, problems = zip(*(one for group in found for one in group), strict=True)
         self._choose(np.vstack(scores), list(problems), maps, penalties)
+        drawn = np.arange(n)
+        if n > HELD_ROWS:
+            domains = to_host(rows.codes()[1])
+            drawn = draw_rows(domains, max(HELD_ROWS, 2 * len(np.unique(domains))), 0)
+        self._calibrate(each, maps, drawn)
+
+    def _calibrate(self, search: Any, maps: list[NystromMap], drawn: Array) -> None:
+        """Learn more from values of the members for rows whose domain they have not seen."""
 
     def _choose(
         self,
@@ -336,7 +347,7 @@ class InvariantRidge(RidgeCandidates):
         """Note the labels that were seen."""
         self.domains_ = domains
         if classes is not None:
-            self.classes_ = classes
+            self.classes_, self.curve_ = classes, None
 
     @abstractmethod
     def _rule(self) -> Any:

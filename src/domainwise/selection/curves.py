@@ -15,6 +15,8 @@ TOLERANCE = 1e-8
 #: Weight of the penalty on the parameters, where all rows together weigh 1: in rows of average
 #: weight.
 PENALTY_ROWS = 1.0
+#: A penalty that leaves nothing of a parameter.
+FORBIDDEN = 1e12
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,43 @@ class Curve:
         return np.asarray(softmax(self.slope * values + self.bias, axis=1))
 
 
-def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float]:
+def class_columns(values: Array) -> Array:
+    """One column of values for each class, where two classes have one for both."""
+    values = values.reshape(len(values), -1)
+    return np.column_stack([-values, values]) if values.shape[1] == 1 else values
+
+
+def equal_weights(domains: Array, classes: Array | None = None) -> Array:
+    """Weights of rows with which domains, and the classes inside each, count the same.
+
+    They sum to 1.
+    """
+    cells = domains if classes is None else domains * (int(classes.max()) + 1) + classes
+    _, cell, sizes = np.unique(cells, return_inverse=True, return_counts=True)
+    weights = 1.0 / sizes[cell]
+    total = np.bincount(domains, weights)
+    weights /= total[domains]
+    return np.asarray(weights / weights.sum())
+
+
+def fit_curve(
+    values: Array, codes: Array, weights: Array, *, shifted: bool = True
+) -> tuple[Curve, float]:
     """Fit a curve by maximum likelihood, with a little shrinkage, and return the log loss.
 
     ``values``, of shape (n, n_classes), are log-probabilities or decision values. The loss is the
     weighted mean of the negative logarithm of the probability of the class.
+    Without ``shifted`` classes have no biases, and the largest value stays the largest probability,
+    unless values say less than how frequent classes are, which is then all that counts.
     """
     values = values - values.mean(axis=1, keepdims=True)
     weights = weights / weights.sum()
     n, n_classes = values.shape
     spread = float(np.sqrt(np.mean(values**2)))
     scale = spread or 1.0
-    penalty = PENALTY_ROWS / n
+    penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
+    if not shifted:
+        penalty[1:] = FORBIDDEN
     design = values / scale
     hits = np.zeros((n, n_classes))
     hits[np.arange(n), codes] = 1.0
@@ -54,7 +81,7 @@ def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float
             trial = parameters - shrink * step
             log_p = log_softmax(trial[0] * design + trial[1:], axis=1)
             value = -weights @ log_p[np.arange(n), codes]
-            value += 0.5 * penalty * np.sum((trial - start) ** 2)
+            value += 0.5 * penalty @ (trial - start) ** 2
             if value <= objective + TOLERANCE or shrink < 1e-4:
                 break
             shrink /= 2
@@ -65,15 +92,17 @@ def fit_curve(values: Array, codes: Array, weights: Array) -> tuple[Curve, float
         step = _newton_step(design, np.exp(log_p), hits, weights, parameters - start, penalty)
     slope = max(float(parameters[0]), 0.0) if spread else 0.0
     bias = parameters[1:] - parameters[1:].mean()
-    if not slope:
-        bias = np.log(np.maximum(weights @ hits, 1e-6))
-    curve = Curve(slope / scale, bias)
-    chosen = np.maximum(curve.probabilities(values)[np.arange(n), codes], 1e-300)
-    return curve, -float(weights @ np.log(chosen))
+    curves = [Curve(slope / scale, bias if shifted else 0.0 * bias)]
+    if not slope or not shifted:
+        curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(weights @ hits, 1e-6)))]
+    chosen = [curve.probabilities(values)[np.arange(n), codes] for curve in curves]
+    losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in chosen]
+    best = int(np.argmin(losses))
+    return curves[best], losses[best]
 
 
 def _newton_step(
-    design: Array, p: Array, hits: Array, weights: Array, distance: Array, penalty: float
+    design: Array, p: Array, hits: Array, weights: Array, distance: Array, penalty: Array
 ) -> Array:
     """Solve for the change of slope and biases."""
     weighted = weights[:, None] * p
