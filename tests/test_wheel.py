@@ -34,9 +34,10 @@ def test_the_wheel_holds_every_template(wheel):
 
 def test_the_wheel_holds_every_table_of_facts(wheel):
     source = ROOT / "src"
-    wanted = {str(path.relative_to(source)) for path in source.rglob("*.toml")}
+    files = [*source.rglob("*.toml"), *source.rglob("*.mplstyle")]
+    wanted = {str(path.relative_to(source)) for path in files}
     assert {f"domainwise/paper/{name}.toml" for name in ("printed", "protocols")} < wanted
-    assert "domainwise/datasets/registry.toml" in wanted
+    assert {"domainwise/datasets/registry.toml", "domainwise/report/figure.mplstyle"} < wanted
     assert wanted <= set(wheel.namelist())
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from domainwise.jobs.runner import run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.paper.plan import plan_trials
+from domainwise.paper.trials import plan_trials
 
 
 def opened(folder):

@@ -16,7 +16,7 @@ from domainwise.checks.inputs import Labels, check_precomputed
 from domainwise.gram import Gram
 from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
-from domainwise.kernels.functions import Kernel
+from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels
 from domainwise.methods.contract import Thin
 
@@ -58,9 +58,9 @@ class Backend(ABC):
 
     # The exact family
 
-    @abstractmethod
     def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
-        """Resolve kernel arguments on the rows; see :func:`~.kernels.functions.make_kernel`."""
+        """Resolve kernel arguments on the rows."""
+        return make_kernel(kernel, rows, **arguments)
 
     @abstractmethod
     def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:

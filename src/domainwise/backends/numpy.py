@@ -16,7 +16,7 @@ from domainwise.gram.cells import CellRows, CellSums, sum_cells
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.nystrom import NystromMap, NystromSums, sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
-from domainwise.kernels.functions import Kernel, make_kernel
+from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows
 
 
@@ -46,10 +46,6 @@ class NumpyBackend(Backend):
                 f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
                 'tensor on that device, or call to("numpy") on the model first'
             )
-
-    def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
-        """Resolve kernel arguments on the rows."""
-        return make_kernel(kernel, rows, **arguments)
 
     def label_rows(self, rows: Array, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows."""

@@ -22,7 +22,7 @@ from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
-from domainwise.kernels.functions import Kernel, make_kernel
+from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows
 
 Tensor = Any
@@ -118,10 +118,6 @@ class TorchBackend(Backend):
 
     def check_dense_memory(self, n_samples: int, what: str) -> None:
         """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
-
-    def resolve_kernel(self, kernel: Any, rows: Tensor, **arguments: Any) -> Kernel:
-        """Resolve kernel arguments on the rows."""
-        return make_kernel(kernel, rows, **arguments)
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows; groups of categories are counted on the device."""

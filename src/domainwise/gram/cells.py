@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -135,10 +136,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
                 cells[key] = cells[key].merge(part) if key in cells else part
         return CellSums(total)
 
-    parts = in_threads(len(tasks), work)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.merge(part)
+    total = reduce(CellSums.merge, in_threads(len(tasks), work))
     found = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -285,11 +286,7 @@ def sum_rows(
         assert total is not None
         return total
 
-    parts = in_threads(len(starts), work)
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.merge(part)
-    return total
+    return reduce(NystromSums.merge, in_threads(len(starts), work))
 
 
 class NystromGram(Gram):

@@ -26,9 +26,9 @@ class Scatters:
     within_removed: Array  #: and what it lacks
 
 
-def sca_scatters(labels: LabelSpace, method: str = "SCA") -> Scatters:
+def sca_scatters(labels: LabelSpace) -> Scatters:
     """Scatters of scatter component analysis: of class means, of domain means, inside classes."""
-    cells = _cells(labels, method)
+    cells = _cells(labels, "SCA")
     class_means, shares = _class_means(cells)
     removed = class_means * np.sqrt(shares)
     domain = np.zeros((len(cells.counts), 0))
@@ -38,13 +38,13 @@ def sca_scatters(labels: LabelSpace, method: str = "SCA") -> Scatters:
     return Scatters(removed, domain, removed[:, :0], removed)
 
 
-def mda_scatters(labels: LabelSpace, between: float, method: str = "MDA") -> Scatters:
+def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """Scatters of multidomain discriminant analysis.
 
     A class's mean counts its domains by the class's share in each. ``between`` weighs the
     discrepancy of all pairs of classes against the scatter about the overall mean.
     """
-    cells = _cells(labels, method)
+    cells = _cells(labels, "MDA")
     counts, classes = cells.counts, np.asarray(cells.classes)
     domains = np.zeros(len(counts), dtype=int) if cells.domains is None else cells.domains
     _, domains = np.unique(domains, return_inverse=True)

@@ -13,8 +13,8 @@ from domainwise.jobs.store import ResultStore
 from domainwise.paper.cases import Case, Table
 from domainwise.paper.figures import plan_figures
 from domainwise.paper.longrun import plan_long_runs
-from domainwise.paper.plan import plan_trials
 from domainwise.paper.timing import plan_timing
+from domainwise.paper.trials import plan_trials
 
 
 class MissingDataError(FileNotFoundError):

@@ -24,9 +24,8 @@ from domainwise.jobs.runner import Row
 from domainwise.paper.cases import Case
 from domainwise.paper.data import make_split
 from domainwise.paper.methods import METHODS, case_pipeline, fit_pipeline
-from domainwise.paper.plan import check_protocol
 from domainwise.paper.protocols import find_case
-from domainwise.paper.trials import Trial, choose_parameters, has_missing
+from domainwise.paper.trials import Trial, check_protocol, choose_parameters, has_missing
 
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0

@@ -11,37 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-#: Drawn with these and replaced by the page's own colours afterwards.
+#: Drawn with these, as figure.mplstyle says, and replaced by the page's own colours afterwards.
 INK, FAINT = "#010203", "#040506"
-
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "domainwise",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 9,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "axes.axisbelow": True,
-    "text.color": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": FAINT,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "path.simplify": True,
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +35,7 @@ def drawing(width: float, height: float, **options: Any) -> Iterator[Figure]:
     with mpl.rc_context():
         # The user's own style sheet has no business here.
         mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+        mpl.style.use("domainwise.report.figure")
         yield Figure(figsize=(width, height), layout="constrained", **options)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import beside, cross_distances
+from domainwise.arrays.namespace import beside, cross_distances, to_host
 from domainwise.gram.cells import CellRows, Cells, CellSums, given_landmarks
 from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.tiles import panels
@@ -54,10 +54,7 @@ def sum_rows(
                 sums = _Sums(values, 0 if moments else nystrom.n_features, len(keys))
             sums.add(values, codes[rows])
     assert sums is not None
-    there: Any = sums.finished(keys)
-    groups = {key: (count, total.cpu().numpy()) for key, (count, total) in there.groups.items()}
-    mean, second = there.mean.cpu().numpy(), there.second.cpu().numpy()
-    return NystromSums(there.n_samples, mean, second, groups)
+    return sums.finished(keys).mapped(to_host)
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums:
