@@ -94,8 +94,4 @@ def _renormalised(gram: Gram, X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin,
     d, U = np.linalg.eigh(gram.inner(X, X))
     keep = d > 1e-12 * d[-1]
     T = U[:, keep] / np.sqrt(d[keep])
-    return (
-        gram.combine(X, T),
-        gram.combine(KX, T),
-        None if KKX is None else gram.combine(KKX, T),
-    )
+    return gram.combine(X, T), gram.combine(KX, T), None if KKX is None else gram.combine(KKX, T)

@@ -62,11 +62,7 @@ class LabelMap:
         column, diagonal = kernel_columns(resolved, candidates)
         rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
         factor, pivots = pivoted_cholesky(
-            column,
-            diagonal,
-            max(tolerance * len(candidates), rounding),
-            name,
-            rounding=rounding,
+            column, diagonal, max(tolerance * len(candidates), rounding), name, rounding=rounding
         )
         return cls(resolved, candidates[pivots], np.tril(factor[pivots]))
 

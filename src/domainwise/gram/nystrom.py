@@ -298,12 +298,7 @@ class NystromGram(Gram):
     """
 
     def __init__(
-        self,
-        second: Array,
-        cross: Array,
-        labels: LabelSpace,
-        landmark_features: Array,
-        dtype: Any,
+        self, second: Array, cross: Array, labels: LabelSpace, landmark_features: Array, dtype: Any
     ) -> None:
         self.second, self.cross, self.labels = second, cross, labels
         self.n_samples = labels.n_samples

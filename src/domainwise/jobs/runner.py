@@ -40,11 +40,7 @@ class Progress(Protocol):
 
 
 def run_jobs(
-    jobs: Sequence[Job],
-    store: Sink,
-    *,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
+    jobs: Sequence[Job], store: Sink, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
     """Run jobs in parallel, the long ones first; rows reach the store as each job finishes.
 

@@ -12,11 +12,7 @@ from domainwise.methods.contract import Gram, RitzPairs, Thin
 
 
 def mida(
-    gram: Gram,
-    labels: LabelSpace,
-    *,
-    n_components: int | None = None,
-    domain_weight: float = 1.0,
+    gram: Gram, labels: LabelSpace, *, n_components: int | None = None, domain_weight: float = 1.0
 ) -> Components:
     """Maximum independence domain adaptation of Yan et al. (2018), on centred rows.
 

@@ -61,10 +61,7 @@ METRICS = {
 
 
 def score_predictions(
-    metrics: Iterable[str],
-    y_true: NDArray,
-    y_pred: NDArray,
-    decision: NDArray | None = None,
+    metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
 ) -> dict[str, float]:
     """Every asked-for measure of one set of predictions, by key of ``METRICS``.
 
