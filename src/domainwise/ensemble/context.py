@@ -203,18 +203,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._in_context(X, Z, codes, moments, given=sample_domain is not None)
 
     def domain_moments(self, X: Any, sample_domain: Any) -> dict[Any, Moments]:
-        """What these rows say of each domain, to be merged with what others of its rows say.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        sample_domain : array-like of shape (n_rows,)
-
-        Returns
-        -------
-        moments : dict of Moments
-            By domain, in the sources' units.
-        """
+        """What rows say of each domain, in the sources' units; other rows of it may be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         codes, n_domains = self._domains(sample_domain, X)

@@ -280,13 +280,7 @@ class DomainEnsemble(BaseEstimator):
         return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
 
     def domains_alone(self, X: Any, sample_domain: Any) -> list[Any]:
-        """Domains that ``predict`` takes row by row, because context would mislead it there.
-
-        Parameters
-        ----------
-        X, sample_domain
-            Rows and their domains, as in ``predict``.
-        """
+        """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         domain = _check_domains(sample_domain, len(X))

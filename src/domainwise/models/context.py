@@ -44,18 +44,7 @@ class Learnt:
 
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
-    """Find what looks at the rows of a domain together, and the steps before it.
-
-    Returns
-    -------
-    owner : DomainContext or ensemble
-    before : list of transformers
-
-    Raises
-    ------
-    ValueError
-        If there is not exactly one such part.
-    """
+    """Find the DomainContext or ensemble in a model, and the steps before it; there must be one."""
     owners = [
         (owner, before)
         for owner, before in _owners(model, [])
@@ -80,17 +69,7 @@ def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def learn_domains(model: Any, X: Any, domains: Array, seed: int) -> dict[Any, Learnt]:
-    """Sum up rows by domain.
-
-    Parameters
-    ----------
-    model : Pipeline
-    X : data frame
-        Rows as the model takes them.
-    domains : ndarray of str
-    seed : int
-        Differs from piece to piece.
-    """
+    """Sum up rows, as the model takes them, by domain; the seed differs from piece to piece."""
     owner, before = find_context(model)
     for step in before:
         X = step.transform(X)

@@ -122,13 +122,7 @@ def check_shift(model: Any, X: Any, sample_domain: Any = None) -> list[Finding]:
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
-    """Find the first ShiftWatch in a pipeline, and the steps before it; None where there is none.
-
-    Returns
-    -------
-    watch : ShiftWatch or None
-    before : Pipeline or None
-    """
+    """Find the first ShiftWatch in a pipeline and the steps before it; None where there is none."""
     if isinstance(model, ShiftWatch):
         return model, None
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
