@@ -42,19 +42,23 @@ class Progress(Protocol):
 def run_jobs(
     jobs: Sequence[Job], store: Sink, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Run jobs in parallel, the long ones first; rows reach the store as each job finishes.
+    """Run jobs in parallel, in this order; rows reach the store as each job finishes.
 
     An interruption (Ctrl-C) leaves the rows of all finished jobs there. Only this process writes to
     the store. ``progress(cost, rows)`` is called after each job.
     """
     if not jobs:
         return
-    ordered = sorted(jobs, key=lambda job: -job.cost)
     parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    for cost, rows in parallel(delayed(_run)(job) for job in ordered):
+    for cost, rows in parallel(delayed(_run)(job) for job in jobs):
         store.append(rows)
         if progress is not None:
             progress(cost, rows)
+
+
+def long_first(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs by their cost."""
+    return sorted(jobs, key=lambda job: -job.cost)
 
 
 def _run(job: Job) -> tuple[float, list[Row]]:

@@ -1,9 +1,9 @@
 """Results on disk: one JSON object per line, appended as soon as it exists.
 
 The first line is a header: schema, versions, machine, seed. Every other line has a ``kind``:
-``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, or ``session`` where a later run
-continued the file. Lines are written whole and flushed, so an interrupted run leaves a file that
-can be read and continued. A file that is not exactly such a file is refused and never written to.
+``result``, ``timing``, ``projection``, ``spectrum``, ``long_run``, ``job``, or ``session`` where
+a later run continued the file. Lines are written whole and flushed, so an interrupted run leaves a
+file that can be read and continued. What is not exactly such a file is refused and left alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -65,26 +66,29 @@ class ResultStore:
         self.header = self._checked_header(rows)
         self._rows = rows[1:]
 
-    def open(self, *, root_seed: int, profile: str, **more: Any) -> None:
+    def open(self, *, mend: bool = False, more: Row | None = None, **run: Any) -> None:
         """Continue the file if there is one for the same run, else begin it.
 
-        ``more`` are further entries of a new header. A folder that cannot be used raises a
-        ResultsError, and nothing is changed.
+        ``run`` is what makes it the same run, as JSON knows it; ``more`` are further entries of a
+        new header. ``mend`` takes a last line away that a killed process has cut off: only who has
+        the lock may ask for that. A folder that cannot be used raises a ResultsError, and nothing
+        is changed.
         """
         prepare_folder(self.folder)
-        now = {**describe_environment(), "root_seed": root_seed, "profile": profile, **more}
-        if self.path.exists():
-            self.read()
-            for name, value in (("root_seed", root_seed), ("profile", profile)):
-                if self.header.get(name) != value:
-                    raise ResultsError(
-                        f"{self.path} was begun with {name} {self.header.get(name)!r}, this run"
-                        f" has {value!r}; choose another folder"
-                    )
-            self.append([{"kind": "session", **now}])
-        else:
+        new = not self.path.exists() or (mend and not self._mended())
+        now = {**describe_environment(), **run, **(more or {})}
+        if new:
             self.header = {"kind": "header", "schema": SCHEMA, **now}
-            self._write([self.header], mode="x")
+            self._write([self.header], mode="a" if mend else "x")
+            return
+        self.read()
+        for name, value in run.items():
+            if self.header.get(name) != value:
+                raise ResultsError(
+                    f"{self.path} was begun with {name} {self.header.get(name)!r}, this run"
+                    f" has {value!r}; choose another folder"
+                )
+        self.append([{"kind": "session", **now}])
 
     def append(self, rows: Iterable[Row]) -> None:
         """Add rows, on disk before this returns."""
@@ -98,18 +102,21 @@ class ResultStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second run out of the folder (where the system has file locks)."""
-        try:
-            import fcntl
-        except ImportError:  # Windows
-            yield
-            return
-        with self.path.open("rb") as stream:
+        """Keep a second run out of the folder; the system frees it when a process ends."""
+        prepare_folder(self.folder)
+        with self.path.open("ab") as stream:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(stream.fileno())
             except OSError as error:
                 raise ResultsError(f"another run is writing to {self.path}") from error
             yield
+
+    def _mended(self) -> int:
+        """Take a line away that is not whole, and return the bytes of those that are."""
+        with self.path.open("rb+") as stream:
+            whole = stream.read().rfind(b"\n") + 1
+            stream.truncate(whole)
+        return whole
 
     def _write(self, rows: list[Row], mode: str) -> None:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -144,6 +151,18 @@ class ResultStore:
                     f" this is {here!r}); choose another folder"
                 )
         return header
+
+
+def _lock(file: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(file, 1 << 30, os.SEEK_SET)  # locked bytes can be neither read nor written
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def prepare_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from domainwise.datasets.lookup import verified_path
 from domainwise.datasets.registry import data_files
-from domainwise.jobs.runner import Job, Progress, Row, run_jobs
+from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.cases import Case, Table
 from domainwise.paper.figures import plan_figures
@@ -85,10 +85,10 @@ def reproduce(
             progress(cost, rows)
 
     with store.locked():
-        run_jobs(plan.parallel, store, n_jobs=n_jobs, progress=note)
+        run_jobs(long_first(plan.parallel), store, n_jobs=n_jobs, progress=note)
         if plan.serial and on_serial is not None:
             on_serial()
-        run_jobs(plan.serial, store, n_jobs=1, progress=note)
+        run_jobs(long_first(plan.serial), store, n_jobs=1, progress=note)
     return failed
 
 
