@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from joblib import effective_n_jobs
+
+from domainwise.evaluation.folder import RESULT_NAME, opened_folder
+from domainwise.evaluation.follow import Follow
 from domainwise.evaluation.gather import gather
 from domainwise.evaluation.jobs import MethodJob, Row, can_score
+from domainwise.evaluation.judge import Judge
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.evaluation.projection import project_domains
 from domainwise.evaluation.result import Evaluation
-from domainwise.jobs.progress import progress_bar
+from domainwise.jobs.atomic import write_text
+from domainwise.jobs.progress import Bar, progress_bar
 from domainwise.jobs.runner import Progress, run_jobs
 from domainwise.models.method import Method
 from domainwise.models.registry import choose_methods
+from domainwise.selection.folds import Split
+from domainwise.selection.measure import Measure, choose_measure
+from domainwise.selection.splitters import LeaveDomainsOut
 
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {
@@ -28,8 +40,10 @@ _MEANT = {
 }
 
 
-class _Memory:
-    """Rows kept as they come."""
+class _Memory(AbstractContextManager["_Memory"]):
+    """Rows kept as they come, and no longer than the process."""
+
+    chosen_by = None
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -37,6 +51,12 @@ class _Memory:
     def append(self, rows: list[Row]) -> None:
         """Take the rows of one job."""
         self.rows += rows
+
+    def keep_projection(self, measure: str, projection: Any) -> None:
+        """Keep nothing: the evaluation has it."""
+
+    def __exit__(self, *exception: object) -> None:
+        pass
 
 
 def evaluate(
@@ -55,6 +75,9 @@ def evaluate(
     max_rows: int | str | None = "auto",
     pos_label: Any = None,
     prepare: bool = True,
+    quick: bool = False,
+    out: Any = None,
+    force: bool = False,
     **unknown: Any,
 ) -> Evaluation:
     """Find out which method holds up on unseen domains, and how much is lost there.
@@ -79,9 +102,10 @@ def evaluate(
         in ``fit`` if it asks for it.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
-    scoring : str or callable, default=None
+    scoring : str, callable or list of str, default=None
         A scikit-learn scorer. None is accuracy for classes of about the same size, balanced
-        accuracy for others, and RMSE for a continuous target.
+        accuracy for others, and RMSE for a continuous target. Of several names the first counts:
+        parameters are chosen for it; the others are computed from the same predictions.
     cv : splitter or iterable, default=None
         Outer splits; no domain may be on both sides of one. None leaves out one domain at a time
         up to ten domains, and deals more of them into ten groups.
@@ -105,6 +129,15 @@ def evaluate(
     prepare : bool, default=True
         Whether methods of your own get rows as numbers, prepared like those of all others; False
         gives them the rows of X as they are.
+    quick : bool, default=False
+        Whether a first answer is enough: from at most 400 rows, domains left out in at most four
+        groups, and parameters chosen by leaving out three.
+    out : path-like, default=None
+        A folder that every finished job is written to: the same call goes on where it was
+        stopped, and gives the same numbers. With another ``scoring`` it computes that from the
+        predictions there.
+    force : bool, default=False
+        Whether to begin anew in a folder with other results.
 
     Returns
     -------
@@ -124,6 +157,11 @@ def evaluate(
         hint = "" if meant is None else f"; {meant}"
         raise TypeError(f"evaluate() has no argument {name!r}{hint}")
     X, y, sample_domain = _columns(X, y, sample_domain)
+    scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
+    if quick:
+        cv = LeaveDomainsOut(max_splits=4, random_state=random_state) if cv is None else cv
+        inner_cv = LeaveDomainsOut(max_splits=3) if inner_cv is None else inner_cv
+        max_rows = 400 if max_rows in ("auto", None) else min(int(max_rows), 400)
     source = make_problem(
         X,
         y,
@@ -141,8 +179,16 @@ def evaluate(
         inner_cv=inner_cv,
         n_jobs=n_jobs,
         progress=progress,
+        more=[choose_measure(name, source.y, source.classification, pos_label) for name in more],
+        out=out,
+        force=force,
     )
-    found.source, found.inner_cv = source, inner_cv
+    found.source = replace(source, measure=found.chosen_for or source.measure)
+    found.inner_cv = inner_cv
+    if quick:
+        found.notes.insert(0, "A first answer (quick): few rows and few splits. Run it in full.")
+    if out is not None:
+        write_text(Path(out) / RESULT_NAME, found.to_json() + "\n")
     return found
 
 
@@ -179,33 +225,95 @@ def compare_methods(
     inside: bool = True,
     n_jobs: int | None = None,
     progress: bool | Progress = True,
+    more: Sequence[Measure] = (),
+    out: Any = None,
+    force: bool = False,
 ) -> Evaluation:
     """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""
     for method in methods:
         method.check_task(problem.classification)
-    able = [method for method in methods if can_score(method, problem)]
+    measures = [problem.measure, *more]
+    able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
     if not able:
         raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
     splits = outer_splits(problem, cv)
-    jobs = [
-        MethodJob(problem, method, split, number, inner_cv, inside)
+    asked = {"inner_cv": repr(inner_cv), "inside": inside}
+    with (
+        _Memory()
+        if out is None
+        else opened_folder(Path(out), problem, able, splits, force=force, **asked) as kept
+    ):
+        if kept.chosen_by is not None:
+            made_for = choose_measure(
+                kept.chosen_by, problem.y, problem.classification, problem.positive
+            )
+            problem = replace(problem, measure=made_for)
+        _run(problem, able, splits, kept, inner_cv, inside, n_jobs, progress)
+        found, *others = (_judged(problem, by, methods, splits, kept.rows) for by in measures)
+        found.others, found.chosen_for = others, problem.measure
+        best = next((r.key for r in found.results if r.kind == "projection"), None)
+        if inside and best is not None:
+            method = next(method for method in able if method.key == best)
+            shown = project_domains(problem, method, splits, kept.rows, found.worst_domain)
+            found.projection = shown
+            kept.keep_projection(found.measure.name, shown)
+    return found
+
+
+def _run(
+    problem: Problem,
+    methods: Sequence[Method],
+    splits: Sequence[Split],
+    kept: Any,
+    inner_cv: Any,
+    inside: bool,
+    n_jobs: int | None,
+    progress: bool | Progress,
+) -> None:
+    """Run the jobs that are not done: one of each method first, which tells the time left."""
+    jobs = {
+        (method.key, number): MethodJob(problem, method, split, number, inner_cv, inside)
         for number, split in enumerate(splits)
-        for method in able
-    ]
-    found = _Memory()
-    cost = sum(job.cost for job in jobs)
-    with progress_bar(progress, cost, len(jobs), "methods on left-out domains") as report:
-        run_jobs(jobs, found, n_jobs=n_jobs or 1, progress=report)
-    order = {method.key: place for place, method in enumerate(able)}
-    rows = sorted(found.rows, key=lambda row: (row["split"], order[row["method"]]))
+        for method in methods
+    }
+    done = {(row["method"], row["split"]) for row in kept.rows}
+    todo = sorted(
+        (job for key, job in jobs.items() if key not in done),
+        key=lambda job: (job.number > 0, -job.cost, job.method.key, job.number),
+    )
+    cost = sum(job.cost for job in todo)
+    with progress_bar(progress, cost, len(todo), "methods on left-out domains") as report:
+        if isinstance(report, Bar):
+            judge, workers = Judge(problem, splits), effective_n_jobs(n_jobs or 1)
+            report = Follow(report, judge, jobs, kept.rows, workers)
+        run_jobs(todo, kept, n_jobs=n_jobs or 1, progress=report)
+
+
+def _judged(
+    problem: Problem,
+    measure: Measure,
+    methods: Sequence[Method],
+    splits: Sequence[Split],
+    rows: Sequence[Row],
+) -> Evaluation:
+    """Score the predictions of all jobs, and gather what follows."""
+    judged = problem.measured_by(measure)
+    able = [method for method in methods if can_score(method, judged)]
     left_out = {
-        method.key: f"gives no probabilities, which {problem.measure.name} needs"
+        method.key: f"gives no probabilities, which {measure.name} needs"
         for method in methods
         if method not in able
     }
-    result = gather(problem, able, rows, left_out)
-    best = next((result.key for result in result.results if result.kind == "projection"), None)
-    if inside and best is not None:
-        method = next(method for method in able if method.key == best)
-        result.projection = project_domains(problem, method, splits, rows, result.worst_domain)
-    return result
+    order = {method.key: place for place, method in enumerate(able)}
+    ours = sorted(
+        (row for row in rows if row["method"] in order),
+        key=lambda row: (row["split"], order[row["method"]]),
+    )
+    found = gather(judged, able, list(map(Judge(judged, splits), ours)), left_out)
+    made, would = problem.setting(1), replace(problem, measure=measure).setting(1)
+    if (made.scoring, made.class_weight) != (would.scoring, would.class_weight):
+        found.notes.append(
+            f"Parameters, and weights of classes, were chosen for {problem.measure.label}; "
+            f"{measure.label} is of the same predictions."
+        )
+    return found

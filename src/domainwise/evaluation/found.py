@@ -122,6 +122,10 @@ class Found:
         What parameters were chosen by.
     next_step : str
         What the verdict ends with.
+    others : list of Found
+        The same predictions by other measures.
+    chosen_for : Measure or None
+        What parameters were chosen for.
     """
 
     results: list[MethodResult]
@@ -136,6 +140,8 @@ class Found:
     source: Problem | None = None
     inner_cv: Any = None
     next_step: str = ""
+    others: list[Any] = field(default_factory=list)
+    chosen_for: Measure | None = None
 
     @property
     def best(self) -> MethodResult:

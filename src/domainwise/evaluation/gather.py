@@ -12,6 +12,7 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.evaluation.found import MethodResult, Row, plain
+from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.result import Evaluation
 from domainwise.jobs.statistics import compare
@@ -55,6 +56,7 @@ def gather(
             {**record, "domain": plain(problem.domains[record["domain"]])}
             for row in mine
             for record in row["predictions"]
+            if record["fold"] == OUTSIDE
         ]
     if not results:
         reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())

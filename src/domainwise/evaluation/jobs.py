@@ -1,9 +1,11 @@
-"""One method on one split: choose on the sources, score each domain that was left out."""
+"""One method on one split: choose on the sources, predict each domain that was left out."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +34,9 @@ _EXPECTED = (
     "Found unknown categories",
     NO_DOMAINS,  # a note says it, for all methods
 )
-_FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
+FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
+#: In place of the number of a fold inside a domain: predicted by a model that had not seen it.
+OUTSIDE = -1
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class MethodJob:
         return self.method.cost * len(self.problem.y) / 1000
 
     def run(self) -> list[Row]:
-        """Choose, fit, score. A failure is a row that says so.
+        """Choose, fit, predict. A failure is a row that says so.
 
         BLAS gets one thread: the order of its sums, and with it the last digits, would depend on
         the number of workers.
@@ -66,41 +70,26 @@ class MethodJob:
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # a note says it, for all methods
-                    row |= self._scores()
-            except _FAILURES as error:
+                    row |= self._predictions()
+            except FAILURES as error:
                 row["error"] = f"{error}" or type(error).__name__
         row["seconds"] = time.perf_counter() - started
-        row["warnings"] = sorted(
-            {str(w.message)[:300] for w in caught if not str(w.message).startswith(_EXPECTED)}
-        )
+        row["warnings"] = unexpected(caught)
         return [row]
 
-    def _scores(self) -> Row:
+    def _predictions(self) -> Row:
         problem, method, (train, test) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
         rows = problem.rows(train, method.prepare)
         fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
         search: MethodSearch = model[-1]
-        scores, within, records = {}, {}, []
+        records = []
         for code in np.unique(problem.codes[test]):
             rows = test[problem.codes[test] == code]
-            told = self._predictions(model, rows)
-            scores[int(code)] = self._score(model, told, train, rows)
-            within[int(code)] = self._within(search, rows) if self.inside else float("nan")
-            records.append(
-                {
-                    "row": problem.index[rows],
-                    "domain": int(code),
-                    "target": problem.y[rows],
-                    "prediction": told.labels,
-                    "probabilities": told.probabilities,
-                    "decisions": told.decisions if told.probabilities is None else None,
-                }
-            )
+            records.append(self._record(model, train, rows, OUTSIDE))
+            records += self._within(search, rows) if self.inside else []
         chosen = plain_parameters(search.best_params_)
         return {
-            "scores": scores,
-            "within": within,
             "parameters": {name: chosen[name] for name in search.varied_},
             "settled": chosen,
             "candidates": search.n_candidates_,
@@ -108,32 +97,41 @@ class MethodJob:
             "predictions": records,
         }
 
-    def _predictions(self, model: Any, rows: Array) -> Predictions:
-        X = self.problem.rows(rows, self.method.prepare)
-        domains = self.problem.domain_of(rows) if self.method.context else None
-        return Predictions(model, X, self.problem.classes, domains)
+    def _record(self, model: Any, train: Array, rows: Array, fold: int) -> Row:
+        """What a fitted model says about rows of one domain."""
+        problem, method = self.problem, self.method
+        domains = problem.domain_of(rows) if method.context else None
+        told = Predictions(model, problem.rows(rows, method.prepare), problem.classes, domains)
+        score, y = float("nan"), problem.y[rows]
+        # Only a scorer of the caller's needs the model; all others can judge later.
+        own = problem.measure.own
+        if own and problem.measure.defined(problem.y[train], y, problem.classification):
+            score = float(problem.measure.scorer(model, told.X, y))
+        return {
+            "row": problem.index[rows],
+            "domain": int(problem.codes[rows[0]]),
+            "fold": fold,
+            "target": y,
+            "prediction": told.labels,
+            "probabilities": told.probabilities,
+            "decisions": told.decisions,
+            "score": score,
+        }
 
-    def _score(self, model: Any, told: Predictions, train: Array, rows: Array) -> float:
-        problem, y = self.problem, self.problem.y[rows]
-        if not problem.measure.defined(problem.y[train], y, problem.classification):
-            return float("nan")
-        judged = model if problem.measure.own else told
-        return float(problem.measure.scorer(judged, told.X, y))
+    def _within(self, search: MethodSearch, rows: Array) -> list[Row]:
+        """Predictions of folds inside the domain, with the parameters chosen on the sources.
 
-    def _within(self, search: MethodSearch, rows: Array) -> float:
-        """Score of folds inside the domain, with the parameters chosen on the sources."""
+        A fold with too few rows for the method, which may need several domains, has none.
+        """
         problem, prepare = self.problem, self.method.prepare
-        scores = []
-        for train, test in within_splits(problem, rows):
+        records = []
+        for fold, (train, test) in enumerate(within_splits(problem, rows)):
             steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
             model = Pipeline([*steps, ("model", _smaller(search.settled_, len(train)))])
-            try:
+            with suppress(*FAILURES, TypeError):
                 model.fit(problem.rows(rows[train], prepare), problem.y[rows[train]])
-                told = self._predictions(model, rows[test])
-                scores.append(self._score(model, told, rows[train], rows[test]))
-            except (*_FAILURES, TypeError):
-                return float("nan")  # too few rows for this method, or it needs several domains
-        return float(np.mean(scores)) if scores else float("nan")
+                records.append(self._record(model, rows[train], rows[test], fold))
+        return records
 
 
 def _smaller(model: Any, n_rows: int) -> Any:
@@ -142,6 +140,12 @@ def _smaller(model: Any, n_rows: int) -> Any:
     if asked is not None and asked > n_rows - 1:
         model.set_params(project__n_components=n_rows - 1)
     return model
+
+
+def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Texts of warnings but for those about ordinary things."""
+    texts = {str(warning.message)[:300] for warning in caught}
+    return sorted(text for text in texts if not text.startswith(_EXPECTED))
 
 
 def can_score(method: Method, problem: Problem) -> bool:

@@ -48,6 +48,7 @@ def render(found: Found, *, title: str | None = None) -> str:
         what=_what(found),
         methods=methods_table(found),
         methods_picture=plots.methods_picture(found, "methods"),
+        others=others_table(found) if found.others else None,
         domains=domains_table(found),
         domains_picture=plots.domains_picture(found, "domains"),
         worst=str(found.worst_domain),
@@ -114,6 +115,22 @@ def domains_table(found: Found) -> TextTable:
     columns = ["domain", *(result.label for result in found.results), f"within, {best.label}"]
     kinds = ["worst" if domain == found.worst_domain else "" for domain in order]
     return TextTable(columns, rows, kinds)
+
+
+def others_table(found: Found) -> TextTable:
+    """Lay out mean and worst of each method by the other measures."""
+    rows = []
+    for result in found.results:
+        cells = [TextCell(result.label)]
+        for other in found.others:
+            same = other.find(result.key)
+            for score in (None, None) if same is None else (same.mean, same.worst):
+                cells.append(TextCell(other.measure.format(score)))
+        rows.append(cells)
+    columns = ["method"]
+    for other in found.others:
+        columns += [other.measure.label, f"worst {other.measure.label}"]
+    return TextTable(columns, rows, [result.kind for result in found.results])
 
 
 def chosen_table(found: Found) -> TextTable:

@@ -80,7 +80,9 @@ class Problem:
 
     @property
     def class_weight(self) -> str | None:
-        """Classes weigh the same in training where they do in the measure."""
+        """Classes weigh the same in training where they do in the measure, unless decided."""
+        if "class_weight" in self.overrides:
+            return str(self.overrides["class_weight"]) if self.overrides["class_weight"] else None
         return "balanced" if self.classification and self.measure.balanced else None
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
@@ -118,6 +120,11 @@ class Problem:
             y=self.y[rows],
             codes=self.codes[rows],
         )
+
+    def measured_by(self, measure: Measure) -> Problem:
+        """The same for another measure of models that were made for this one."""
+        decided = {**self.overrides, "class_weight": self.class_weight}
+        return replace(self, measure=measure, overrides=decided)
 
     def domain_of(self, index: Array) -> Array:
         """Name of the domain of some rows."""
@@ -236,5 +243,4 @@ def within_splits(problem: Problem, rows: Array) -> list[Split]:
         (train, test)
         for train, test in row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
         if not (problem.classification and len(np.unique(y[train])) < 2)
-        and problem.measure.defined(y[train], y[test], problem.classification)
     ]

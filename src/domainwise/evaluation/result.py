@@ -158,9 +158,16 @@ class Evaluation(Found):
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
+            "next_step": self.next_step,
             "recipe": self._recipe(),
             "methods": [self._method_dict(result) for result in self.results],
+            "others": [other.measured() for other in self.others],
         }
+
+    def measured(self) -> dict[str, Any]:
+        """Return what depends on the measure, of :meth:`to_dict`."""
+        alike = ("facts", "next_step", "recipe", "others")
+        return {name: value for name, value in self.to_dict().items() if name not in alike}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -219,6 +226,7 @@ class Evaluation(Found):
             "key": result.key,
             "label": result.label,
             "kind": result.kind,
+            "about": result.about,
             "mean": _number(shown(result.mean)),
             "worst": _number(shown(result.worst)),
             "worst_domain": plain(result.worst_domain),
@@ -252,13 +260,18 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
     return told
 
 
-def record_columns(record: Row, classes: Sequence[Any] | None) -> dict[str, Any]:
-    """Columns of a table of predictions for the rows of one domain."""
+def record_columns(
+    record: Row, classes: Sequence[Any] | None, both: bool = False
+) -> dict[str, Any]:
+    """Columns of a table of predictions for the rows of one domain.
+
+    Decision values are there where there are no probabilities, or ``both`` are asked for.
+    """
     names = ("row", "domain", "target", "prediction")
     columns: dict[str, Any] = {name: record[name] for name in names}
     for what, name in (("probabilities", "probability"), ("decisions", "decision")):
         values = record[what]
-        if values is None or classes is None:
+        if values is None or classes is None or (len(columns) > len(names) and not both):
             continue
         if np.ndim(values) == 1:
             columns[f"{name}_{classes[-1]}"] = values

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,21 @@ class Predictions(BaseEstimator):
         self.X = X
         self.classes = classes
         self.sample_domain = sample_domain
+
+    @classmethod
+    def kept(
+        cls,
+        classes: Array | None,
+        labels: Array,
+        probabilities: Array | None,
+        decisions: Array | None,
+    ) -> Predictions:
+        """Predictions that were made before; there is no estimator any more."""
+        answers = {"predict_proba": probabilities, "decision_function": decisions}
+        given = {name: values for name, values in answers.items() if values is not None}
+        told = cls(SimpleNamespace(**given), None, classes)
+        told.labels, told.probabilities, told.decisions = labels, probabilities, decisions
+        return told
 
     def _ask(self, method: str) -> Array:
         if self.sample_domain is None:

@@ -1,0 +1,178 @@
+"""Evaluations on disk: they go on after a kill, refuse what is not theirs, can be read again."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+
+from domainwise import evaluate
+from domainwise.evaluation.folder import read_evaluation
+from domainwise.jobs.progress import Expected, TimeLeft
+from domainwise.jobs.store import ResultsError
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+METHODS = ["constant", "linear", "kpca"]
+
+
+def table(seed=0, n=20):
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(["ayr", r"$\nosuch$", "cork"], n)
+    X = rng.normal(size=(3 * n, 2)) + rng.normal(size=(3, 2))[np.repeat([0, 1, 2], n)]
+    return X, np.where(X[:, 0] + rng.normal(size=3 * n) > 0, "yes", "no"), domain
+
+
+def run(out=None, **change):
+    given = dict(methods=METHODS, scoring="accuracy", progress=False, out=out) | change
+    X, y, domain = given.pop("table", table())
+    return evaluate(X, y, domain, **given)
+
+
+def numbers(found):
+    """All that must not depend on interruptions."""
+    told = found.to_dict()
+    for method in told["methods"]:
+        del method["seconds"]
+    return told
+
+
+def forked(work):
+    """Do something in a process of its own, and return its number."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+    finally:
+        os._exit(0)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return numbers(run())
+
+
+def test_ten_kills_at_random_moments_change_no_number(tmp_path, undisturbed):
+    rng = np.random.default_rng(0)
+    started = time.perf_counter()
+    os.waitpid(forked(lambda: run(tmp_path / "whole")), 0)
+    whole = time.perf_counter() - started
+    killed = 0
+    for number in range(10):
+        out = tmp_path / str(number // 5)  # five times each, so that the end is reached, too
+        child = forked(lambda out=out: run(out))
+        time.sleep(rng.uniform(0.1, 0.6) * whole)
+        os.kill(child, signal.SIGKILL)
+        killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert killed
+    for folder in ("0", "1"):
+        assert numbers(run(tmp_path / folder)) == undisturbed
+        assert not list((tmp_path / folder / "jobs").glob(".*.parquet"))
+
+
+def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
+    run(tmp_path)
+    results = tmp_path / "jobs" / "results.jsonl"
+    lines = results.read_text("utf-8").splitlines(keepends=True)
+    jobs = [place for place, line in enumerate(lines) if '"kind": "job"' in line]
+    # The second job is finished but for its line, which is cut off in the middle.
+    results.write_text("".join(lines[: jobs[1]]) + lines[jobs[1]][:40], "utf-8")
+    done = []
+    found = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
+    assert len(done) == 3 * len(METHODS) - 1
+    assert numbers(found) == undisturbed
+    done.clear()
+    assert numbers(run(tmp_path, progress=lambda cost, rows: done.extend(rows))) == undisturbed
+    assert not done
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"table": table(seed=1)}, "begun with table"),
+        ({"methods": ["constant"]}, "begun with methods"),
+        ({"random_state": 1}, "begun with"),
+        ({"scoring": get_scorer("accuracy")}, "scoring by name"),
+        ({"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]}, "begun with methods"),
+    ],
+)
+def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, words):
+    run(tmp_path, methods=METHODS[:2])
+    before = (tmp_path / "jobs" / "results.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=words):
+        run(tmp_path, **({"methods": METHODS[:2]} | change))
+    assert (tmp_path / "jobs" / "results.jsonl").read_bytes() == before
+    found = run(tmp_path, methods=["constant"], table=table(seed=1), force=True)
+    assert [result.key for result in found.results] == ["constant"]
+
+
+def test_of_two_processes_in_a_folder_one_is_kept_out(tmp_path):
+    ready, begun = os.pipe()
+    over, _end = os.pipe()
+
+    def wait(cost, rows):
+        os.write(begun, b"1")
+        os.read(over, 1)
+
+    child = forked(lambda: run(tmp_path, progress=wait))
+    os.read(ready, 1)
+    try:
+        with pytest.raises(ResultsError, match="another run is writing"):
+            run(tmp_path)
+        with pytest.raises(ResultsError, match="another run is writing"):
+            run(tmp_path, force=True)
+    finally:
+        os.kill(child, signal.SIGKILL)  # the system frees the folder
+        os.waitpid(child, 0)
+    assert run(tmp_path).results
+
+
+def test_another_measure_costs_nothing_and_says_what_was_chosen_for_which(tmp_path):
+    both = run(tmp_path, scoring=["accuracy", "balanced_accuracy"])
+    done = []
+    later = run(tmp_path, scoring="balanced_accuracy", progress=lambda *job: done.append(job))
+    assert not done
+    assert later.scores == both.others[0].scores
+    assert later.scores != both.scores
+    assert any("chosen for accuracy" in note for note in later.notes)
+    assert not any("chosen for" in note for note in both.notes)
+    assert later.to_dict()["recipe"] == both.to_dict()["recipe"]
+
+
+def test_scores_are_those_of_the_predictions_kept_in_parquet(tmp_path):
+    found = run(tmp_path, scoring=["accuracy", "roc_auc"])
+    kept = pandas.concat(map(pandas.read_parquet, (tmp_path / "jobs").glob("*.parquet")))
+    outside = kept[kept["fold"] < 0]
+    for (method, domain), rows in outside.groupby(["method", "domain"]):
+        right = np.mean(rows["prediction"] == rows["target"])
+        assert found.scores[method][domain] == pytest.approx(right, abs=1e-12)
+    assert len(outside) == 60 * len(METHODS)
+
+
+def test_what_was_found_can_be_read_again(tmp_path):
+    found = run(tmp_path, scoring=["accuracy", "roc_auc"])
+    again, stored = read_evaluation(tmp_path)
+    assert str(again) == str(found)
+    assert again.scores == found.scores
+    assert again.others[0].scores == found.others[0].scores
+    np.testing.assert_array_equal(again.projection.Z, found.projection.Z)
+    assert stored["best"] == found.best_
+
+
+def test_time_left_follows_what_methods_took_whatever_their_rough_cost():
+    seconds = {"slow": 5.0, "quick": 0.1, "middling": 1.0}
+    jobs = {
+        (kind, split): Expected(kind, 1.0 + split / 10, 1.0)
+        for kind in seconds
+        for split in range(10)
+    }
+    clock = TimeLeft(jobs)
+    took = {key: seconds[key[0]] * job.size for key, job in jobs.items()}
+    for kind in seconds:  # a tenth of the work: one job of each kind
+        clock.done((kind, 0), took.pop((kind, 0)))
+    assert clock.left() == pytest.approx(sum(took.values()), rel=0.3)
