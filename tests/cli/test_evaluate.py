@@ -46,7 +46,7 @@ def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
     assert result.exit_code == 0, result.output
     assert "logistic" in result.output
     assert "too few to tell" in result.output or "Verdict" in result.output
-    assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "report.html"]
+    assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "jobs", "report.html"]
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["facts"]["columns"] == 3
     assert [entry["key"] for entry in stored["methods"]] == ["linear", "constant"]
@@ -111,3 +111,71 @@ def test_debug_shows_the_traceback(table, tmp_path):
     result = run(table, "--out", tmp_path / "out", "--debug", target="il")
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
+
+
+def test_the_same_command_goes_on_and_another_is_refused(table, tmp_path):
+    out = tmp_path / "out"
+    first = run(table, "--out", out, "--json")
+    again = run(table, "--out", out, "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    refused = run(table, "--out", out, "--seed", 1)
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    frame = pandas.read_csv(table)
+    frame["age"] += 1.0
+    frame.to_csv(table, index=False)
+    refused = run(table, "--out", out)
+    assert refused.exit_code == 2
+    assert "begun with table" in " ".join(refused.stderr.split())
+    assert json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]["seed"] == 0
+    assert run(table, "--out", out, "--force", "--no-report").exit_code == 0
+
+
+def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
+    out = tmp_path / "out"
+    done = run(table, "--out", out, "--metric", "accuracy,roc_auc", methods="constant,linear,kpca")
+    assert done.exit_code == 0, done.output
+    assert "AUC of the same predictions" in done.output
+    page = (out / "report.html").read_bytes()
+    assert b"The same predictions by other measures" in page
+    table.unlink()
+    (out / "report.html").unlink()
+    again = runner.invoke(app, ["report", str(out)])
+    assert again.exit_code == 0, again.output
+    assert (out / "report.html").read_bytes() == page
+    assert "Verdict" in again.output
+
+
+def test_a_page_that_cannot_be_drawn_costs_no_result(table, tmp_path, monkeypatch):
+    from domainwise.evaluation import plots
+
+    def broken(*arguments):
+        raise RuntimeError("no ink")
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(plots, "methods_picture", broken)
+        result = run(table, "--out", out)
+    assert result.exit_code == 1
+    assert "no ink" in result.stderr
+    assert "domainwise report" in result.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["evaluation.json", "jobs"]
+    assert runner.invoke(app, ["report", str(out)]).exit_code == 0
+
+
+def test_names_that_look_like_formulas_are_drawn(table, tmp_path):
+    frame = pandas.read_csv(table).replace({"site": {"ayr": r"$\nosuch$"}})
+    frame.to_csv(table, index=False)
+    out = tmp_path / "out"
+    result = run(table, "--out", out, methods="constant,linear,kpca")
+    assert result.exit_code == 0, result.output
+    assert r"$\nosuch$" in (out / "report.html").read_text("utf-8")
+
+
+def test_without_a_terminal_there_is_a_line_for_each_method(table, tmp_path):
+    result = run(table, "--out", tmp_path / "out", "--quick", "--no-report")
+    lines = [line for line in result.stderr.splitlines() if "methods," in line]
+    assert [line.split(":")[0] for line in lines] == ["logistic", "majority"]
+    assert lines[-1].endswith("(2 of 2 methods, 0 s left)")
+    assert "A first answer" in result.output

@@ -32,6 +32,7 @@ from domainwise.cli.common import (
     TaskOption,
     check_seed,
     errors,
+    fail,
     missing_packages,
     print_plain_notes,
     read_input,
@@ -41,7 +42,6 @@ from domainwise.cli.common import (
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
 from domainwise.cli.recipe import (
-    RESULT_NAME,
     PositiveOption,
     describe_run,
     next_step,
@@ -80,7 +80,9 @@ def evaluate(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="A scorer of scikit-learn; chosen by the target if not given.", show_default=False
+            help="Scorers of scikit-learn, with commas between; chosen by the target if not given. "
+            "Parameters are chosen for the first.",
+            show_default=False,
         ),
     ] = None,
     positive: PositiveOption = None,
@@ -109,7 +111,12 @@ def evaluate(
         ),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite earlier results.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first answer, from few rows and splits.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Begin anew where there are other results.")
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -118,9 +125,13 @@ def evaluate(
     Every domain is left out in turn (in ten groups where there are more than ten). Methods:
     constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
     invariantridge; their parameters are chosen on the other domains only.
+
+    Finished jobs are in the folder at once: the same command goes on where it was stopped, with the
+    same numbers. With another --metric it computes that from the predictions there.
     """
     with reported_errors(debug):
         from domainwise.evaluation import evaluate as run
+        from domainwise.evaluation.folder import JOBS, RESULT_NAME
         from domainwise.jobs.atomic import write_text
         from domainwise.models.registry import choose_methods
 
@@ -133,7 +144,8 @@ def evaluate(
             _require_report()
         folder = out or Path("domainwise-evaluation") / _stem(data)
         files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
-        _check_folder(folder, files, force)
+        # Whether jobs there are of this command is told when the table is read.
+        _check_folder(folder, files, force or (folder / JOBS).is_dir())
         asked: dict[str, Any] = {
             "target": target,
             "domain": domain,
@@ -154,33 +166,54 @@ def evaluate(
                 table.sample_domain,
                 methods=chosen,
                 task=table.schema.task,
-                scoring=metric,
+                scoring=[name.strip() for name in (metric or "").split(",")] if metric else None,
                 n_jobs=n_jobs,
                 random_state=seed,
                 max_rows=max_rows or None,
                 pos_label=positive,
+                quick=quick,
+                out=folder,
+                force=force,
             )
         found.next_step = next_step(found, folder)
         found.notes = [*(f"{note}." for note in table.notes), *found.notes]
-        stored = describe_run(found, data, asked, estimator)
-        folder.mkdir(parents=True, exist_ok=True)
+        title = f"{target} on an unseen {domain}: {data.name}"
+        stored = {**describe_run(found, data, asked, estimator), "title": title}
         write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
         if report:
-            title = f"{target} on an unseen {domain}: {data.name}"
-            found.report(folder / REPORT_NAME, title=title)
+            _draw(found, folder, title, debug)
     if as_json:
         written = {"files": [str(path) for path in files]}
         typer.echo(json.dumps({**stored, **written}, indent=2))
         return
     console = Console(highlight=False)
     print_evaluation(found, console)
-    console.print(f"\nresults: {shown(folder / RESULT_NAME)}", soft_wrap=True)
+    console.print(f"\nresults: {shown(files[0])}", soft_wrap=True)
     if report:
-        console.print(f"report: [bold]{shown(folder / REPORT_NAME)}[/] (open it in a browser)")
+        console.print(f"report: [bold]{shown(files[1])}[/] (open it in a browser)")
 
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
     """Print the table of methods, the verdict and the notes."""
+    facts = found.facts
+    console.print(
+        f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
+        f"left out, {facts['rows']:,} rows, {facts['task']}\n"
+    )
+    console.print(_scores_table(found))
+    console.print(
+        "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
+        "domains against the best plain method (●).[/]"
+    )
+    console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}", soft_wrap=False)
+    for other in found.others:
+        console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
+        console.print(_scores_table(other))
+    for note in found.notes:
+        console.print(f"[yellow]note:[/yellow] {shown(note)}")
+
+
+def _scores_table(found: Evaluation) -> RichTable:
     from domainwise.jobs.statistics import p_text
 
     show = found.measure.format
@@ -202,25 +235,29 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
             p_text(result.p_value),
             shown(result.worst_domain),
         )
-    facts = found.facts
-    console.print(
-        f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
-        f"left out, {facts['rows']:,} rows, {facts['task']}\n"
-    )
-    console.print(table)
-    console.print(
-        "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
-        "domains against the best plain method (●).[/]"
-    )
-    console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}", soft_wrap=False)
-    for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {shown(note)}")
+    return table
+
+
+def _draw(found: Evaluation, folder: Path, title: str, debug: bool) -> None:
+    """Write the page; whatever goes wrong, the results are there."""
+    try:
+        found.report(folder / REPORT_NAME, title=title)
+    except Exception as error:
+        fail(
+            f"the page could not be drawn ({type(error).__name__}: {error}); the results are whole "
+            f"in {folder}, and domainwise report {folder} tries again",
+            1,
+            debug=debug,
+        )
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
-    """Refuse to overwrite, before any work is done."""
+    """Refuse to overwrite what is not an earlier run's, before any work is done."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder with --out")
+    for path in files:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder, where a file has to be; name another --out")
     there = [str(path) for path in files if path.exists()]
     if there and not force:
         raise ValueError(
@@ -230,7 +267,11 @@ def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
 
 
 def _require_report() -> None:
-    if missing := missing_packages("matplotlib", "jinja2"):
+    missing = missing_packages("matplotlib", "jinja2")
+    if not missing:
+        import jinja2  # noqa: F401 (an installation that is broken is told here, not at the end)
+        import matplotlib.figure  # noqa: F401
+    else:
         raise ImportError(
             f'the report needs {missing}: pip install "domainwise[report]", or leave it out with '
             "--no-report"

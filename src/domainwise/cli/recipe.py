@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
     from domainwise.models.method import Method
 
-RESULT_NAME = "evaluation.json"
-
 PositiveOption = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +92,8 @@ class Recipe:
     """
 
     def __init__(self, folder: Path) -> None:
+        from domainwise.evaluation.folder import RESULT_NAME
+
         self.path = folder / RESULT_NAME
         try:
             self.stored = json.loads(self.path.read_text("utf-8"))
