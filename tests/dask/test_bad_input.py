@@ -1,13 +1,14 @@
 """Errors say what was given and what is accepted, before anything is computed."""
 
-import dask.array as da
-import dask.bag as db
-import dask.dataframe as dd
 import numpy as np
 import pytest
 
 from domainwise import DCM, FastCOIR, FastDCM
 from domainwise.selection import DCMCV, FastDCMCV
+
+da = pytest.importorskip("dask.array")
+db = pytest.importorskip("dask.bag")
+dd = pytest.importorskip("dask.dataframe")
 
 pytestmark = pytest.mark.dask
 

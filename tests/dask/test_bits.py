@@ -2,12 +2,21 @@
 
 import pickle
 
-import dask
 import numpy as np
 import pytest
 
 from domainwise import DCM, FastCOIR, FastDCM, FastDICA, FastKPCA
-from domainwise.gram.dask.graphs import FAN_IN, Constant, call, received, run, tree
+
+dask = pytest.importorskip("dask")
+
+from domainwise.gram.dask.graphs import (  # noqa: E402
+    FAN_IN,
+    Constant,
+    call,
+    received,
+    run,
+    tree,
+)
 
 pytestmark = pytest.mark.dask
 

@@ -1,14 +1,16 @@
 """The exact family on Dask arrays: block pairs, conjugate gradients, and the same projection."""
 
-import dask.array as da
 import numpy as np
 import pytest
 
 from domainwise import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
-from domainwise.gram.dask.operator import DaskGram, in_blocks, tournament
 from domainwise.gram.streamed import StreamedGram
 from domainwise.kernels.functions import make_kernel
 from domainwise.labels.factors import Feature, label_rows
+
+da = pytest.importorskip("dask.array")
+
+from domainwise.gram.dask.operator import DaskGram, in_blocks, tournament  # noqa: E402
 
 pytestmark = pytest.mark.dask
 

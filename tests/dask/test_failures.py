@@ -10,6 +10,9 @@ import pytest
 from sklearn.base import clone
 
 from domainwise import DCM, FastDCM, InvariantRidgeClassifierCV
+
+pytest.importorskip("distributed")
+
 from domainwise.distributed.fit import fit_parquet
 from domainwise.distributed.parquet import read_piece
 

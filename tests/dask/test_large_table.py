@@ -8,6 +8,7 @@ import pytest
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 testing = pytest.importorskip("typer.testing")
+pytest.importorskip("distributed")
 
 from domainwise import check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402

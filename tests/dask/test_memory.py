@@ -1,10 +1,11 @@
 """Data that no worker could hold, block by block through workers that are too small for it."""
 
-import dask.array as da
 import numpy as np
 import pytest
 
 from domainwise import FastDCM
+
+da = pytest.importorskip("dask.array")
 
 pytestmark = pytest.mark.dask
 
