@@ -104,16 +104,9 @@ def open_csv(
 ) -> CsvFile:
     """Open a CSV file and find out how it is written.
 
-    Parameters
-    ----------
-    path : Path
-    encoding : str, default=None
-        None takes a byte order mark's word; then UTF-8 if all bytes are, or ``fallback``, or
-        cp1252 where that is likely.
-    fallback : str, default=None
-        The encoding of earlier tables.
-    read : {"all", "pieces", "names"}, default="all"
-        Read the file once and keep it; or to its end, and again piece by piece; or its beginning.
+    Without ``encoding`` a byte order mark's word is taken; then UTF-8 if all bytes are, or
+    ``fallback``, that of earlier tables, or cp1252 where that is likely. ``read="all"`` reads the
+    file once and keeps it; "pieces" to its end, and again piece by piece; "names" its beginning.
     """
     if encoding is not None:
         try:
@@ -220,8 +213,5 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
         raise TableError(
             f"{path}: column {nameless[-1] + 1} has no name; the first line must name all columns"
         )
-    return (
-        [name if name.strip() else ROW_NUMBERS for name in names],
-        separator,
-        (blank + reader.line_num),
-    )
+    names = [name if name.strip() else ROW_NUMBERS for name in names]
+    return names, separator, blank + reader.line_num

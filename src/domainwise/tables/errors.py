@@ -17,13 +17,7 @@ class Argument(NamedTuple):
 
 
 class TableError(ValueError):
-    """A table that cannot be used, with words about what to do.
-
-    Parameters
-    ----------
-    *parts : str or Argument
-        The message, in pieces.
-    """
+    """A table that cannot be used, with words about what to do: a message in pieces."""
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
@@ -31,13 +25,7 @@ class TableError(ValueError):
 
 
 class ColumnError(TableError):
-    """Columns that cannot be used, all of them at once.
-
-    Parameters
-    ----------
-    problems : dict
-        By column, what is wrong with it and what to do: strings and :class:`Argument`.
-    """
+    """Columns that cannot be used, all of them at once: by name, what is wrong and what to do."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         one = len(problems) == 1

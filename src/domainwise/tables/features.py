@@ -46,40 +46,22 @@ from domainwise.tables.errors import ColumnError, TableError, describe_names, im
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, what each is for, and how its cells are read.
+    """The columns of a table, what each is for, and how its cells are read."""
 
-    Attributes
-    ----------
-    numeric, categorical : tuple of str
-        Feature columns, in the order of the table.
-    target, domain : str
-        Names of the target and the domain column.
-    task : "classification" or "regression"
-    forms : dict of str
-        Numeric columns that are written as "percent" or "time", and date columns by what comes
-        first in 1/2/2024, "day" or "month".
-    dates, date_parts : tuple of str
-        Columns of dates, and what becomes of each: "month", "weekday" (0 is Monday), "age".
-    reference : str
-        The day from which ages are counted back, in years.
-    decimal, encoding : str or None
-        What was given or told, for new tables that leave it open.
-    na : tuple of str
-        Values that stand for none.
-    """
-
-    numeric: tuple[str, ...]
+    numeric: tuple[str, ...]  #: in the order of the table, as all columns
     categorical: tuple[str, ...]
     target: str
     domain: str
-    task: str
+    task: str  #: "classification" or "regression"
+    #: Numeric columns that are written as "percent" or "time", and date columns by what comes
+    #: first in 1/2/2024, "day" or "month".
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
-    date_parts: tuple[str, ...] = ()
-    reference: str = ""
-    decimal: str | None = None
+    date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
+    reference: str = ""  #: the day from which ages are counted back, in years
+    decimal: str | None = None  #: what was given or told, for new tables that leave it open
     encoding: str | None = None
-    na: tuple[str, ...] = ()
+    na: tuple[str, ...] = ()  #: values that stand for none
 
     @property
     def features(self) -> list[str]:
@@ -95,23 +77,9 @@ class Schema:
     def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
         """Bring the feature columns of a data frame into the form models are fitted on.
 
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            May have other columns, too.
-        first_row : int, default=0
-            Rows before this piece of a streamed table, for messages.
-
-        Returns
-        -------
-        X : pandas.DataFrame
-            Numeric columns and what was made of dates as float64, categorical ones as text;
-            missing values are NaN.
-
-        Raises
-        ------
-        TableError
-            If a column is missing, or text stands where the model knows numbers.
+        Numeric columns and what was made of dates become float64, categorical ones text; missing
+        values are NaN. A missing column, or text where the model knows numbers, is refused.
+        ``first_row`` counts the rows before this piece of a streamed table, for messages.
         """
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
@@ -250,14 +218,6 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
     Numeric columns: median for missing values, then unit variance. Categorical columns: the most
     frequent value for missing ones, then one column per category; a category that was not there
     in fit is none of them.
-
-    Parameters
-    ----------
-    schema : Schema
-
-    Returns
-    -------
-    transformer : ColumnTransformer
     """
     numeric = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()

@@ -155,18 +155,15 @@ def read_table(
     na : sequence of str, default=()
         Values that stand for none, in every column.
 
-    Returns
-    -------
-    frame : pandas.DataFrame
-
     Raises
     ------
     TableError
         If the file is missing, empty, ragged, of unknown encoding, damaged, or names a column
         twice.
     """
-    options: dict[str, Any] = dict(decimal=decimal, encoding=encoding, na=na)
-    (frame,) = iter_table(path, columns=columns, labels=labels, **options)
+    (frame,) = iter_table(
+        path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na
+    )
     return frame
 
 
@@ -184,22 +181,11 @@ def iter_table(
 ) -> Iterator[Any]:
     """Read a table piece by piece, so that memory does not grow with the file.
 
-    Parameters
-    ----------
-    path, columns, labels, decimal, encoding, na
-        As in :func:`read_table`. The decimal mark of a column is told from the first piece that
-        shows one; a later piece that contradicts it keeps its text.
-    text : sequence of str, default=()
-        Columns that hold categories: text, also where a piece holds digits only.
-    rows : int, default=None
-        Rows of a piece; None reads all as one.
-    usual : tuple of str or None
-        Decimal mark and encoding of earlier tables, for what the file itself leaves open.
-
-    Yields
-    ------
-    frame : pandas.DataFrame
-        At least one, with at least one row.
+    Arguments are those of :func:`read_table`. The decimal mark of a column is told from the first
+    piece that shows one; a later piece that contradicts it keeps its text. Columns in ``text`` hold
+    categories: text, also where a piece holds digits only. A piece has ``rows`` rows; None reads
+    all as one. ``usual`` are decimal mark and encoding of earlier tables, for what the file itself
+    leaves open.
     """
     table = open_table(
         path, encoding=encoding, fallback=usual[1], read="all" if rows is None else "pieces"

@@ -55,26 +55,13 @@ TASKS = ("auto", "classification", "regression")
 
 @dataclass(frozen=True)
 class Table:
-    """A table that passed all checks.
+    """A table that passed all checks."""
 
-    Attributes
-    ----------
-    X : pandas.DataFrame
-        Feature columns, see :meth:`Schema.prepare`.
-    y : ndarray of shape (n_rows,)
-        Classes or continuous targets.
-    sample_domain : ndarray of shape (n_rows,)
-        Domain of each row: integers, or text.
-    schema : Schema
-    notes : tuple of str
-        What a user should know: rows that were left out, and the like.
-    """
-
-    X: Any
-    y: Array
-    sample_domain: Array
+    X: Any  #: data frame of features, see :meth:`Schema.prepare`
+    y: Array  #: classes or continuous targets
+    sample_domain: Array  #: integers, or text
     schema: Schema
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: what a user should know: rows that were left out, and the like
 
     @property
     def domains(self) -> list[Any]:

@@ -15,12 +15,7 @@ from domainwise.tables.files import FORMATS, table_format
 class TableWriter:
     """Takes data frames with the same columns, one after the other.
 
-    Parameters
-    ----------
-    path : Path
-    kind : "csv", "parquet" or "feather"
-    schema : pyarrow.Schema, default=None
-        Types of the columns in Parquet and Feather; None takes those of the first frame.
+    ``schema`` has the types of the columns in Parquet and Feather; None takes the first frame's.
     """
 
     def __init__(self, path: Path, kind: str, schema: Any = None) -> None:
@@ -63,16 +58,7 @@ class TableWriter:
 
 @contextmanager
 def writing_table(path: str | Path) -> Iterator[TableWriter]:
-    """Open a table for writing; the ending of its name says in which format.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Yields
-    ------
-    writer : TableWriter
-    """
+    """Open a table for writing; the ending of its name says in which format."""
     kind = table_format(path, FORMATS)
     with replacing(path) as temporary:
         writer = TableWriter(temporary, kind)
