@@ -28,6 +28,7 @@ from domainwise.cli.common import (
 )
 from domainwise.cli.dask import DaskOption, connected
 from domainwise.cli.outputs import ForceOption, check_apart, check_output, check_part_folder
+from domainwise.cli.show import promise_in_words
 
 NewArgument = Annotated[
     Path,
@@ -58,6 +59,13 @@ ContextOption = Annotated[
 OneDomainOption = Annotated[
     bool, typer.Option("--one-domain", help="With --context: all rows are of one domain.")
 ]
+CoverageOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Add low and high, or in_set_... of each class, for this share of rows: 0.9.",
+        show_default=False,
+    ),
+]
 #: Findings that are printed; JSON has all.
 SHOWN = 20
 
@@ -72,6 +80,7 @@ def predict(
     na: NaOption = None,
     context: ContextOption = False,
     one_domain: OneDomainOption = False,
+    coverage: CoverageOption = None,
     strict: StrictOption = False,
     dask: DaskOption = None,
     force: ForceOption = False,
@@ -91,6 +100,7 @@ def predict(
     if one_domain and not context:
         fail("--one-domain says what --context is about: give both", 2)
     options["context"] = ("one" if one_domain else "column") if context else None
+    options["coverage"] = coverage
     _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
 
 
@@ -129,6 +139,7 @@ def _apply(
     project: bool,
     strict: bool,
     context: str | None = None,
+    coverage: float | None = None,
 ) -> None:
     with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
@@ -155,6 +166,7 @@ def _apply(
                     client=client,
                     strict=strict,
                     context=context,
+                    coverage=coverage,
                     **reading,
                 )
             except ShiftError as error:
@@ -168,6 +180,8 @@ def _apply(
         why = ["--strict checks all rows first"] if strict else []
         why += ["--context learns first what each domain is like"] if context else []
         said.append(f"{new} was read twice: {', and '.join(why)}")
+    if coverage is not None:
+        said.append(promise_in_words(loaded.info["check"]["calibration"], coverage))
     notes = list(dict.fromkeys(said + done.notes))
     if as_json:
         answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}

@@ -163,10 +163,15 @@ def fit(
         ):
             checked = None
             if check and recipe is not None:
-                scores = recipe.scores(options["method"].key)
-                constant = recipe.scores("constant")
+                key = options["method"].key
+                scores, constant = recipe.scores(key), recipe.scores("constant")
                 if scores and constant:
-                    checked = compare_with_constant(recipe.recipe["scoring"], scores, constant)
+                    checked = compare_with_constant(
+                        recipe.recipe["scoring"],
+                        scores,
+                        constant,
+                        recipe.found(key).get("calibration"),
+                    )
             if large is None:
                 model = fit_table(table, **options, n_jobs=n_jobs)
             else:

@@ -144,14 +144,15 @@ class Recipe:
         names = ("scoring", "pos_label", "class_weight")
         return {name: self.recipe[name] for name in names} | {"random_state": self.recipe["seed"]}
 
-    def scores(self, key: str) -> dict[Any, float] | None:
+    def found(self, key: str) -> dict[str, Any]:
+        """What was found about a method; empty if it was not evaluated."""
+        return next((each for each in self.stored["methods"] if each["key"] == key), {})
+
+    def scores(self, key: str) -> dict[Any, float]:
         """Scores of a method on left-out domains; larger is better."""
         sign = 1 if self.stored["measure"]["greater_is_better"] else -1
-        for method in self.stored["methods"]:
-            if method["key"] == key:
-                known = [row for row in method["per_domain"] if row["score"] is not None]
-                return {row["domain"]: sign * row["score"] for row in known}
-        return None
+        known = [row for row in self.found(key).get("per_domain", ()) if row["score"] is not None]
+        return {row["domain"]: sign * row["score"] for row in known}
 
 
 def next_step(found: Evaluation, folder: Path) -> str:

@@ -44,6 +44,10 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
     facts.append(("rows", f"{info['n_rows']:,}"))
     if info["check"] is not None:
         facts.append(("unseen domains", check_in_words(info["check"])))
+        if info["check"].get("calibration"):
+            from domainwise.models.calibration import sets_in_words
+
+            facts.append(("prediction sets", sets_in_words(info["check"]["calibration"])))
     if not brief:
         facts += [("seed", str(info["seed"])), ("written", info["created"])]
     print_facts(console, facts)
@@ -82,6 +86,8 @@ def check_in_words(check: dict[str, Any]) -> str:
     ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
     ... )
     'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
+
+    With an interval of the mean over domains it is ``0.810 (95 %: 0.76 to 0.86)``.
     """
     plain = check["metric"].removeprefix("neg_").replace("_", " ")
     name, is_error = METRICS.get(check["metric"], plain), check["metric"].startswith("neg_")
@@ -89,7 +95,24 @@ def check_in_words(check: dict[str, Any]) -> str:
         f"{-value:.4g}" if is_error else f"{value:.3f}"
         for value in (check["model"], check["worst"], check["constant"])
     )
+    if check.get("low") is not None:
+        ends = sorted(-check[end] if is_error else check[end] for end in ("low", "high"))
+        model += f" (95 %: {ends[0]:.3g} to {ends[1]:.3g})"
     return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
+
+
+def promise_in_words(calibration: dict[str, Any], coverage: float) -> str:
+    """What sets of a coverage promise.
+
+    >>> promise_in_words({"promise": "approximate", "n_domains": 12}, 0.9)
+    'prediction sets are approximate: from 12 domains left out, 90% of the rows of a new domain \
+are to be in theirs, on average over domains'
+    """
+    return (
+        f"prediction sets are {calibration['promise']}: from {calibration['n_domains']} domains "
+        f"left out, {coverage:.0%} of the rows of a new domain are to be in theirs, on average "
+        "over domains"
+    )
 
 
 def size_in_words(path: Path) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from domainwise.ensemble.weights import expected
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.problem import make_problem
+from domainwise.models.calibration import calibrated
 from domainwise.models.method import Method
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.table_model import table_setting
@@ -32,6 +34,10 @@ class Check:
     n_domains : int
     better : bool
         Whether the gain over the constant is more than chance among so many domains.
+    low, high : float or None
+        A 95 % interval of ``model``, the mean over domains (bootstrap over domains).
+    calibration : dict or None
+        For prediction sets; see :func:`~domainwise.models.calibration.calibrated`.
     """
 
     metric: str
@@ -41,6 +47,9 @@ class Check:
     worst_domain: Any
     n_domains: int
     better: bool
+    low: float | None = None
+    high: float | None = None
+    calibration: dict[str, Any] | None = None
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
@@ -76,23 +85,31 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
             inside=False,
             n_jobs=setting.n_jobs,
             progress=False,
-        ).best.known
+        )
         for one, overrides in (
             (METHODS["constant"], {}),
             (find_method(method, len(table.y)), decided),
         )
     )
-    return compare_with_constant(problem.measure.name, model, constant)
+    calibration = calibrated(model.records[model.best_], problem.classes)
+    known = model.best.known, constant.best.known
+    return compare_with_constant(problem.measure.name, *known, calibration)
 
 
 def compare_with_constant(
-    metric: str, model: Mapping[Any, float], constant: Mapping[Any, float]
+    metric: str,
+    model: Mapping[Any, float],
+    constant: Mapping[Any, float],
+    calibration: dict[str, Any] | None = None,
 ) -> Check:
     """Sum up scores of a model and of a constant by domain; larger ones are better."""
     gain = np.array([score - constant[name] for name, score in model.items()])
     # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
+    low, high = (
+        float(end) if np.isfinite(end) else None for end in expected(list(model.values()), 0)[1:]
+    )
     return Check(
         metric,
         float(np.mean(list(model.values()))),
@@ -101,4 +118,7 @@ def compare_with_constant(
         worst,
         len(gain),
         bool(gain.mean() > max(error, 1e-12)),
+        low,
+        high,
+        calibration,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.ensemble.weights import expected
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
 from domainwise.models.method import Method
@@ -167,6 +168,12 @@ class Found:
     def scores(self) -> dict[str, dict[Any, float]]:
         """Scores by method and domain; larger is better."""
         return {result.key: dict(result.scores) for result in self.results}
+
+    def expect(self, result: MethodResult) -> tuple[float, float, float]:
+        """Mean over domains as it is shown, and a 95 % interval of it (bootstrap over domains)."""
+        mean, *ends = expected(list(result.known.values()), 0)
+        low, high = sorted(self.measure.shown(end) for end in ends)
+        return self.measure.shown(mean), low, high
 
     def find(self, name: str) -> MethodResult | None:
         """A method by its key or its name in tables, if it was evaluated."""

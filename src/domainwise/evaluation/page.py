@@ -11,6 +11,7 @@ from domainwise.evaluation import plots
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
+from domainwise.models.calibration import calibrated, sets_in_words
 from domainwise.report.page import Templates, TextCell, TextTable
 
 #: Said below the table of methods.
@@ -178,9 +179,14 @@ def _what(found: Found) -> str:
 
 def _facts(found: Found) -> list[tuple[str, Any]]:
     facts = found.facts
+    mean, low, high = found.expect(found.best)
+    expects = f"{mean:.3g} (95 % of such means: {low:.3g} to {high:.3g})"
+    sets = sets_in_words(calibrated(found.records[found.best.key], facts["classes"]))
     return [
         ("task", facts["task"]),
         ("measure", found.measure.name),
+        (f"{found.best.label} on a new domain", expects),
+        ("prediction sets", sets),
         ("rows used", f"{facts['rows']:,} of {facts['rows_given']:,}"),
         ("domains", str(facts["domains"])),
         *([("weights of classes", facts["class_weight"] or "none")] if facts["classes"] else []),

@@ -14,6 +14,7 @@ import numpy as np
 from domainwise.evaluation.found import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
+from domainwise.models.calibration import calibrated
 from domainwise.models.method import In
 from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.errors import import_pandas
@@ -222,12 +223,15 @@ class Evaluation(Found):
 
     def _method_dict(self, result: MethodResult) -> dict[str, Any]:
         shown = self.measure.shown
+        records = self.records.get(result.key)
         return {
             "key": result.key,
             "label": result.label,
             "kind": result.kind,
             "about": result.about,
             "mean": _number(shown(result.mean)),
+            "expected": [_number(value) for value in self.expect(result)],
+            "calibration": calibrated(records, self.facts["classes"]) if records else None,
             "worst": _number(shown(result.worst)),
             "worst_domain": plain(result.worst_domain),
             "spread": _number(result.spread),

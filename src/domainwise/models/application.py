@@ -67,6 +67,8 @@ class Application:
     context : {None, "column", "one"}
         Whether rows are predicted with their domain's, which a column names or which is one. It
         is learnt where nothing else is to be done.
+    coverage : float or None
+        Of prediction sets, where they are asked for.
     """
 
     model: TableModel
@@ -77,6 +79,7 @@ class Application:
     look: bool = True
     act: bool = True
     context: str | None = None
+    coverage: float | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -109,7 +112,10 @@ class Application:
             return Part([], len(frame), views, [], None, learnt)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            out = model.projection(X) if self.project else model.predictions(X, domains)
+            if self.project:
+                out = model.projection(X)
+            else:
+                out = model.predictions(X, domains, self.coverage)
         double = sorted({*self.kept} & {*out.columns})
         if double:
             raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")

@@ -55,6 +55,7 @@ def apply_to_file(
     client: Any = None,
     strict: bool = False,
     context: str | None = None,
+    coverage: float | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
     na: Sequence[str] = (),
@@ -82,6 +83,8 @@ def apply_to_file(
     context : {None, "column", "one"}, default=None
         Predict rows with their domain's, which the domain column names, or which all belong to.
         The source is read twice: what domains are like is learnt first.
+    coverage : float, default=None
+        Add prediction sets of this coverage.
     decimal, encoding, na
         How the source is written; see :func:`~domainwise.tables.files.read_table`. What the model
         was fitted with holds where that is not said.
@@ -96,7 +99,7 @@ def apply_to_file(
     domain = model.schema.domain
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
     reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
-    application = Application(model, str(source), kept, project, reading)
+    application = Application(model, str(source), kept, project, reading, coverage=coverage)
     if context is not None:
         if context not in CONTEXTS or project:
             raise ValueError(f"context={context!r}, project={project}: only predictions have it")

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
+from domainwise.models.calibration import set_columns
 from domainwise.models.method import PREDICTORS, Method, Setting
 from domainwise.models.persistence import ModelFileError, load, read_info, save
 from domainwise.models.registry import find_method
@@ -67,7 +68,7 @@ class TableModel:
             ) from None
         return cls(load(path), schema, info)
 
-    def predictions(self, X: Any, sample_domain: Any = None) -> Any:
+    def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
         """Predict rows that :meth:`Schema.prepare` has prepared.
 
         Parameters
@@ -75,11 +76,14 @@ class TableModel:
         X : pandas.DataFrame
         sample_domain : array-like, default=None
             Domains, for models that look at a domain's rows together. None takes rows one by one.
+        coverage : float, default=None
+            Add prediction sets of this coverage, which is approximate.
 
         Returns
         -------
         frame : pandas.DataFrame
-            ``prediction``, and for classes a probability or a decision value of each.
+            ``prediction``, and for classes a probability or a decision value of each; with a
+            coverage ``low`` and ``high``, or ``in_set_...`` of each class.
         """
         given = {} if sample_domain is None else {"sample_domain": sample_domain}
 
@@ -98,6 +102,14 @@ class TableModel:
                 columns[f"decision_{classes[-1]}"] = values
             else:
                 columns |= {f"decision_{c}": values[:, i] for i, c in enumerate(classes)}
+        if coverage is not None:
+            told = {
+                "prediction": lambda: columns["prediction"],
+                "probabilities": lambda: ask("predict_proba"),
+                "decisions": lambda: ask("decision_function"),
+            }
+            calibration = (self.info.get("check") or {}).get("calibration")
+            columns |= set_columns(calibration, coverage, told, classes)
         return import_pandas().DataFrame(columns)
 
     def projection(self, X: Any) -> Any:

@@ -1,0 +1,160 @@
+"""Prediction sets and expected scores at the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+testing = pytest.importorskip("typer.testing")
+pytest.importorskip("skops")
+
+from domainwise import evaluate  # noqa: E402
+from domainwise.cli import app  # noqa: E402
+from domainwise.models.calibration import calibrated, set_columns  # noqa: E402
+from domainwise.selection.quantiles import DomainQuantiles  # noqa: E402
+
+runner = testing.CliRunner()
+
+
+def make_frame(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(rng.normal(size=(n, 2)), columns=["age", "dose"])
+    frame["site"] = np.array(["A", "B", "C", "D", "E"])[np.arange(n) % 5]
+    frame["risk"] = frame["age"] + 0.5 * rng.normal(size=n)
+    frame["ill"] = np.where(frame["risk"] > 0, "yes", "no")
+    return frame
+
+
+def run(*arguments):
+    done = runner.invoke(app, [str(argument) for argument in arguments])
+    assert "Traceback" not in done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table, new rows, and models fitted by the command line."""
+    folder = tmp_path_factory.mktemp("coverage")
+    make_frame().to_csv(folder / "data.csv", index=False)
+    make_frame(40, seed=1).to_csv(folder / "new.csv", index=False)
+    for name, target, drop, method in (
+        ("classes", "ill", "risk", "linear"),
+        ("machine", "ill", "risk", "svm"),
+        ("numbers", "risk", "ill", "linear"),
+    ):
+        done = run("fit", folder / "data.csv", "--target", target, "--domain", "site", "--drop",
+                   drop, "--method", method, "-o", folder / f"{name}.skops")  # fmt: skip
+        assert done.exit_code == 0, done.output
+        assert "(95 %: " in done.output
+        assert "prediction sets" in done.output
+        assert "approximate, from 5 domains left out" in " ".join(done.output.split())
+    return folder
+
+
+@pytest.mark.parametrize("name", ["classes", "machine"])
+def test_sets_hold_the_classes_that_left_out_domains_allow(name, folder, tmp_path):
+    out = tmp_path / "out.csv"
+    done = run("predict", folder / f"{name}.skops", folder / "new.csv", "-o", out,
+               "--coverage", "0.8")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "prediction sets are approximate: from 5 domains left out, 80%" in done.stderr
+    found = pandas.read_csv(out)
+    assert list(found.columns)[-2:] == ["in_set_no", "in_set_yes"]
+    truth = make_frame(40, seed=1)["ill"]
+    covered = np.where(truth == "yes", found["in_set_yes"], found["in_set_no"])
+    assert covered.mean() > 0.7
+    smaller = run("predict", folder / f"{name}.skops", folder / "new.csv", "-o",
+                  tmp_path / "small.csv", "--coverage", "0.5")  # fmt: skip
+    assert smaller.exit_code == 0
+    sets = pandas.read_csv(tmp_path / "small.csv")
+    for column in ("in_set_no", "in_set_yes"):
+        assert not (sets[column] & ~found[column]).any()
+
+
+def test_intervals_reach_as_far_as_left_out_domains_say(folder, tmp_path):
+    out = tmp_path / "out.csv"
+    done = run("predict", folder / "numbers.skops", folder / "new.csv", "-o", out, "--coverage",
+               "0.8", "--json")  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["columns"][-2:] == ["low", "high"]
+    assert any("approximate" in note for note in answer["notes"])
+    frame = make_frame()
+    told = evaluate(frame[["age", "dose"]], frame["risk"], frame["site"], methods=["linear"],
+                    progress=False).predictions_  # fmt: skip
+    errors = np.abs(told["target"] - told["prediction"])
+    reach = DomainQuantiles.of(errors.to_numpy(), told["domain"].to_numpy()).threshold(0.8)
+    found = pandas.read_csv(out)
+    np.testing.assert_allclose(found["high"] - found["prediction"], reach, rtol=1e-6)
+    np.testing.assert_allclose(found["prediction"] - found["low"], reach, rtol=1e-6)
+
+
+def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder, tmp_path):
+    done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
+               "--coverage", "0.9")  # fmt: skip
+    assert done.exit_code == 0
+    assert "needs 9 domains that were left out, but there were 5" in done.stderr
+    found = pandas.read_csv(tmp_path / "o.csv")
+    assert found[["in_set_no", "in_set_yes"]].all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("coverage", "message"), [("0.805", "whole number of per cent"), ("1", "between 0 and 1")]
+)
+def test_a_coverage_that_cannot_be_kept_is_refused(coverage, message, folder, tmp_path):
+    done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
+               "--coverage", coverage)  # fmt: skip
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_a_model_that_was_not_checked_has_no_sets(folder, tmp_path):
+    run("fit", folder / "data.csv", "--target", "ill", "--domain", "site", "--drop", "risk",
+        "--method", "linear", "--no-check", "-o", tmp_path / "m.skops")  # fmt: skip
+    done = run("predict", tmp_path / "m.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
+               "--coverage", "0.8")  # fmt: skip
+    assert done.exit_code == 2
+    assert "no prediction sets" in done.stderr
+
+
+def test_info_tells_the_calibration(folder):
+    told = json.loads(run("info", folder / "classes.skops", "--json").stdout)["info"]["check"]
+    assert told["low"] < told["model"] < told["high"]
+    assert told["calibration"]["promise"] == "approximate"
+    assert len(told["calibration"]["thresholds"]) == 83  # 5 domains of 6
+    assert told["calibration"]["coverage"] == 0.8
+    assert "classes at 80%" in run("info", folder / "classes.skops").stdout
+
+
+def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):
+    found = tmp_path / "found"
+    done = run("evaluate", folder / "data.csv", "--target", "ill", "--domain", "site", "--drop",
+               "risk", "--methods", "linear,constant", "--out", found)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (path,) = found.glob("*.json")
+    stored = json.loads(path.read_text())
+    linear = next(each for each in stored["methods"] if each["key"] == "linear")
+    mean, low, high = linear["expected"]
+    assert mean == linear["mean"]
+    assert low <= mean <= high
+    scores = [row["score"] for row in linear["per_domain"]]
+    assert min(scores) <= low
+    assert high <= max(scores)
+    done = run("fit", "--from", found, "-o", tmp_path / "m.skops")
+    assert done.exit_code == 0, done.output
+    kept = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)["info"]["check"]
+    assert kept["calibration"] == linear["calibration"]
+
+
+def test_classes_without_values_are_judged_by_what_was_predicted():
+    records = [
+        {"domain": d, "target": ["a", "b"], "prediction": ["a", p]} for d, p in enumerate("bba")
+    ]
+    calibration = calibrated(records, ["a", "b"])
+    assert calibration["of"] == "prediction"
+    # Five of six rows are right, each with a weight of 1/8.
+    assert calibration["thresholds"][61] == 0.0
+    assert calibration["thresholds"][62] == 1.0
+    sets = set_columns(calibration, 0.5, {"prediction": lambda: ["b"]}, ["a", "b"])
+    assert (sets["in_set_a"].item(), sets["in_set_b"].item()) == (False, True)
