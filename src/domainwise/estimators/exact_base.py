@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from domainwise.arrays import Array
@@ -12,21 +13,19 @@ from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import (
     Feature,
+    LabelSpace,
     RowLabels,
     continuous_feature,
     residual_trace,
 )
-from domainwise.methods.components import standardise
+from domainwise.methods.components import Components, standardise
 
 #: Up to here the Gram matrix is kept: it takes less than 80 MB and the fit a fraction of a second.
 DENSE_ROWS = 3000
 
 
 class KernelProjection(Projection):
-    """An exact projection: coefficients over all training rows.
-
-    The class of the method adds ``_solve``, its call on a Gram operator.
-    """
+    """An exact projection: coefficients over all training rows."""
 
     solver: str
     tol: float
@@ -34,6 +33,10 @@ class KernelProjection(Projection):
     verbose: int
     #: Of a method that has none, and so nothing that ridge=0 would change.
     ridge: float = 1.0
+
+    @abstractmethod
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        """Call the method on a Gram operator."""
 
     def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
         """Fit, and return the projected training rows, which are at hand already.

@@ -12,12 +12,13 @@ from domainwise.arrays import Array, is_dask
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.estimators.projection import Projection, fixed_seed
+from domainwise.gram import Gram
 from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, landmark_count
-from domainwise.labels.factors import residual_trace
-from domainwise.methods.components import standardise
+from domainwise.labels.factors import LabelSpace, residual_trace
+from domainwise.methods.components import Components, standardise
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4
@@ -264,10 +265,14 @@ class LandmarkProjection(Projection):
 
 
 class FastProjection(LandmarkProjection):
-    """A method of the exact family, which adds ``_solve``, on the operator of landmarks."""
+    """A method of the exact family on the operator of landmarks."""
 
     #: Of a method that has none.
     ridge: float = 0.0
+
+    @abstractmethod
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        """Call the method on the operator."""
 
     @property
     def _relative_shift(self) -> float:
