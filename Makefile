@@ -109,7 +109,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
 	@echo "installing domainwise with its command line and report"
-	@$(PIP) -e ".[cli,report,data]"
+	@$(PIP) -e ".[cli]"
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(PY)
