@@ -138,13 +138,13 @@ def test_worst_domain_score_names_the_domain_where_the_metric_is_undefined():
 
 
 def test_worst_domain_score_explains_bad_input():
-    with pytest.raises(TypeError, match="metric must be a callable"):
+    with pytest.raises(TypeError, match="'metric' .* must be a callable"):
         worst_domain_score([0, 1], [0, 1], [0, 0], "accuracy")
     with pytest.raises(ValueError, match="sample_domain has 1 entries but y_true has 2"):
         worst_domain_score([0, 1], [0, 1], [0], accuracy_score)
     with pytest.raises(ValueError, match="sample_domain has 1 missing .* row 1"):
         worst_domain_score([0, 1], [0, 1], ["a", None], accuracy_score)
-    with pytest.raises(TypeError, match="sample_domain mixes types .*int, str"):
+    with pytest.raises(ValueError, match="sample_domain mixes labels .*number, string"):
         worst_domain_score([0, 1], [0, 1], np.array(["a", 1], dtype=object), accuracy_score)
 
 
@@ -222,13 +222,13 @@ def test_hsic_explains_bad_input(sample):
         hsic(Z, y[:-1])
     with pytest.raises(ValueError, match="A contains NaN"):
         hsic(np.where(Z > 2, np.nan, Z), y)
-    with pytest.raises(ValueError, match="the kernel of A must be .* got 'cosine'"):
+    with pytest.raises(ValueError, match="'kernel_a' .* must be .* Got 'cosine'"):
         hsic(Z, y, kernel_a="cosine")
-    with pytest.raises(ValueError, match="gamma must be 'median' or a positive number, got -1"):
+    with pytest.raises(ValueError, match="'gamma_a' .* must be .* Got -1"):
         hsic(Z, y, gamma_a=-1)
     with pytest.raises(ValueError, match="A: gamma='median' needs rows that differ"):
         hsic(np.ones((5, 2)), np.arange(5))
-    with pytest.raises(ValueError, match="block_size must be at least 1"):
+    with pytest.raises(ValueError, match="'block_size' .* must be an int"):
         hsic(Z, y, block_size=0)
 
 

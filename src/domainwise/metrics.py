@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
-from domainwise.checks.labels import encode, labels, same_length
+from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
+from domainwise.checks.labels import encode, labels, plain, same_kind, same_length
 from domainwise.gram.measured import (
     TILE_ROWS,
     alignment,
@@ -66,6 +67,7 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     truth = labels(y_true, "y_true")
     predicted = labels(y_pred, "y_pred")
     same_length(predicted, "y_pred", truth, "y_true")
+    same_kind(predicted, "y_pred", truth, "y_true")
     for name, values in (("y_true", truth), ("y_pred", predicted)):
         kind = type_of_target(values, input_name=name)
         if kind not in ("binary", "multiclass"):
@@ -122,12 +124,8 @@ def worst_domain_score(
     ... )
     3.0
     """
-    if not callable(metric):
-        raise TypeError(
-            "metric must be a callable metric(y_true, y_pred), such as"
-            f" sklearn.metrics.accuracy_score; got {metric!r}"
-        )
-    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
+    check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
+    truth, predicted = plain(y_true, "y_true"), plain(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty: at least one row is needed")
     same_length(predicted, "y_pred", truth, "y_true")
@@ -195,6 +193,9 @@ def hsic(
     >>> round(hsic(A, ["u", "v", "u", "v"], normalize=True), 2)
     0.0
     """
+    given = {"kernel_a": kernel_a, "kernel_b": kernel_b, "gamma_a": gamma_a, "gamma_b": gamma_b}
+    given |= {"normalize": normalize, "block_size": block_size}
+    check_arguments("hsic", MEASURE_CONSTRAINTS, **given)
     tile_a, n_a = kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
@@ -249,6 +250,7 @@ def mmd(
            [0.   , 0.   , 1.267],
            [1.267, 1.267, 0.   ]])
     """
+    check_arguments("mmd", MEASURE_CONSTRAINTS, gamma=gamma, block_size=block_size)
     codes, domains = encode(sample_domain, "sample_domain")
     tile, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:
@@ -350,6 +352,8 @@ def invariance_report(
     >>> round(report.target_dependence, 2), round(report.domain_dependence, 2)
     (1.0, 0.0)
     """
+    given = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
+    check_arguments("invariance_report", MEASURE_CONSTRAINTS, **given)
     codes, domains = encode(sample_domain, "sample_domain")
     tile_z, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:

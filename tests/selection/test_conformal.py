@@ -206,7 +206,7 @@ def test_pipelines_take_domains_by_routing():
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (DomainConformal(Ridge(), calibration="loo"), (X, X[:, 0], D), "calibration='loo'"),
+        (DomainConformal(Ridge(), calibration="loo"), (X, X[:, 0], D), "'calibration' .* 'loo'"),
         (DomainConformal(StandardScaler()), (X, Y, D), "must be a classifier or a regressor"),
         (DomainConformal(Ridge()), (X, X[:, :2], D), "several columns"),
         (DomainConformal(Ridge(), calibration="split"), (X, X[:, 0], None), "two, or more"),

@@ -1,4 +1,4 @@
-"""Checks of X, y and sample_domain. Every private import from scikit-learn stands here."""
+"""Checks of X, y and sample_domain."""
 
 from __future__ import annotations
 
@@ -8,99 +8,22 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer_names
 from sklearn.utils import _safe_indexing, check_array
-from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import namespace, precision_name
-from domainwise.kernels.functions import KERNEL_NAMES
-from domainwise.kernels.landmarks import LANDMARK_RULES
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
 
+#: Whole numbers up to here are different ones as floats, too.
+EXACT_FLOATS = 2.0**53
+
 #: Rows of an array or data frame of any kind, and their number.
 take_rows, count_rows = _safe_indexing, _num_samples
 
-LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
-
-POSITIVE = Interval(Real, 0, None, closed="neither")
-NON_NEGATIVE = Interval(Real, 0, None, closed="left")
-NON_NEGATIVE_OR_INF = Interval(Real, 0, np.inf, closed="both")
-UNIT_INTERVAL = Interval(Real, 0, 1, closed="both")
-COUNT = Interval(Integral, 1, None, closed="left")
-
-_LABEL_KERNEL = [StrOptions(set(LABEL_KERNELS)), callable]
-_GAMMA = [StrOptions({"median", "scale"}), POSITIVE]
-_VALUES = [StrOptions({"auto"}), "array-like"]
-
-#: Constraints on the arguments of estimators (scikit-learn's notation): where a name means the
-#: same in several, it takes the same.
-CONSTRAINTS: dict[str, list[Any]] = {
-    "n_components": [COUNT, None],
-    "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
-    "gamma": _GAMMA,
-    "degree": [NON_NEGATIVE],
-    "coef0": [Interval(Real, None, None, closed="neither")],
-    "kernel_params": [dict, None],
-    "target_kernel": _LABEL_KERNEL,
-    "target_gamma": _GAMMA,
-    "domain_kernel": _LABEL_KERNEL,
-    "domain_gamma": _GAMMA,
-    "domain_epsilon": [NON_NEGATIVE],
-    "domain_weight": [NON_NEGATIVE],
-    "conditional": ["boolean"],
-    "epsilon": [NON_NEGATIVE],
-    "ridge": [NON_NEGATIVE_OR_INF],
-    "lam": [POSITIVE],
-    "between": [UNIT_INTERVAL],
-    "within_weight": [NON_NEGATIVE],
-    "solver": [StrOptions({"auto", "exact", "dense"})],
-    "tol": [POSITIVE],
-    "max_iter": [COUNT],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-    # Of forms on landmarks.
-    "n_landmarks": [StrOptions({"auto"}), COUNT, Interval(RealNotInt, 0, 1, closed="right")],
-    "landmarks": [StrOptions(set(LANDMARK_RULES)), "array-like"],
-    "target_landmarks": ["array-like", tuple, None],
-    # Of searches.
-    "gammas": _VALUES,
-    "ridges": _VALUES,
-    "alphas": _VALUES,
-    "domain_weights": _VALUES,
-    "kernels": ["array-like"],
-    "conditionals": ["array-like"],
-    "epsilons": ["array-like"],
-    "n_average": [COUNT],
-    "cv": ["cv_object"],
-    "scoring": [StrOptions(set(get_scorer_names())), callable, None],
-    "estimator": [HasMethods(["fit", "predict"]), None],
-    "rule": [StrOptions({"best", "1se"})],
-    "n_jobs": [Integral, None],
-    # Of machines and ensembles.
-    "C": [POSITIVE],
-    "class_weight": [StrOptions({"balanced"}), dict, None],
-    "probability": ["boolean"],
-    "members": [StrOptions({"auto"}), list, tuple],
-    "context": [StrOptions({"auto"}), "boolean"],
-    "calibration": [StrOptions({"cv", "split"})],
-    "time_budget": [POSITIVE, None],
-    "relative": ["boolean"],
-    "summary": ["boolean"],
-    "shrinkage": [NON_NEGATIVE],
-    "clip": [POSITIVE],
-}
-#: Where ``numpy.inf`` forbids what a finite price allows.
-INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
-#: Of the support vector machines.
-MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
-    **INVARIANCE_CONSTRAINTS,
-    "solver": [StrOptions({"auto", "exact", "fast"})],
-}
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
 
@@ -145,14 +68,14 @@ def check_target(
     if y.dtype.kind == "f":
         y = _finite(y, "y")
     if kernel == "auto":
-        kind = type_of_target(_sortable(y, "y") if y.ndim == 1 else y, input_name="y")
+        kind = type_of_target(sortable(y, "y") if y.ndim == 1 else y, input_name="y")
         kernel = "delta" if kind in ("binary", "multiclass") else "rbf"
     if kernel == "delta":
         if y.ndim != 1:
             raise ValueError(
                 f'target_kernel="delta" needs one column of labels, got shape {y.shape}'
             )
-        names, codes = np.unique(_sortable(y, "y"), return_inverse=True)
+        names, codes = np.unique(sortable(y, "y"), return_inverse=True)
         if len(names) < least_classes:
             raise ValueError(
                 f"y has one class only ({names[0]}); the classifier needs at least 2 classes "
@@ -180,7 +103,7 @@ def is_quantity(values: Array) -> bool:
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
     """Check y as classes: none of them missing, at least two, and no continuous numbers."""
-    check_classification_targets(_sortable(plain_array(y), "y"))
+    check_classification_targets(sortable(plain_array(y), "y"))
     return check_target(y, n_samples, "delta", least_classes=least_classes)
 
 
@@ -207,7 +130,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         )
     if domains.dtype.kind == "c":
         raise ValueError("sample_domain holds complex numbers; use labels or real descriptors")
-    domains = _sortable(domains, "sample_domain")
+    domains = sortable(domains, "sample_domain")
     if domains.dtype.kind == "f":
         domains = _finite(domains, "sample_domain")
     if kernel == "auto":
@@ -248,23 +171,25 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
 
 def plain_array(values: Any) -> Array:
     """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
-    if hasattr(values, "to_numpy"):
+    if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         values = values.to_numpy()
     array = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        # NumPy has written NaN and numbers in a list of strings out as strings.
-        return np.asarray(values, dtype=object)
-    return array
+    if isinstance(values, np.ndarray):
+        return array
+    # NumPy has written NaN and numbers in a list of strings out as strings, and has rounded whole
+    # numbers that are too large for one type of integers, or stand beside fractions.
+    rounded = array.dtype.kind == "f" and EXACT_FLOATS <= np.abs(array).max(initial=0.0) < np.inf
+    return np.asarray(values, dtype=object) if rounded or array.dtype.kind in "US" else array
 
 
-def _sortable(values: Array, name: str) -> Array:
+def sortable(values: Array, name: str) -> Array:
     """Labels of one type; missing or mixed ones are refused."""
     if values.dtype.kind != "O":
         return values
     for value in values.flat:
         if is_missing(value):
             raise ValueError(f"{name} contains missing values ({value!r})")
-    types = {_label_type(value) for value in values.flat}
+    types = {kind_of_label(value) for value in values.flat}
     if len(types) > 1:
         raise ValueError(
             f"{name} mixes labels of different types ({', '.join(sorted(types))}); "
@@ -283,19 +208,27 @@ def _sortable(values: Array, name: str) -> Array:
 
 def _numbers(values: Array, name: str) -> Array:
     """Numbers in an array of objects: as integers, which keep all their digits, or as floats."""
-    if not all(isinstance(value, Integral | np.bool_) for value in values.flat):
+    whole = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
+    if len(whole) < values.size:
+        if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in whole):
+            raise ValueError(
+                f"{name} holds fractions beside whole numbers of more than 53 bits, which would "
+                "be rounded; use strings for such labels"
+            )
         numeric = values.astype(np.float64)
-        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= 2.0**53)
+        exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= EXACT_FLOATS)
         return numeric.astype(np.int64) if exact.all() else numeric
-    try:
-        return values.astype(np.int64)
-    except OverflowError:
-        raise ValueError(
-            f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
-        ) from None
+    for dtype in (np.int64, np.uint64):
+        limits = np.iinfo(dtype)
+        if all(limits.min <= value <= limits.max for value in whole):
+            return values.astype(dtype)
+    raise ValueError(
+        f"{name} holds whole numbers of more than 64 bits; use strings for such labels"
+    )
 
 
-def _label_type(value: Any) -> str:
+def kind_of_label(value: Any) -> str:
+    """Whether a label is a string or a number; another type has its own name."""
     if isinstance(value, str):
         return "string"
     return "number" if isinstance(value, Real | np.bool_) else type(value).__name__
@@ -329,7 +262,7 @@ def _finite(values: Array, name: str) -> Array:
 def _numeric(values: Array, name: str) -> Array:
     """Continuous labels as a float64 array with one row per sample."""
     if values.dtype.kind not in "biuf":
-        values = _sortable(values, name)
+        values = sortable(values, name)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} holds {values.dtype} labels, but its kernel needs numbers; "

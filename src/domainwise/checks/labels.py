@@ -7,40 +7,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from domainwise.checks.inputs import is_missing
+from domainwise.checks.inputs import is_missing, kind_of_label, plain_array, sortable
+
+
+def plain(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Array of labels or numbers, in which text is text and no number is."""
+    return sortable(plain_array(values), name)
 
 
 def labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """1-D array of labels without missing entries."""
-    array = np.asarray(values)
+    array = plain_array(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
     if len(array) == 0:
         raise ValueError(f"{name} is empty: at least one row is needed")
     if array.dtype.kind in "fc":
         missing = ~np.isfinite(array)
-    elif array.dtype.kind == "O":
-        missing = np.array([is_missing(value) for value in array])
     else:
-        missing = np.zeros(len(array), dtype=bool)
+        objects = array if array.dtype.kind == "O" else ()
+        missing = np.array([is_missing(value) for value in objects], dtype=bool)
     if missing.any():
         raise ValueError(
             f"{name} has {missing.sum()} missing or infinite entries, the first in row"
             f" {int(np.argmax(missing))}; every row needs a value"
         )
-    return array
+    return sortable(array, name)
 
 
 def encode(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Codes 0..G-1 of 1-D labels, and the sorted labels."""
-    array = labels(values, name)
-    try:
-        groups, codes = np.unique(array, return_inverse=True)
-    except TypeError as error:
-        kinds = sorted({type(value).__name__ for value in array})
-        raise TypeError(
-            f"{name} mixes types that cannot be sorted ({', '.join(kinds)}); use one type"
-        ) from error
+    groups, codes = np.unique(labels(values, name), return_inverse=True)
     return codes, groups
 
 
@@ -49,3 +46,10 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
     if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
         sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
         raise ValueError(f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}")
+
+
+def same_kind(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
+    """Refuse labels of which none can be equal: text beside numbers."""
+    kinds = [kind_of_label(array[0].item()) for array in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}")

@@ -128,6 +128,6 @@ def load_kc_house(*, as_frame: bool = False) -> Bunch:
 
 
 def _load(name: str, *, as_frame: bool) -> Bunch:
-    table = read_table(name)
+    table = read_table(name, as_frame)
     features, target = list(table.columns[1:-1]), table.columns[-1]
     return bunch(table, features, target, name, as_frame=as_frame)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 from sklearn.utils import Bunch
 
+from domainwise.checks.arguments import POSITIVE, check_arguments
 from domainwise.datasets.bunch import bunch, check_choice, check_subset, treat_missing
 from domainwise.datasets.lookup import read_table
 
@@ -42,7 +42,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     """
     scores = ["motor_UPDRS", "total_UPDRS"]
     check_choice(target, "target", [*scores, "both"])
-    table = read_table("parkinsons")
+    table = read_table("parkinsons", as_frame)
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
     chosen = scores if target == "both" else target
@@ -69,7 +69,7 @@ def load_landmine(*, as_frame: bool = False) -> Bunch:
     >>> load_landmine().target.sum()  # doctest: +SKIP
     904
     """
-    table = read_table("landmine")
+    table = read_table("landmine", as_frame)
     features = [f"f{j}" for j in range(1, 10)]
     return bunch(table, features, "label", "landmine", as_frame=as_frame)
 
@@ -99,7 +99,8 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     (198596, 6)
     """
     check_choice(target, "target", ["t_cell", "label"])
-    table = read_table("gvhd")
+    check_arguments("load_gvhd", {"ungated": ["boolean"]}, ungated=ungated)
+    table = read_table("gvhd", as_frame)
     if not ungated:
         table = table[table["label"] != 0]
     features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
@@ -143,7 +144,7 @@ def load_oilwells(
     classes = check_subset(event_classes, "event_classes", _EVENT_CLASSES)
     chosen = check_subset(sensors, "sensors", _SENSORS)
     check_choice(missing, "missing", _MISSING)
-    table = read_table("oilwells")
+    table = read_table("oilwells", as_frame)
     table = table[table["event_class"].isin(classes)]
     features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in _STATISTICS]
     table, features = treat_missing(table, features, missing)
@@ -178,7 +179,8 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     (4069, 6)
     """
     check_choice(missing, "missing", _MISSING)
-    table = read_table("facies")
+    check_arguments("load_facies", {"recruit": ["boolean"]}, recruit=recruit)
+    table = read_table("facies", as_frame)
     if not recruit:
         table = table[table["domain"] != "Recruit F9"]
     features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
@@ -212,7 +214,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     """
     check_choice(target, "target", ["label", "population"])
     check_choice(domain, "domain", ["sample", "center", "patient"])
-    table = read_table("hipc")
+    table = read_table("hipc", as_frame)
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
     column = "domain" if domain == "sample" else domain
     return bunch(table, features, target, "hipc", domain=column, as_frame=as_frame)
@@ -240,9 +242,8 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     >>> load_cytof(cofactor=5).data.shape  # doctest: +SKIP
     (80000, 8)
     """
-    if cofactor is not None and not (isinstance(cofactor, Real) and 0 < cofactor < np.inf):
-        raise ValueError(f"cofactor must be None or a positive number, got {cofactor!r}")
-    table = read_table("cytof")
+    check_arguments("load_cytof", {"cofactor": [POSITIVE, None]}, cofactor=cofactor)
+    table = read_table("cytof", as_frame)
     features = [f"m{j}" for j in range(1, 9)]
     if cofactor is not None:
         table[features] = np.arcsinh(table[features] / cofactor)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from domainwise.checks.arguments import check_arguments
 from domainwise.datasets.registry import DataFile, data_files
 
 _ENVIRONMENT = "DOMAINWISE_DATA"
@@ -71,8 +72,9 @@ def cache_dir() -> Path:
     return root / "domainwise"
 
 
-def read_table(name: str) -> Any:
-    """Read the file of a data set into a pandas frame after checking it."""
+def read_table(name: str, as_frame: bool) -> Any:
+    """Read the file of a data set into a pandas frame after checking it, and the option."""
+    check_arguments(f"load_{name}", as_frame=as_frame)
     entry = data_files()[name]
     path = verified_path(entry)
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
+
+from domainwise.checks.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
 
 _MIN_ROWS = 2
 
@@ -69,12 +69,18 @@ def make_synthetic(
     >>> domains.data.shape[1], sorted(set(domains.sample_domain.tolist()))
     (10, [0, 1, 2])
     """
-    _check_positive(eta, "eta", Real)
-    _check_positive(n_domains, "n_domains", Integral)
-    _check_positive(n_per_domain, "n_per_domain", Real)
-    _check_positive(n_features, "n_features", Integral)
-    if not isinstance(c, Real) or not np.isfinite(c):
-        raise ValueError(f"c must be a finite number, got {c!r}")
+    rules = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
+    rules |= {"n_domains": [COUNT], "n_features": [COUNT]}
+    check_arguments(
+        "make_synthetic",
+        rules,
+        eta=eta,
+        n_domains=n_domains,
+        n_per_domain=n_per_domain,
+        n_features=n_features,
+        c=c,
+        random_state=random_state,
+    )
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
     sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
@@ -103,9 +109,3 @@ def _gaussian_rows(
     factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
     rows: NDArray[np.float64] = rng.standard_normal((n_rows, n_features)) @ factor.T
     return rows
-
-
-def _check_positive(value: float, name: str, kind: type) -> None:
-    what = "a positive integer" if kind is Integral else "a positive finite number"
-    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be {what}, got {value!r}")

@@ -11,7 +11,7 @@ import inspect
 import re
 from typing import Any, TypeVar
 
-from domainwise.checks.inputs import CONSTRAINTS
+from domainwise.checks.arguments import CONSTRAINTS
 
 T = TypeVar("T", bound=type)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from domainwise.checks.inputs import NON_NEGATIVE
+from domainwise.checks.arguments import NON_NEGATIVE
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import Projection

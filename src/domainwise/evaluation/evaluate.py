@@ -10,6 +10,7 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
+from domainwise.checks.arguments import SEED, check_arguments
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
 from domainwise.evaluation.follow import Follow
 from domainwise.evaluation.gather import gather
@@ -156,6 +157,17 @@ def evaluate(
         meant = _MEANT.get(name)
         hint = "" if meant is None else f"; {meant}"
         raise TypeError(f"evaluate() has no argument {name!r}{hint}")
+    check_arguments(
+        "evaluate",
+        {"random_state": [SEED]},
+        n_jobs=n_jobs,
+        random_state=random_state,
+        progress=progress,
+        max_rows=max_rows,
+        prepare=prepare,
+        quick=quick,
+        force=force,
+    )
     X, y, sample_domain = _columns(X, y, sample_domain)
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     if quick:

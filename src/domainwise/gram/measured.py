@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from domainwise.checks.inputs import is_continuous
-from domainwise.checks.labels import encode
+from domainwise.checks.labels import encode, plain
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
@@ -24,8 +24,6 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 
 def tiles(n_samples: int, block_size: int) -> Iterator[tuple[slice, slice]]:
     """Yield the tiles on and above the diagonal."""
-    if block_size < 1:
-        raise ValueError(f"block_size must be at least 1, got {block_size!r}")
     starts = range(0, n_samples, block_size)
     slices = [slice(start, min(start + block_size, n_samples)) for start in starts]
     for index, rows in enumerate(slices):
@@ -71,24 +69,20 @@ def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
     """Return the function that evaluates a tile of the kernel of ``values``, and the row count."""
-    if kernel not in ("auto", "rbf", "linear", "delta"):
-        raise ValueError(
-            f"the kernel of {name} must be 'auto', 'rbf', 'linear' or 'delta', got {kernel!r}"
-        )
+    values = plain(values, name)
     if kernel == "auto":
-        kernel = "rbf" if is_continuous(np.asarray(values)) else "delta"
+        kernel = "rbf" if is_continuous(values) else "delta"
     if kernel == "delta":
         codes, _ = encode(values, name)
         return delta_tile(codes), len(codes)
-    array = np.asarray(values)
-    if array.ndim == 1 and name != "Z":
-        array = array[:, None]
-    X = check_array(array, dtype=np.float64, input_name=name)
+    if values.ndim == 1 and name != "Z":
+        values = values[:, None]
+    X = check_array(values, dtype=np.float64, input_name=name)
     # Distances and centred inner products ignore the mean; small numbers round less.
     X = X - X.mean(axis=0)
     if kernel == "linear":
         return (lambda rows, columns: X[rows] @ X[columns].T), len(X)
-    return _rbf_tile(X, _check_gamma(gamma, X, name)), len(X)
+    return _rbf_tile(X, _gamma(gamma, X, name)), len(X)
 
 
 def delta_tile(codes: NDArray[np.intp]) -> Tile:
@@ -114,9 +108,7 @@ def _rbf_tile(X: NDArray[np.float64], gamma: float) -> Tile:
     return tile
 
 
-def _check_gamma(gamma: float | str, X: NDArray[np.float64], name: str) -> float:
-    if gamma != "median" and (isinstance(gamma, str) or not np.isfinite(gamma) or gamma <= 0):
-        raise ValueError(f"gamma must be 'median' or a positive number, got {gamma!r}")
+def _gamma(gamma: float | str, X: NDArray[np.float64], name: str) -> float:
     try:
         return resolve_gamma(gamma, "rbf", X)
     except ValueError as error:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from domainwise.checks.inputs import INVARIANCE_CONSTRAINTS
+from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.fast_base import LandmarkProjection
 from domainwise.gram.label_sums import finalize

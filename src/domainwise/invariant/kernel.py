@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
+from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import (
-    INVARIANCE_CONSTRAINTS,
     Labels,
     check_precomputed,
     check_sample_domain,

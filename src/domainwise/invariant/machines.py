@@ -13,7 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import MACHINE_CONSTRAINTS, check_classes, check_target
+from domainwise.checks.arguments import MACHINE_CONSTRAINTS
+from domainwise.checks.inputs import check_classes, check_target
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.calibration import Calibration, calibrate

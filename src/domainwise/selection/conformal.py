@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import (
     check_classes,
@@ -123,6 +124,9 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        name: CONSTRAINTS[name] for name in ("cv", "calibration")
+    }
 
     def __init__(self, estimator: Any, *, cv: Any = None, calibration: str = "cv") -> None:
         self.estimator = estimator
@@ -144,8 +148,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         -------
         self : object
         """
-        if self.calibration not in PROMISES:
-            raise ValueError(f"calibration={self.calibration!r} must be 'cv' or 'split'")
+        self._validate_params()
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
             raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")

@@ -121,19 +121,11 @@ class _SearchMixin:
         given = getattr(self, name)
         if isinstance(given, str):
             return default
-        values = tuple(float(value) for value in given)
-        if not values or not all(value >= 0 for value in values):
-            raise ValueError(
-                f"{name}={given!r} must hold at least one number, none of them negative"
-            )
-        return values
+        return tuple(float(value) for value in given)
 
     def _gammas(self: Any, X: Array) -> tuple[float, ...]:
         if not isinstance(self.gammas, str):
-            values = self._auto("gammas", ())
-            if min(values) <= 0:
-                raise ValueError(f"gammas={self.gammas!r} must be positive")
-            return values
+            return self._auto("gammas", ())
         if callable(self.kernel) or self.kernel in ("linear", "cosine"):
             return (1.0,)  # these kernels have no scale to choose
         middle = resolve_gamma("median", self.kernel, X)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import check_arguments
 
 #: Rows drawn where there are more and ``max_rows`` is "auto".
 AUTO_ROWS = 2000
@@ -13,9 +14,8 @@ AUTO_ROWS = 2000
 def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
     """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
     n = len(codes)
+    check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
-        if max_rows != "auto":
-            raise ValueError(f"max_rows={max_rows!r} must be 'auto', a number, or None for all")
         max_rows = AUTO_ROWS
     if max_rows is None or n <= max_rows:
         return np.arange(n)

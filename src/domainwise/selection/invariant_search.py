@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
 from domainwise.selection.folds import domain_folds
@@ -95,6 +95,9 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
     """
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_average", "n_jobs")
+    }
 
     def __init__(
         self,
@@ -127,9 +130,8 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self : object
         """
+        self._validate_params()
         last_step(self.estimator)
-        if not isinstance(self.n_average, Integral) or self.n_average < 1:
-            raise ValueError(f"n_average={self.n_average!r} must be a positive integer")
         candidates = list(ParameterGrid(self.param_grid))
         groups = kernel_groups(self.estimator, candidates)
         # A data frame stays one, for steps that choose columns by their names.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.selection.curves import class_columns
 
 #: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.
@@ -23,7 +24,7 @@ def needed_domains(coverage: float) -> int:
     >>> needed_domains(0.9), needed_domains(0.8), needed_domains(0.5)
     (9, 4, 1)
     """
-    if isinstance(coverage, bool) or not 0 < coverage < 1:
+    if not CONSTRAINTS["coverage"][0].is_satisfied_by(coverage):
         raise ValueError(f"coverage={coverage!r} must lie between 0 and 1, such as 0.9")
     return max(1, math.ceil(1.0 / (1.0 - coverage) - TOLERANCE) - 1)
 

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.checks.inputs import POSITIVE, Labels
+from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
+from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import fixed_seed
 from domainwise.gram.nystrom import NystromMap
 from domainwise.kernels.functions import Kernel
@@ -49,7 +50,7 @@ class RidgeCandidates(BaseEstimator):
     conditionals: Any = (False,)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "domain_weights": ["array-like"],
+        "domain_weights": [Each(NON_NEGATIVE)],
         "domain_epsilon": [POSITIVE],
     }
 
@@ -94,32 +95,21 @@ class RidgeCandidates(BaseEstimator):
         return choose_landmarks(rule, X, count, codes, kernel or Kernel("rbf"), rng)
 
     def _kernels(self, X: Any) -> list[tuple[str, float]]:
-        names = [str(name) for name in self.kernels]
-        known = ("rbf", "laplacian", "linear", "poly", "cosine")
-        unknown = [name for name in names if name not in known]
-        if unknown or not names:
-            given = ", ".join(repr(name) for name in unknown) or "none"
-            raise ValueError(f"kernels holds {given}; use some of {', '.join(known)}")
-        found = []
-        for name in names:
+        found: list[tuple[str, float]] = []
+        for name in self.kernels:
             if not isinstance(self.gammas, str):
-                gammas: Sequence[float] = self._positive("gammas")
+                gammas: Sequence[float] = self.gammas
             elif name in ("linear", "cosine"):
                 gammas = (1.0,)
             else:
                 middle = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
                 gammas = [middle * factor for factor in AUTO_GAMMAS]
-            found += [(name, float(gamma)) for gamma in gammas]
+            found += [(str(name), float(gamma)) for gamma in gammas]
         return found
 
     def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
         """Weights and how domains are compared; weight 0, where both are the same, once."""
         weights = [float(weight) for weight in self.domain_weights]
-        if not weights or not all(0 <= weight < np.inf for weight in weights):
-            raise ValueError(
-                f"domain_weights={self.domain_weights!r} must hold at least one finite number, "
-                "none of them negative"
-            )
         kinds = [(0.0, False)] if 0.0 in weights else []
         kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
         if domain.codes is not None and domain.n_categories < 2:
@@ -136,13 +126,7 @@ class RidgeCandidates(BaseEstimator):
     def _alphas(self, n_rows: int) -> tuple[float, ...]:
         if isinstance(self.alphas, str):
             return tuple(alpha * max(1.0, n_rows / 1000) for alpha in AUTO_ALPHAS)
-        return self._positive("alphas")
-
-    def _positive(self, name: str) -> tuple[float, ...]:
-        values = tuple(float(value) for value in getattr(self, name))
-        if not values or not all(0 < value < np.inf for value in values):
-            raise ValueError(f"{name}={getattr(self, name)!r} must hold positive numbers")
-        return values
+        return tuple(float(alpha) for alpha in self.alphas)
 
 
 def named(nystrom: NystromMap) -> tuple[str, float]:

@@ -12,6 +12,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
 from domainwise.selection.splitters import LeaveDomainsOut
 
@@ -115,6 +116,7 @@ def domain_cross_validate(
     >>> result.domains
     array([0, 1, 2, 3])
     """
+    check_arguments("domain_cross_validate", n_jobs=n_jobs)
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):
         done = cross_validate(

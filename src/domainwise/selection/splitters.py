@@ -10,6 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from domainwise.arrays import Array
+from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain
 
 
@@ -97,10 +98,8 @@ class LeaveDomainsOut(BaseCrossValidator):
         return domains.codes, domains.n_categories
 
     def _test_sets(self, n_domains: int) -> list[Array]:
-        n_test, repeats, most = self.n_test_domains, self.n_repeats, self.max_splits
-        for name, value in (("n_test_domains", n_test), ("n_repeats", repeats)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        check_arguments("LeaveDomainsOut", **vars(self))
+        n_test, repeats, most = int(self.n_test_domains), self.n_repeats, self.max_splits
         if most is not None and most < (1 if repeats else 2):
             raise ValueError(
                 f"max_splits={most} must be at least 2: something has to be trained on"

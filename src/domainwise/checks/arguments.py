@@ -1,0 +1,169 @@
+"""What arguments may be, in scikit-learn's notation, of estimators, splitters and functions.
+
+A truth value is no number here, a string no truth value, and NaN no count.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import get_scorer_names
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    make_constraint,
+    validate_parameter_constraints,
+)
+
+from domainwise.kernels.functions import KERNEL_NAMES
+from domainwise.kernels.landmarks import LANDMARK_RULES
+
+
+class Number(Interval):
+    """An interval of numbers, to which truth values do not belong."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is a number of the interval."""
+        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+
+
+class Each(HasMethods):
+    """At least one value in a sequence, or under the keys of a dict, and each of a kind."""
+
+    def __init__(self, kind: Any, *, of_dict: bool = False) -> None:
+        super().__init__("__iter__")
+        self.kind, self.of_dict = make_constraint(kind), of_dict
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether each value is of the kind."""
+        if isinstance(val, str | bytes) or isinstance(val, dict) != self.of_dict:
+            return False
+        if not super().is_satisfied_by(val) or getattr(val, "ndim", 1) == 0:
+            return False
+        values = list(val.values() if isinstance(val, dict) else val)
+        return bool(values) and all(self.kind.is_satisfied_by(value) for value in values)
+
+    def __str__(self) -> str:
+        return f"a {'dict' if self.of_dict else 'sequence'} whose values are each {self.kind}"
+
+
+class Rows(HasMethods):
+    """An array or a sequence, but no text."""
+
+    def __init__(self) -> None:
+        super().__init__("__len__")
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is such a thing."""
+        text = isinstance(val, str | bytes | dict)
+        return not text and bool(super().is_satisfied_by(val)) and getattr(val, "ndim", 1) > 0
+
+    def __str__(self) -> str:
+        return "an array-like"
+
+
+POSITIVE = Number(Real, 0, None, closed="neither")
+NON_NEGATIVE = Number(Real, 0, None, closed="left")
+NON_NEGATIVE_OR_INF = Number(Real, 0, np.inf, closed="both")
+UNIT_INTERVAL = Number(Real, 0, 1, closed="both")
+COUNT = Number(Integral, 1, None, closed="left")
+SEED = Number(Integral, 0, 2**32 - 1, closed="both")
+
+LABEL_KERNELS = ("auto", "delta", "rbf", "linear")
+_LABEL_KERNEL = [StrOptions(set(LABEL_KERNELS)), callable]
+_GAMMA = [StrOptions({"median", "scale"}), POSITIVE]
+_AUTO = StrOptions({"auto"})
+_MEASURED_KERNEL = [StrOptions(set(LABEL_KERNELS))]
+_MEASURED_GAMMA = [StrOptions({"median"}), POSITIVE]
+
+#: Where a name means the same in several estimators, it takes the same.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [COUNT, None],
+    "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+    "gamma": _GAMMA,
+    "degree": [NON_NEGATIVE],
+    "coef0": [Number(Real, None, None, closed="neither")],
+    "kernel_params": [dict, None],
+    "target_kernel": _LABEL_KERNEL,
+    "target_gamma": _GAMMA,
+    "domain_kernel": _LABEL_KERNEL,
+    "domain_gamma": _GAMMA,
+    "domain_epsilon": [NON_NEGATIVE],
+    "domain_weight": [NON_NEGATIVE],
+    "conditional": ["boolean"],
+    "epsilon": [NON_NEGATIVE],
+    "ridge": [NON_NEGATIVE_OR_INF],
+    "lam": [POSITIVE],
+    "between": [UNIT_INTERVAL],
+    "within_weight": [NON_NEGATIVE],
+    "solver": [StrOptions({"auto", "exact", "dense"})],
+    "tol": [POSITIVE],
+    "max_iter": [COUNT],
+    "random_state": [SEED, np.random.RandomState, None],
+    "verbose": ["verbose"],
+    # Of forms on landmarks.
+    "n_landmarks": [_AUTO, COUNT, Number(Real, 0, 1, closed="right")],
+    "landmarks": [StrOptions(set(LANDMARK_RULES)), Rows()],
+    "target_landmarks": [Rows(), None],
+    # Of searches.
+    "gammas": [_AUTO, Each(POSITIVE)],
+    "ridges": [_AUTO, Each(NON_NEGATIVE_OR_INF)],
+    "alphas": [_AUTO, Each(POSITIVE)],
+    "domain_weights": [_AUTO, Each(NON_NEGATIVE)],
+    "kernels": [Each(StrOptions(set(KERNEL_NAMES) - {"precomputed"}))],
+    "conditionals": [Each("boolean")],
+    "epsilons": [Each(NON_NEGATIVE)],
+    "n_average": [COUNT],
+    "cv": ["cv_object"],
+    "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+    "estimator": [HasMethods(["fit", "predict"]), None],
+    "rule": [StrOptions({"best", "1se"})],
+    "n_jobs": [Number(Integral, None, -1, closed="right"), COUNT, None],
+    # Of machines and ensembles.
+    "C": [POSITIVE],
+    "class_weight": [StrOptions({"balanced"}), Each(NON_NEGATIVE, of_dict=True), None],
+    "probability": ["boolean"],
+    "members": [_AUTO, list, tuple],
+    "context": [_AUTO, "boolean"],
+    "calibration": [StrOptions({"cv", "split"})],
+    "time_budget": [POSITIVE, None],
+    "relative": ["boolean"],
+    "summary": ["boolean"],
+    "shrinkage": [NON_NEGATIVE],
+    "clip": [POSITIVE],
+    # Of splitters and functions.
+    "n_test_domains": [COUNT],
+    "n_repeats": [COUNT, None],
+    "max_splits": [COUNT, None],
+    "max_rows": [_AUTO, COUNT, None],
+    "prepare": ["boolean"],
+    "quick": ["boolean"],
+    "force": ["boolean"],
+    "progress": ["boolean", callable],
+    "metric": [callable],
+    "greater_is_better": ["boolean"],
+    "normalize": ["boolean"],
+    "block_size": [COUNT],
+    "coverage": [Number(Real, 0, 1, closed="neither")],
+    "as_frame": ["boolean"],
+}
+#: Where ``numpy.inf`` forbids what a finite price allows.
+INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
+#: Of the support vector machines.
+MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
+    **INVARIANCE_CONSTRAINTS,
+    "solver": [StrOptions({"auto", "exact", "fast"})],
+}
+#: Of the measures in ``metrics``.
+MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
+    **dict.fromkeys(("kernel_a", "kernel_b"), _MEASURED_KERNEL),
+    **dict.fromkeys(("gamma_a", "gamma_b", "gamma", "target_gamma"), _MEASURED_GAMMA),
+}
+
+
+def check_arguments(caller: str, rules: dict[str, list[Any]] | None = None, **given: Any) -> None:
+    """Refuse arguments of a function by name; ``rules`` say where it differs from others."""
+    validate_parameter_constraints(CONSTRAINTS | (rules or {}), given, caller)
