@@ -16,7 +16,12 @@ from domainwise.gram import Gram
 from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.functions import Kernel, check_finite
-from domainwise.kernels.landmarks import choose_landmarks, landmark_count
+from domainwise.kernels.landmarks import (
+    check_seen,
+    choose_landmarks,
+    given_landmarks,
+    landmark_count,
+)
 from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components, standardise
 
@@ -135,7 +140,7 @@ class LandmarkProjection(Projection):
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
-        self._kinds = (kind_of_labels(target), kind_of_labels(domain))
+        self._kinds = kinds_of_labels(target, domain)
 
     def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
         if any(conditionals) and domain.values is not None:
@@ -149,22 +154,9 @@ class LandmarkProjection(Projection):
     ) -> Array:
         X = backend.indexable(rows)
         if not isinstance(self.landmarks, str):
-            given = np.asarray(backend.indexable(self.landmarks)[:])
-            if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
-                raise ValueError(
-                    f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
-                )
-            given = given.astype(X.dtype)
-            if not np.isfinite(given).all():
-                raise ValueError("landmarks contain NaN or infinite values")
-            return given
+            return given_landmarks(np.asarray(backend.indexable(self.landmarks)[:]), X)
         m = landmark_count(self.n_landmarks, n_rows)
-        if m > len(X):
-            raise ValueError(
-                f"n_landmarks={self.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
-                f"{len(X)} rows were looked at to choose from; give a smaller number, or the "
-                "landmarks themselves"
-            )
+        check_seen(m, self.n_landmarks, n_rows, len(X))
         rng = np.random.default_rng(fixed_seed(self.random_state))
         codes = backend.indexable(domain.codes)[:] if self.landmarks == "stratified" else None
         return np.array(X[choose_landmarks(self.landmarks, X, m, codes, kernel, rng)])
@@ -181,15 +173,8 @@ class LandmarkProjection(Projection):
         )
 
     def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        """Refuse a batch whose labels are of another kind than those before."""
         used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
-        for name, before, labels in zip(
-            ("y", "sample_domain"), self._kinds, (target, used), strict=True
-        ):
-            if kind_of_labels(labels) != before:
-                raise ValueError(
-                    f"this batch has {kind_of_labels(labels)} as {name}, earlier ones had {before}"
-                )
+        check_kinds(self._kinds, target, used)
 
     def _sum_rows(
         self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
@@ -289,8 +274,21 @@ class FastProjection(LandmarkProjection):
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
 
 
+def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
+    """Say what targets and domains are, for those of later batches to be compared with."""
+    return kind_of_labels(target), kind_of_labels(domain)
+
+
+def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
+    """Refuse a batch whose labels are of another kind than those before."""
+    now = kinds_of_labels(target, domain)
+    for name, before, kind in zip(("y", "sample_domain"), kinds, now, strict=True):
+        if kind != before:
+            raise ValueError(f"this batch has {kind} as {name}, earlier ones had {before}")
+
+
 def kind_of_labels(labels: Labels | None) -> str:
-    """Say what labels are, for those of later batches to be compared with."""
+    """Say what labels are."""
     if labels is None:
         return "nothing"
     if labels.values is not None:

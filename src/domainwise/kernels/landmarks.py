@@ -40,6 +40,27 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int) -> int:
     return max(1, int(np.ceil(float(n_landmarks) * n_rows)))
 
 
+def given_landmarks(landmarks: Array, X: Array) -> Array:
+    """Check landmarks that were given for rows such as those of X."""
+    if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
+        raise ValueError(
+            f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {landmarks.shape}"
+        )
+    landmarks = landmarks.astype(X.dtype)
+    if not np.isfinite(landmarks).all():
+        raise ValueError("landmarks contain NaN or infinite values")
+    return landmarks
+
+
+def check_seen(m: int, n_landmarks: int | float | str, n_rows: int, n_seen: int) -> None:
+    """Refuse more landmarks than rows were looked at, of ``n_rows`` that are to come."""
+    if m > n_seen:
+        raise ValueError(
+            f"n_landmarks={n_landmarks} of {n_rows} rows makes {m} landmarks, but {n_seen} rows "
+            "were looked at to choose from; give a smaller number, or the landmarks themselves"
+        )
+
+
 def choose_landmarks(
     rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:

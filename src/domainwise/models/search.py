@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain
+from domainwise.estimators.arguments import keep_arguments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.measure import Measure, choose_measure
@@ -103,16 +104,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         cv: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.grid = grid
-        self.units = units
-        self.step = step
-        self.searches = searches
-        self.own = own
-        self.scoring = scoring
-        self.pos_label = pos_label
-        self.cv = cv
-        self.n_jobs = n_jobs
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Choose on source domains left out, then fit to all rows.

@@ -21,6 +21,7 @@ from domainwise.checks.inputs import (
     count_rows,
     take_rows,
 )
+from domainwise.estimators.arguments import keep_arguments
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.predictions import (
     Predictions,
@@ -129,9 +130,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
     }
 
     def __init__(self, estimator: Any, *, cv: Any = None, calibration: str = "cv") -> None:
-        self.estimator = estimator
-        self.cv = cv
-        self.calibration = calibration
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Fit the estimator, and score it on rows of domains that it has not seen.

@@ -17,6 +17,7 @@ from domainwise.arrays import Array
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
+from domainwise.estimators.arguments import keep_arguments
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import (
     SVM_ARGUMENTS,
@@ -109,12 +110,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         n_average: int = 1,
         n_jobs: int | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.cv = cv
-        self.scoring = scoring
-        self.n_average = n_average
-        self.n_jobs = n_jobs
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Score every candidate on held-out domains, and fit the best to all rows.

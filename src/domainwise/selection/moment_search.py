@@ -40,23 +40,12 @@ Judge = Callable[[int, RidgeProblem, Any, Weighted], Array]
 
 @dataclass(frozen=True)
 class Penalties:
-    """Everything that is varied for one kernel, and what all of it shares.
+    """Everything that is varied for one kernel, and what all of it shares."""
 
-    Attributes
-    ----------
-    kinds : sequence of (float, bool)
-        Weights, and whether domains are compared inside classes.
-    alphas : sequence of float
-    epsilon : float
-        Regularisation of the domain kernel.
-    class_weight : dict, "balanced" or None
-        Weights of classes, by the labels that cells have.
-    """
-
-    kinds: Sequence[tuple[float, bool]]
+    kinds: Sequence[tuple[float, bool]]  #: weights, and whether domains are compared inside classes
     alphas: Sequence[float]
-    epsilon: float
-    class_weight: Any = None
+    epsilon: float  #: regularisation of the domain kernel
+    class_weight: Any = None  #: by the labels that cells have, or "balanced"
 
     @property
     def conditionals(self) -> list[bool]:
@@ -209,20 +198,11 @@ def split_rows(splits: Sequence[tuple[Array, Array]], n: int) -> list[tuple[Arra
 
 @dataclass(frozen=True)
 class HeldRows:
-    """Features of rows, targets, and labels.
-
-    Attributes
-    ----------
-    Phi : ndarray of shape (n, M)
-    Y : ndarray of shape (n, c)
-    groups : ndarray of shape (n, 2)
-        Class and domain code of each row.
-    descriptors : ndarray of shape (n, q) or None
-    """
+    """Features of rows, targets, and labels."""
 
     Phi: Array
     Y: Array
-    groups: Array
+    groups: Array  #: class and domain code of each row
     descriptors: Array | None = None
 
     def problem(self, rows: Array, penalties: Penalties) -> RidgeProblem:

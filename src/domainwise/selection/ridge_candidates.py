@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
@@ -16,7 +16,12 @@ from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import fixed_seed
 from domainwise.gram.nystrom import NystromMap
 from domainwise.kernels.functions import Kernel
-from domainwise.kernels.landmarks import choose_landmarks, landmark_count
+from domainwise.kernels.landmarks import (
+    check_seen,
+    choose_landmarks,
+    given_landmarks,
+    landmark_count,
+)
 from domainwise.selection.moment_search import Penalties
 
 AUTO_GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
@@ -64,15 +69,11 @@ class RidgeCandidates(BaseEstimator):
         if isinstance(self.landmarks, str):
             codes = None if domain.codes is None else to_host(domain.codes)
             count = self._landmark_count(n_rows)
-            if count > len(X):
-                raise ValueError(
-                    f"n_landmarks={self.n_landmarks} of {n_rows} rows makes {count} landmarks, but "
-                    f"{len(X)} rows were looked at to choose from; give a smaller number, or the "
-                    "landmarks themselves"
-                )
+            check_seen(count, self.n_landmarks, n_rows, len(X))
             landmarks = np.array(X[self._landmarks(X, count, codes, kernels[0])])
         else:
-            landmarks = _given_landmarks(self.landmarks, X)
+            given = to_host(self.landmarks) if is_tensor(self.landmarks) else self.landmarks
+            landmarks = given_landmarks(np.asarray(given), X)
         # Sums of plain kernel values are turned into those of features in NumPy.
         least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
@@ -132,14 +133,3 @@ class RidgeCandidates(BaseEstimator):
 def named(nystrom: NystromMap) -> tuple[str, float]:
     """Name and gamma of a map's kernel."""
     return nystrom.kernel.name, nystrom.kernel.gamma
-
-
-def _given_landmarks(landmarks: Any, X: Any) -> Array:
-    given = np.asarray(to_host(landmarks) if hasattr(landmarks, "cpu") else landmarks)
-    if given.ndim != 2 or given.shape[1] != X.shape[1] or not len(given):
-        raise ValueError(
-            f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {given.shape}"
-        )
-    if not np.isfinite(given).all():
-        raise ValueError("landmarks contain NaN or infinite values")
-    return given.astype(X.dtype)

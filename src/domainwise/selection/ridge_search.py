@@ -18,7 +18,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels
-from domainwise.estimators.fast_base import kind_of_labels
+from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
@@ -115,7 +115,7 @@ class InvariantRidge(RidgeCandidates):
             target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
             if first:
                 self._begin(backend, rows, target, domain)
-            self._check_kinds(target, domain)
+            check_kinds(self._kinds, target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
             if not first:
                 like = next(iter(sums.maps[0].values())).mean
@@ -294,14 +294,7 @@ class InvariantRidge(RidgeCandidates):
                 "rows needs labels of domains"
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
-        self._kinds = (kind_of_labels(target), kind_of_labels(domain))
-
-    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        """Refuse a batch whose labels are of another kind than those before."""
-        now = (kind_of_labels(target), kind_of_labels(domain))
-        for name, before, kind in zip(("y", "sample_domain"), self._kinds, now, strict=True):
-            if kind != before:
-                raise ValueError(f"this batch has {kind} as {name}, earlier ones had {before}")
+        self._kinds = kinds_of_labels(target, domain)
 
     def _sum_rows(self, backend: Backend, rows: Any, target: Labels, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
