@@ -113,10 +113,7 @@ class InvariantFeatures(LandmarkProjection):
         """Scale the features by what the sums tell about domains."""
         sums = self._map.moments(self._sums)
         gram, classes, domains = finalize(
-            sums,
-            self._map,
-            domain=self._domain_map,
-            conditional=self.conditional,
+            sums, self._map, domain=self._domain_map, conditional=self.conditional
         )
         space = gram.labels
         factor = np.zeros((space.size, 0))

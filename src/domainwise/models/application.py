@@ -14,70 +14,34 @@ from domainwise.models.shift import find_watch
 from domainwise.models.table_model import TableModel
 from domainwise.models.watch import View
 from domainwise.tables.columns import as_labels
-from domainwise.tables.schema import (
-    TableError,
-    import_pandas,
-    iter_table,
-)
+from domainwise.tables.schema import TableError, import_pandas, iter_table
 
 
 @dataclass(frozen=True)
 class Part:
-    """What became of one piece of a table.
-
-    Attributes
-    ----------
-    columns : list of str
-    n_rows : int
-    views : dict of View
-        What was seen of the rows beside the sources, by domain.
-    said : list of str
-        Warnings.
-    frame : pandas.DataFrame or None
-        The rows; None where a worker has written them, or nothing was asked for.
-    learnt : dict of Learnt
-        What the rows say of their domains, where they are to be predicted together.
-    """
+    """What became of one piece of a table."""
 
     columns: list[str]
     n_rows: int
-    views: dict[Any, View]
-    said: list[str]
-    frame: Any
-    learnt: dict[Any, Learnt] = field(default_factory=dict)
+    views: dict[Any, View]  #: what was seen of the rows beside the sources, by domain
+    said: list[str]  #: warnings
+    frame: Any  #: the rows; None where a worker has written them, or nothing was asked for
+    learnt: dict[Any, Learnt] = field(default_factory=dict)  #: of domains
 
 
 @dataclass(frozen=True)
 class Application:
-    """What is done to every piece; picklable, so that workers can do it.
-
-    Attributes
-    ----------
-    model : TableModel
-    source : str
-        The table's name in messages.
-    kept : list of str
-        Columns to copy.
-    project : bool
-        Project instead of predicting.
-    reading : dict
-        How cells are read: ``decimal``, ``encoding`` and ``na``.
-    look, act : bool
-        Whether to look for shift, and whether to predict or project.
-    context : {None, "column", "one"}
-        Whether rows are predicted with their domain's, which a column names or which is one. It
-        is learnt where nothing else is to be done.
-    coverage : float or None
-        Of prediction sets, where they are asked for.
-    """
+    """What is done to every piece; picklable, so that workers can do it."""
 
     model: TableModel
-    source: str
-    kept: list[str]
-    project: bool
-    reading: dict[str, Any]
-    look: bool = True
+    source: str  #: the table's name in messages
+    kept: list[str]  #: columns to copy
+    project: bool  #: instead of predicting
+    reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
+    look: bool = True  #: for shift
+    #: Predict or project; otherwise what domains are like is learnt, where context asks for it.
     act: bool = True
+    #: Whether rows are predicted with their domain's, which a "column" names or is "one".
     context: str | None = None
     coverage: float | None = None
 

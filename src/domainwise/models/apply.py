@@ -15,10 +15,7 @@ from domainwise.models.shift import Finding, find_watch, findings
 from domainwise.models.table_model import TableModel
 from domainwise.models.watch import View, joined_views
 from domainwise.tables.files import CHUNK_ROWS
-from domainwise.tables.schema import (
-    require_columns,
-    table_columns,
-)
+from domainwise.tables.schema import require_columns, table_columns
 from domainwise.tables.writer import writing_table
 
 CONTEXTS = ("column", "one")
@@ -62,36 +59,13 @@ def apply_to_file(
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
-    Parameters
-    ----------
-    model : TableModel
-    source, destination : path-like
-        Tables; the output is complete or not there. With a client a destination whose name has no
-        ending is a folder, into which workers write Parquet files.
-    project : bool, default=False
-        Write the projection instead of predictions.
-    keep : sequence of str, default=()
-        Columns of the source to copy; the domain column is, if it is there.
-    chunk_rows : int
-        Rows at a time.
-    progress : callable, default=None
-        Called with the number of rows done.
-    client : distributed.Client, default=None
-        Whose workers compute; None computes here.
-    strict : bool, default=False
-        Read the source twice: look for shift first, and raise ShiftError if there is any.
-    context : {None, "column", "one"}, default=None
-        Predict rows with their domain's, which the domain column names, or which all belong to.
-        The source is read twice: what domains are like is learnt first.
-    coverage : float, default=None
-        Add prediction sets of this coverage.
-    decimal, encoding, na
-        How the source is written; see :func:`~domainwise.tables.files.read_table`. What the model
-        was fitted with holds where that is not said.
-
-    Returns
-    -------
-    Applied
+    With a ``client`` its workers compute; if the destination has no ending it is a folder then, into
+    which they write Parquet files. Otherwise it is one table, complete or not there. Columns of the
+    source in ``keep`` are copied, and that of domains. ``strict`` reads the source twice: it looks
+    for shift first, and raises ShiftError if there is any. ``context`` reads it twice, too: "column"
+    predicts rows with their domain's, "one" takes all rows for one domain. ``progress`` is called
+    with the number of rows done; ``decimal``, ``encoding`` and ``na`` say how the source is written,
+    where it is not as the model's was (:func:`~domainwise.tables.files.read_table`).
     """
     names = table_columns(source, encoding=encoding)
     require_columns(model.schema.features, names, str(source), why=", which the model needs")

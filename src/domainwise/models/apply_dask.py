@@ -20,19 +20,11 @@ TASK_ROWS = 2 * CHUNK_ROWS
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table, after ``first_row`` others: part of a piece that the worker reads, or sent.
-
-    Attributes
-    ----------
-    first_row : int
-    source : Piece or pandas.DataFrame
-    start, stop : int
-        Which rows of ``source``.
-    """
+    """Rows of a table, after ``first_row`` others: part of a piece to be read, or sent."""
 
     first_row: int
-    source: Any
-    start: int
+    source: Any  #: a Piece, or a data frame
+    start: int  #: first and last row of the source
     stop: int
 
     def read(self, columns: list[str]) -> Any:
@@ -43,17 +35,7 @@ class Rows:
 
 
 def parts_on_workers(client: Any, application: Application) -> Iterator[Part]:
-    """Apply a model on the workers of a client, and fetch the parts in order.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    application : Application
-
-    Yields
-    ------
-    part : Part
-    """
+    """Apply a model on the workers of a client, and fetch the parts in order."""
     shared = client.compute(constant(application, "model"))
 
     def submit(rows: Rows) -> Any:
@@ -63,19 +45,9 @@ def parts_on_workers(client: Any, application: Application) -> Iterator[Part]:
 
 
 def written_by_workers(client: Any, application: Application, folder: Path) -> Iterator[Part]:
-    """Apply a model on the workers, which write every part to a Parquet file of its own.
+    """Apply a model on workers, which write each part to a Parquet file; parts come without rows.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    application : Application
-    folder : Path
-        Has to be there for client and workers alike.
-
-    Yields
-    ------
-    part : Part
-        Without its rows.
+    The folder has to be there for client and workers alike.
     """
     shared = client.compute(constant(application, "model"))
     first: Any = None

@@ -221,15 +221,9 @@ def fitted_preprocessor(schema: Schema, found: Statistics) -> Any:
 
 @dataclass(frozen=True)
 class LargeTable:
-    """A Parquet table of which some rows have been looked at.
+    """A Parquet table of which some rows have been looked at."""
 
-    Attributes
-    ----------
-    table : Table
-        The rows that were looked at.
-    """
-
-    table: Table
+    table: Table  #: the rows that were looked at
     reader: Reader
     pieces: list[Piece]
 
@@ -280,15 +274,7 @@ class LargeTable:
         return cls(table, Reader(table.schema, used, dropped), pieces)
 
     def fit(self, client: Any, method: str = "auto", **options: Any) -> TableModel:
-        """Fit a ridge search on the workers of a client.
-
-        Parameters
-        ----------
-        client : distributed.Client
-        method : {"auto", "invariantridge"}
-        **options
-            See :func:`~domainwise.models.table_model.table_setting`.
-        """
+        """Fit a ridge search on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
                 f"method {method!r} needs the table in memory, where it does not fit; use "

@@ -40,32 +40,16 @@ Grid = Mapping[str, In | Sequence[Any]]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method is made for.
-
-    Attributes
-    ----------
-    classification : bool
-    n_rows : int
-        Rows that it will be fitted to.
-    scoring : str or callable
-        What arguments are chosen by.
-    class_weight : "balanced" or None
-    predictor : str
-        What follows a projection: "auto", or one of ``PREDICTORS``.
-    probability : bool
-        Whether machines that need more time for probabilities shall give them.
-    pos_label, cv, n_jobs
-        See :class:`MethodSearch`.
-    seed : int
-    """
+    """What a method is made for."""
 
     classification: bool
-    n_rows: int
-    scoring: Any = None
-    class_weight: str | None = None
-    predictor: str = "auto"
+    n_rows: int  #: that it will be fitted to
+    scoring: Any = None  #: what arguments are chosen by
+    class_weight: str | None = None  #: "balanced" or None
+    predictor: str = "auto"  #: behind a projection: "auto", or of ``PREDICTORS``
+    #: Whether machines that need more time for probabilities shall give them.
     probability: bool = False
-    pos_label: Any = None
+    pos_label: Any = None  #: see :class:`MethodSearch`, as for cv and n_jobs
     cv: Any = None
     seed: int = 0
     n_jobs: int | None = None
@@ -86,49 +70,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name.
+    """A method by name."""
 
-    Attributes
-    ----------
-    key : str
-        Name in ``methods``.
-    labels : tuple of str
-        Names in tables, for classes and for a continuous target.
-    kind : {"baseline", "projection", "machine", "own"}
-        Plain methods are those that the others are compared with; a caller's own are "own".
-    about : str
-        What it is and what is chosen, in a line.
-    build : callable
-        From :class:`Setting` to the estimator that is searched for. Of a projection this is the
-        projection alone; the predictor is added.
-    grids : tuple of dict
-        Values to choose from, for classes and for a continuous target.
-    searches : bool
-        Whether the estimator searches by itself, with the grid as arguments.
-    compared : bool
-        Whether `evaluate` runs it unless told otherwise.
-    context : bool
-        Whether it predicts rows of a new domain together: `evaluate` then passes their domains.
-    cost : float
-        Rough seconds per thousand rows in `evaluate`, for the time left.
-    prepare : bool
-        Whether it gets rows as numbers; False gives it the rows as they are.
-    classes_only : bool
-        Whether it has nothing to say about a continuous target.
-    """
-
-    key: str
-    labels: tuple[str, str]
+    key: str  #: name in ``methods``
+    labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
+    #: "baseline" (others are compared with it), "projection", "machine", or a caller's "own".
     kind: str
-    about: str
-    build: Callable[[Setting], Any]
+    about: str  #: what it is and what is chosen, in a line
+    build: Callable[[Setting], Any]  #: makes what is searched for; of a projection that alone
+    #: Values to choose from, for classes and a continuous target.
     grids: tuple[Grid, Grid] | None = None
-    searches: bool = False
-    compared: bool = True
-    context: bool = False
-    cost: float = 4.0
-    prepare: bool = True
-    classes_only: bool = False
+    searches: bool = False  #: whether the estimator searches by itself, with the grid as arguments
+    compared: bool = True  #: whether `evaluate` runs it unless told otherwise
+    context: bool = False  #: whether `evaluate` passes it the domains of rows to predict
+    cost: float = 4.0  #: rough seconds per thousand rows in `evaluate`, for the time left
+    prepare: bool = True  #: whether it gets rows as numbers; False gives it the rows as they are
+    classes_only: bool = False  #: whether it has nothing to say about a continuous target
 
     def check_task(self, classification: bool) -> None:
         """Refuse a continuous target where the method is for classes."""

@@ -25,13 +25,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from domainwise import __version__
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.jobs.atomic import replacing
-from domainwise.models.types import (
-    TRUSTED,
-    check_numbers,
-    forbidden_types,
-    nodes,
-    number_arrays,
-)
+from domainwise.models.types import TRUSTED, check_numbers, forbidden_types, nodes, number_arrays
 from domainwise.models.values import check_tree, check_values
 
 #: Format of the files written here; files of another one are refused.
@@ -168,14 +162,7 @@ def load(path: str | Path) -> Any:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read what a model file says about itself, without building the model.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    header : dict
-        ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
+    ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
     """
     with _opened(path) as (_, archive):
         return _header_of(path, archive)

@@ -131,10 +131,7 @@ SCATTER_GRID: Grid = {
     "ridge": (1e-4, 1e-2, 1.0),
     "domain_weight": (0.1, 1.0, 10.0),
 }
-MIDA_GRID: Grid = {
-    **KPCA_GRID,
-    "domain_weight": In("per row", (0.1, 1.0, 10.0)),
-}
+MIDA_GRID: Grid = {**KPCA_GRID, "domain_weight": In("per row", (0.1, 1.0, 10.0))}
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 SCATTERS = "gamma, ridge and domain weight"
 INDEPENDENCE = "gamma, components and domain weight"
@@ -199,10 +196,7 @@ METHODS: dict[str, Method] = {
             cost=5.0,
         ),
         _projection(
-            "KPCA",
-            "kernel PCA and a linear head; gamma and components chosen",
-            _kpca,
-            KPCA_GRID,
+            "KPCA", "kernel PCA and a linear head; gamma and components chosen", _kpca, KPCA_GRID
         ),
         _projection(
             "COIR",
@@ -290,17 +284,10 @@ METHODS: dict[str, Method] = {
 
 
 def find_method(name: str | Method, n_rows: int | None = None) -> Method:
-    """Look a method up by its key or by a name in tables, in any case.
+    """Look a method up by its key or by a name in tables, in any case; a method is itself.
 
-    Parameters
-    ----------
-    name : str or Method
-        "auto", where ``n_rows`` is given, is the default of `fit` for so many rows. A method is
-        returned as it is.
-    n_rows : int, default=None
+    "auto", where ``n_rows`` is given, is the default of `fit` for so many rows.
 
-    Examples
-    --------
     >>> find_method("logistic").key, find_method("INVARIANTSVC").key
     ('linear', 'invariant')
     """
@@ -319,18 +306,9 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     """Look methods up by name; None is those compared by default.
 
-    Parameters
-    ----------
-    names : str, sequence or None
-        Names, with commas between in a str; methods; and a caller's own estimators as ``(name,
-        estimator)`` or ``(name, estimator, grid)``.
-    prepare : bool, default=True
-        Whether these get rows as numbers.
-
-    Returns
-    -------
-    list of Method
-        Those of the registry first, in its order.
+    ``names`` holds names (with commas between in a str), methods, and a caller's own estimators as
+    ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether these get rows as
+    numbers. Methods of the registry come first, in its order.
     """
     if names is None:
         return [method for method in METHODS.values() if method.compared]

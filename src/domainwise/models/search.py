@@ -107,19 +107,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Choose on source domains left out, then fit to all rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row.
-
-        Returns
-        -------
-        self : object
-        """
+        """Choose on source domains left out, then fit to all rows."""
         y = np.asarray(y)
         codes = check_sample_domain(sample_domain, len(y), "delta").codes
         given = sample_domain if self.own or sample_domain is None else codes
@@ -275,17 +263,6 @@ def in_units(
 ) -> list[dict[str, Any]]:
     """Values of a grid for the rows at hand; one grid per kernel, whose scales differ.
 
-    Parameters
-    ----------
-    grid, units : dict
-        See :class:`MethodSearch`.
-    X, y : ndarray
-        Source rows.
-    splits : list of (train, test)
-        Splits of these rows.
-
-    Examples
-    --------
     >>> in_units({"lam": [0.1]}, {"lam": "rows"}, np.zeros((50, 2)), np.zeros(50), [])
     [{'lam': [5.0]}]
     """

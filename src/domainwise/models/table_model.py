@@ -25,31 +25,16 @@ from domainwise.models.registry import find_method
 from domainwise.models.search import MethodSearch
 from domainwise.selection.measure import choose_measure
 from domainwise.selection.predictions import fit_with_domains
-from domainwise.tables.schema import (
-    Schema,
-    Table,
-    TableError,
-    import_pandas,
-    make_preprocessor,
-)
+from domainwise.tables.schema import Schema, Table, TableError, import_pandas, make_preprocessor
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """A fitted pipeline together with the columns it expects.
+    """A fitted pipeline together with the columns it expects."""
 
-    Attributes
-    ----------
-    pipeline : Pipeline
-        Takes a data frame with the columns of ``schema``.
-    schema : Schema
-    info : dict
-        What is known about it: method, domains, scores, notes.
-    """
-
-    pipeline: Pipeline
+    pipeline: Pipeline  #: takes a data frame with the columns of the schema
     schema: Schema
-    info: dict[str, Any]
+    info: dict[str, Any]  #: what is known about it: method, domains, scores, notes
 
     def save(self, path: str | Path) -> None:
         """Write the pipeline, its schema and its description to one file."""
@@ -69,21 +54,9 @@ class TableModel:
         return cls(load(path), schema, info)
 
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
-        """Predict rows that :meth:`Schema.prepare` has prepared.
+        """Predict rows that :meth:`Schema.prepare` has prepared, one by one or with their domains.
 
-        Parameters
-        ----------
-        X : pandas.DataFrame
-        sample_domain : array-like, default=None
-            Domains, for models that look at a domain's rows together. None takes rows one by one.
-        coverage : float, default=None
-            Add prediction sets of this coverage, which is approximate.
-
-        Returns
-        -------
-        frame : pandas.DataFrame
-            ``prediction``, and for classes a probability or a decision value of each; with a
-            coverage ``low`` and ``high``, or ``in_set_...`` of each class.
+        A data frame: ``prediction``, and for classes a probability or a decision value of each.
         """
         given = {} if sample_domain is None else {"sample_domain": sample_domain}
 
@@ -134,22 +107,10 @@ def table_setting(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Setting:
-    """What a method is made for, to be fitted to a table.
+    """What a method is made for, to be fitted to a table; see :class:`Setting`.
 
-    Parameters
-    ----------
-    table : Table
-    predictor : str, default="auto"
-        What predicts from a projection: one of ``PREDICTORS``.
-    class_weight : "auto", "balanced" or None, default="auto"
-        "auto" lets every class count the same where it does in the score.
-    scoring : str or callable, default=None
-        What arguments are chosen by; None is what `evaluate` would measure.
-    pos_label : object, default=None
-        Of two classes the one that scores such as F1 are about; None is the second.
-    random_state : int, default=0
-    n_jobs : int, default=None
-        Processes of a search.
+    ``class_weight="auto"`` lets every class count the same where it does in the score, and
+    ``scoring=None`` is what `evaluate` would measure.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label)
@@ -173,20 +134,7 @@ def table_setting(
 
 
 def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> TableModel:
-    """Fit a method to all rows of a table.
-
-    Parameters
-    ----------
-    table : Table
-    method : str or Method, default="auto"
-        See :func:`~domainwise.models.registry.find_method`.
-    **options
-        See :func:`table_setting`.
-
-    Returns
-    -------
-    TableModel
-    """
+    """Fit a method (a name, or a Method) to all rows of a table; see :func:`table_setting`."""
     chosen = find_method(method, len(table.y))
     setting = table_setting(table, **options)
     pipeline = chosen.pipeline(setting, make_preprocessor(table.schema), watch=True)

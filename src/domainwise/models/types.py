@@ -131,17 +131,8 @@ def nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def forbidden_types(schema: Any) -> list[str]:
-    """Return the types in the description of a model file that are not allowed, sorted.
+    """Types in a file's ``schema.json`` that are not allowed; nothing is imported or built.
 
-    Nothing is imported or built.
-
-    Parameters
-    ----------
-    schema : object
-        Content of ``schema.json``.
-
-    Examples
-    --------
     >>> forbidden_types({"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"})
     ['os.system']
     """
@@ -158,12 +149,8 @@ def number_arrays(schema: Any) -> dict[str, str]:
     """Number the arrays of a description that skops has just written, and nothing else.
 
     skops gives every object an ``__id__``, and takes a second object with the same one for the
-    first. Arrays keep theirs, so that one in two places is there once.
-
-    Returns
-    -------
-    files : dict
-        New names of the files that hold the arrays, by their old ones.
+    first. Arrays keep theirs, so that one in two places is there once. Returns the new names of the
+    files that hold the arrays, by their old ones.
     """
     files: dict[str, str] = {}
     for node in nodes(schema):

@@ -19,12 +19,7 @@ from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
 from domainwise.estimators.arguments import keep_arguments
 from domainwise.selection.folds import domain_folds
-from domainwise.selection.invariant_path import (
-    SVM_ARGUMENTS,
-    kernel_groups,
-    last_step,
-    score_group,
-)
+from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
 from domainwise.selection.search import cv_results
 
 
