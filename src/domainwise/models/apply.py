@@ -59,13 +59,13 @@ def apply_to_file(
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
-    With a ``client`` its workers compute; if the destination has no ending it is a folder then, into
-    which they write Parquet files. Otherwise it is one table, complete or not there. Columns of the
-    source in ``keep`` are copied, and that of domains. ``strict`` reads the source twice: it looks
-    for shift first, and raises ShiftError if there is any. ``context`` reads it twice, too: "column"
-    predicts rows with their domain's, "one" takes all rows for one domain. ``progress`` is called
-    with the number of rows done; ``decimal``, ``encoding`` and ``na`` say how the source is written,
-    where it is not as the model's was (:func:`~domainwise.tables.files.read_table`).
+    With a ``client`` its workers compute; if the destination has no ending it is a folder then,
+    into which they write Parquet files. Otherwise it is one table, complete or not there. Columns
+    of the source in ``keep`` are copied, and that of domains. ``strict`` reads the source twice: it
+    looks for shift first, and raises ShiftError if there is any. ``context`` reads it twice, too:
+    "column" predicts rows with their domain's, "one" takes all rows for one domain. ``progress`` is
+    called with the number of rows done; ``decimal``, ``encoding`` and ``na`` say how the source is
+    written, where it is not as the model's was (:func:`~domainwise.tables.files.read_table`).
     """
     names = table_columns(source, encoding=encoding)
     require_columns(model.schema.features, names, str(source), why=", which the model needs")
