@@ -21,50 +21,24 @@ from domainwise.tables.schema import Table
 
 @dataclass(frozen=True)
 class Check:
-    """How a model does on domains it has not seen, beside a constant prediction.
-
-    Attributes
-    ----------
-    metric : str
-    model, constant : float
-        Mean over domains; larger is better (errors are negative).
-    worst : float
-        The model's score on the worst domain.
-    worst_domain : object
-    n_domains : int
-    better : bool
-        Whether the gain over the constant is more than chance among so many domains.
-    low, high : float or None
-        A 95 % interval of ``model``, the mean over domains (bootstrap over domains).
-    calibration : dict or None
-        For prediction sets; see :func:`~domainwise.models.calibration.calibrated`.
-    """
+    """How a model does on domains it has not seen, beside a constant prediction."""
 
     metric: str
-    model: float
-    constant: float
-    worst: float
+    model: float  #: mean over domains; larger is better (errors are negative)
+    constant: float  #: the same of a constant
+    worst: float  #: the model's score on the worst domain
     worst_domain: Any
     n_domains: int
-    better: bool
-    low: float | None = None
+    better: bool  #: whether the gain over the constant is more than chance among so many domains
+    low: float | None = None  #: of a 95 % interval of ``model`` (bootstrap over domains)
     high: float | None = None
-    calibration: dict[str, Any] | None = None
+    calibration: dict[str, Any] | None = None  #: for prediction sets
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
     """Score a method, and a constant, on the domains and rows that `evaluate` would leave out.
 
-    Parameters
-    ----------
-    table : Table
-    method : str or Method, default="auto"
-    **options
-        See :func:`~domainwise.models.table_model.table_setting`.
-
-    Returns
-    -------
-    Check
+    For options see :func:`~domainwise.models.table_model.table_setting`.
     """
     setting = table_setting(table, **options)
     problem = make_problem(

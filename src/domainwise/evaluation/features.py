@@ -21,16 +21,6 @@ def prepare_features(X: Any) -> tuple[Any, Any]:
 
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
-
-    Parameters
-    ----------
-    X : array-like or data frame of shape (n_samples, n_features)
-        Columns of a data frame may hold numbers, text, truth values or categories.
-
-    Returns
-    -------
-    X : ndarray or pandas.DataFrame
-    preprocessor : transformer
     """
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()

@@ -36,15 +36,7 @@ RESULT_NAME = "evaluation.json"
 
 
 class JobFolder:
-    """Finished jobs of an evaluation; see :func:`opened_folder`.
-
-    Attributes
-    ----------
-    rows : list of dict
-        Rows of jobs, those of earlier sessions included.
-    chosen_by : str
-        The measure that parameters and weights of classes were chosen for.
-    """
+    """Finished jobs of an evaluation, those of earlier sessions included."""
 
     def __init__(self, store: ResultStore, problem: Problem) -> None:
         self.store, self.problem = store, problem
@@ -125,21 +117,7 @@ def opened_folder(
 ) -> Iterator[JobFolder]:
     """Begin, or go on with, what was asked there before; nobody else gets in meanwhile.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    problem, methods, splits
-        What is evaluated: another table or other methods are refused.
-    force : bool
-        Whether earlier results are removed.
-    **asked
-        Further things that may not differ, as JSON knows them.
-
-    Raises
-    ------
-    ResultsError or TableError
-        If the folder cannot be used.
+    Another table, other methods and another ``asked`` are refused; ``force`` removes what is there.
     """
     if problem.measure.own:
         raise ValueError("out: give scoring by name; a function cannot be told from another later")

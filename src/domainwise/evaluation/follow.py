@@ -13,18 +13,7 @@ from domainwise.jobs.progress import Bar, Expected, TimeLeft, clock
 
 
 class Follow:
-    """Told about finished jobs, tells a bar of them.
-
-    Parameters
-    ----------
-    bar : Bar
-    judge : Judge
-    jobs : dict
-        All jobs by method and split.
-    rows : sequence of dict
-        Those of earlier sessions.
-    workers : int
-    """
+    """Told about finished jobs, tells a bar of them; ``rows`` are those of earlier sessions."""
 
     def __init__(
         self,

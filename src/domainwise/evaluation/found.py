@@ -19,44 +19,23 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class MethodResult:
-    """How a method did.
-
-    Attributes
-    ----------
-    key, label, kind, about : str
-        What it is.
-    scores : dict
-        Score of each domain when it was left out; larger is better, NaN where undefined.
-    within : dict
-        Score of folds inside each domain: what labels there would give.
-    mean, worst, spread, reference : float
-        Over domains: mean, minimum, standard deviation, mean of ``within``.
-    worst_domain : object
-        Where the minimum is.
-    p_value, p_adjusted : float or None
-        Wilcoxon's signed-rank test over domains against the best plain baseline, and the same by
-        Holm's rule for the number of methods tested. None for baselines, and where there are too
-        few domains.
-    parameters : list of dict
-        What was chosen, split by split.
-    seconds : float
-        Of all its splits together.
-    warnings : tuple of str
-        Said while fitting.
-    """
+    """How a method did."""
 
     key: str
     label: str
     kind: str
     about: str
+    #: Of each domain when it was left out; larger is better, NaN where undefined.
     scores: Mapping[Any, float]
-    within: Mapping[Any, float]
-    parameters: Sequence[Mapping[str, Any]] = ()
+    within: Mapping[Any, float]  #: of folds inside each domain: what labels there would give
+    parameters: Sequence[Mapping[str, Any]] = ()  #: what was chosen, split by split
     candidates: int = 1
-    seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0  #: of all its splits together
+    warnings: tuple[str, ...] = ()  #: said while fitting
+    #: Wilcoxon's signed-rank test over domains against the best plain baseline; None for baselines,
+    #: and where there are too few domains.
     p_value: float | None = None
-    p_adjusted: float | None = None
+    p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
 
     @property
     def known(self) -> dict[Any, float]:

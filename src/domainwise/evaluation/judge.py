@@ -16,14 +16,7 @@ from domainwise.selection.predictions import Predictions
 
 
 class Judge:
-    """Scores the rows of jobs by the measure of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-    splits : sequence of (train, test)
-        Outer splits.
-    """
+    """Scores the rows of jobs by the measure of a problem, given the outer splits."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits

@@ -25,20 +25,7 @@ LEGEND = (
 
 
 def render(found: Found, *, title: str | None = None) -> str:
-    """Make the report of an evaluation.
-
-    Parameters
-    ----------
-    found : Found
-        From :func:`domainwise.evaluate`.
-    title : str, default=None
-        Heading of the page.
-
-    Returns
-    -------
-    str
-        A complete HTML document.
-    """
+    """Make the report of an evaluation, a complete HTML document."""
     projection = found.projection
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",

@@ -25,47 +25,21 @@ WITHIN_FOLDS = 5
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that is evaluated on.
+    """Everything that is evaluated on."""
 
-    Attributes
-    ----------
-    X : array or data frame of shape (n_rows, n_columns)
-        Features, checked.
-    given : array or data frame of shape (n_rows, n_columns)
-        The same as they were given.
-    index : ndarray of shape (n_rows,)
-        Which of the rows given these are.
-    preprocessor : transformer
-        Turns rows of X into numbers; not fitted, so that it can be fitted on sources alone.
-    y : ndarray of shape (n_rows,)
-        Classes as they are called, or a continuous target.
-    codes : ndarray of shape (n_rows,)
-        Index into ``domains`` of each row.
-    domains : ndarray
-        Names of the domains, sorted.
-    classes : ndarray or None
-        The classes, the positive one of two last; None for a continuous target.
-    measure : Measure
-        What is measured.
-    n_given : int
-        Rows before some were drawn.
-    seed : int
-        Of every random choice.
-    overrides : dict
-        Parts of :class:`~domainwise.models.method.Setting` that the caller has decided.
-    """
-
-    X: Any
-    given: Any
-    index: Array
+    X: Any  #: features, checked
+    given: Any  #: the same as they were given
+    index: Array  #: which of the rows given these are
+    #: Turns rows of X into numbers; not fitted, so that it can be on sources alone.
     preprocessor: Any
-    y: Array
-    codes: Array
-    domains: Array
-    classes: Array | None
+    y: Array  #: classes as they are called, or a continuous target
+    codes: Array  #: index into ``domains`` of each row
+    domains: Array  #: sorted
+    classes: Array | None  #: the positive one of two last; None for a continuous target
     measure: Measure
-    n_given: int
-    seed: int
+    n_given: int  #: rows before some were drawn
+    seed: int  #: of every random choice
+    #: Parts of :class:`Setting` that the caller has decided.
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @property

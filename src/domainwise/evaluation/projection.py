@@ -28,38 +28,18 @@ MAX_DOMAINS = 25
 
 @dataclass(frozen=True)
 class DomainProjection:
-    """Two components of rows of all domains, and how far domains lie apart.
+    """Two components of rows of all domains, and how far domains lie apart."""
 
-    Attributes
-    ----------
-    label : str
-        The method.
-    left_out : list
-        Domains that it did not see, the worst one among them.
-    worst : object
-        The worst domain.
-    Z : ndarray of shape (n_points, 2)
-        Projected rows.
-    informative : int
-        Components that the target determines; others are there to fill the picture.
-    target, domain : ndarray of shape (n_points,)
-        Class (or value) and domain of each point.
-    domains : list
-        Domains in the order of the matrices: source domains, then those left out.
-    before, after : ndarray of shape (n_domains, n_domains)
-        Maximum mean discrepancy between domains, of the features and of the projection.
-    """
-
-    label: str
-    left_out: list[Any]
+    label: str  #: the method
+    left_out: list[Any]  #: domains that it did not see, the worst one among them
     worst: Any
-    Z: Array
-    informative: int
-    target: Array
-    domain: Array
-    domains: list[Any]
-    before: Array
-    after: Array
+    Z: Array  #: projected rows, of shape (n_points, 2)
+    informative: int  #: components that the target determines; others are there to fill the picture
+    target: Array  #: class (or value) of each point
+    domain: Array  #: and its domain
+    domains: list[Any]  #: in the order of the matrices: source domains, then those left out
+    before: Array  #: maximum mean discrepancy between domains, of the features
+    after: Array  #: and of the projection
 
 
 def project_domains(

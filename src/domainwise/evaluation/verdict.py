@@ -13,16 +13,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def make_verdict(found: Found) -> list[str]:
-    """Return the verdict, a sentence or two per item.
-
-    Parameters
-    ----------
-    found : Found
-
-    Returns
-    -------
-    list of str
-    """
+    """Return the verdict, a sentence or two per item."""
     sentences = [_who_holds_up(found)]
     sure = _how_sure(found)
     if sure:
