@@ -42,7 +42,7 @@ def adapt_class_shares(
     >>> import numpy as np
     >>> p = np.array([[0.9, 0.1]] * 8 + [[0.2, 0.8]] * 2)
     >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(2).tolist()
-    [0.86, 0.14]
+    [1.0, 0.0]
     """
     p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     if p.ndim != 2 or base.shape != p.shape[1:] or not (base > 0).all() or not (p >= 0).all():
