@@ -104,7 +104,10 @@ class DomainEnsemble(BaseEstimator):
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
-        rows = self._rows_to_learn_from(learn_from, domain.codes)
+        if learn_from is None:
+            rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
+        else:
+            rows = _places(learn_from, len(X))
         seen, places = _taken(target, rows), _taken(domain, rows)
         if seen.codes is not None:  # class weights are by code
             seen = Labels(seen.codes, np.arange(seen.n_categories))
@@ -172,13 +175,6 @@ class DomainEnsemble(BaseEstimator):
             raise ValueError(f"members={self.members!r} must hold at least one name, each once")
         return kinds
 
-    def _rows_to_learn_from(self, learn_from: Any, domains: Array | None) -> Array:
-        assert domains is not None
-        n = len(domains)
-        if learn_from is None:
-            return draw_rows(domains, max(MAX_ROWS, 2 * len(self.domains_)), self._seed)
-        return _places(learn_from, n)
-
     def _features(self, X: Array, sample_domain: Any) -> Array:
         """Rows in the sources' units, in context or not; missing values become the mean."""
         if sample_domain is None:
@@ -194,7 +190,6 @@ class DomainEnsemble(BaseEstimator):
         self.expected_score_ = expected(self.domain_scores_, self._seed)
         self._shares: ShareRange | None = None
         self._quantiles = {"plain": judge.quantiles(without)}
-        assert self.domains_ is not None
         self.calibration_domains_ = self.domains_[np.unique(judge.domains[judge.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
@@ -479,16 +474,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     def _judge(self, codes: Array, places: Labels, rows: Array) -> Judge:
         balanced = self.class_weight == "balanced"
         weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
-        return Judge(
-            codes,
-            self.classes_,
-            places.codes,
-            len(self.domains_),
-            rows,
-            weights,
-            balanced,
-            self.scoring,
-        )
+        counted = (places.codes, len(self.domains_), rows, weights)
+        return Judge(codes, self.classes_, *counted, balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Domains by which members in context are judged; none where there should be none."""
@@ -614,18 +601,8 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         return None
 
     def _judge(self, y: Array, places: Labels, rows: Array) -> Judge:
-        return Judge(
-            y,
-            None,
-            places.codes,
-            len(self.domains_),
-            rows,
-            np.ones(len(y)),
-            False,
-            self.scoring,
-            self._mean,
-            self._deviation,
-        )
+        counted = (places.codes, len(self.domains_), rows, np.ones(len(y)))
+        return Judge(y, None, *counted, False, self.scoring, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         wanted = self.context is not False and domain.n_categories > 1

@@ -123,8 +123,6 @@ def make_problem(
     if sample_domain is None:
         raise ValueError("sample_domain is needed: the domain of each row is what is left out")
     labels = check_sample_domain(sample_domain, n, "delta")
-    assert labels.codes is not None
-    assert labels.names is not None
     if len(labels.names) < 2:
         raise ValueError(
             f"all rows are of one domain ({labels.names[0]!s}): at least two are needed to leave "
@@ -172,7 +170,6 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
                 "whole; use task='regression'"
             )
         labels = check_target(y, n, "delta")
-        assert labels.names is not None
         return labels.names[labels.codes], labels.names
     values = check_target(y, n, "rbf").values
     assert values is not None

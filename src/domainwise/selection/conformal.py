@@ -237,9 +237,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
     @available_if(lambda self: has_probabilities(self.estimator))
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Array:
         """Return the estimator's probabilities, which are not changed by the calibration."""
-        found = self._told(X, sample_domain)[0].probabilities
-        assert found is not None
-        return found
+        return np.asarray(self._told(X, sample_domain)[0].probabilities)
 
     @available_if(_is(is_classifier))
     def predict_set(self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9) -> Array:
