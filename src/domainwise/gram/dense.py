@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, column_norms
@@ -25,6 +27,8 @@ from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, pairs
 
 #: Up to here a full eigendecomposition is quicker than products.
 LAPACK_ROWS = 800
+#: And from here ARPACK for a few of the eigenpairs of K is quicker than LAPACK.
+ARPACK_ROWS = 200
 
 
 class DenseGram(RowsGram):
@@ -39,6 +43,7 @@ class DenseGram(RowsGram):
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
+        self._asked_for_lapack = lapack
         self._row_means = check_finite(matrix.mean(1), self.dtype)
         self.K = matrix
         self.K -= self._row_means
@@ -96,6 +101,28 @@ class DenseGram(RowsGram):
             return cast(inverse(cast(R / scale, rough.dtype)), self.xp.float64) * scale
 
         return apply
+
+    def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
+        """Return leading eigenpairs; of K itself by ARPACK where few are asked for, or LAPACK."""
+        n, k = self.n_samples, min(k, self.n_samples - 1)
+        if deflate is not None or self.xp is not np:
+            return super().leading(k, deflate)
+        few = n > ARPACK_ROWS and 8 * k < n and not self._asked_for_lapack
+        if not few and not self.lapack:
+            return super().leading(k)
+        try:
+            # The matrix is as good as symmetric; both read one half of it, or products.
+            if few:
+                start = self.random(1)[:, 0]
+                values, X = eigsh(self.K, k, which="LA", v0=start - start.mean())
+            else:
+                values, X = eigh(self.K, subset_by_index=[n - k, n - 1])
+        except (ArpackError, np.linalg.LinAlgError):
+            return super().leading(k)
+        order = np.argsort(values)[::-1]
+        values, X = values[order], X[:, order] - X[:, order].mean(axis=0)
+        info = {"eigen_solver": "arpack" if few else "lapack", "converged": True}
+        return RitzPairs(values, X, self.K @ X, info)
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any
