@@ -16,8 +16,18 @@ from domainwise.backends.devices import move, portable, restored
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
+from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.functions import Kernel
 from domainwise.methods.components import Components
+
+#: Rows in memory up to which BLAS has one thread.
+SMALL_ROWS = 1500
+
+
+def is_small(X: Any) -> bool:
+    """Whether rows are so few that one thread is quickest; of other places nothing is said."""
+    here = isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "iloc")
+    return here and len(X) <= SMALL_ROWS
 
 
 class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -89,7 +99,8 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _fit_on(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
         """Fit with a backend that knows more of X than X says."""
         self._validate_params()
-        with backend.explaining_memory(X):
+        # Threads wait for each other longer than they work on so few rows.
+        with backend.explaining_memory(X), single_blas_thread(is_small(X)):
             self._fit(backend, X, y, sample_domain)
             backend.settle(self, X)
         return self
@@ -109,7 +120,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self, "dual_coef_")
         backend = backend_of(X)
-        with backend.explaining_memory(X):
+        with backend.explaining_memory(X), single_blas_thread(is_small(X)):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_place(self.dual_coef_, rows)
             return backend.transform(self, rows)

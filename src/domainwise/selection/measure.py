@@ -137,7 +137,7 @@ def choose_measure(scoring: Any, y: Array, classification: bool, pos_label: Any 
     plain = scoring.removeprefix("neg_").replace("_", " ")
     scorer = get_scorer(scoring)
     if classification:
-        scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label))
+        scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label), scoring)
     return Measure(scoring, _LABELS.get(scoring, plain), scorer, sign)
 
 

@@ -1,0 +1,21 @@
+"""Scores that searches ask for thousands of times are those of scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import get_scorer
+
+from domainwise.selection.measure import choose_measure
+from domainwise.selection.predictions import Predictions
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
+@pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy"])
+@pytest.mark.parametrize("present", [["a", "b", "c"], ["a", "c"], ["b"]])
+def test_scores_of_classes_are_those_of_scikit_learn(name, present):
+    rng = np.random.default_rng(0)
+    classes = np.array(["a", "b", "c"])
+    y, told = rng.choice(present, 40), rng.choice(classes, 40)
+    predictions = Predictions.kept(classes, told, None, None)
+    measure = choose_measure(name, classes, True)
+    expected = get_scorer(name)._score_func(y, told)
+    assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)
