@@ -40,9 +40,9 @@ def adapt_class_shares(
     Examples
     --------
     >>> import numpy as np
-    >>> p = np.array([[0.9, 0.1]] * 8 + [[0.2, 0.8]] * 2)
-    >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(2).tolist()
-    [1.0, 0.0]
+    >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)  # three quarters, of 90 % each
+    >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
+    [0.75, 0.25]
     """
     p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     if p.ndim != 2 or base.shape != p.shape[1:] or not (base > 0).all() or not (p >= 0).all():
