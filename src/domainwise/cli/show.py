@@ -87,7 +87,7 @@ def check_in_words(check: dict[str, Any]) -> str:
     ... )
     'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
 
-    With an interval of the mean over domains it is ``0.810 (95 %: 0.76 to 0.86)``.
+    With an interval of the mean over domains it is ``0.810 (about 95 %: 0.76 to 0.86)``.
     """
     plain = check["metric"].removeprefix("neg_").replace("_", " ")
     name, is_error = METRICS.get(check["metric"], plain), check["metric"].startswith("neg_")
@@ -97,7 +97,7 @@ def check_in_words(check: dict[str, Any]) -> str:
     )
     if check.get("low") is not None:
         ends = sorted(-check[end] if is_error else check[end] for end in ("low", "high"))
-        model += f" (95 %: {ends[0]:.3g} to {ends[1]:.3g})"
+        model += f" (about 95 %: {ends[0]:.3g} to {ends[1]:.3g})"
     return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
 
 

@@ -352,7 +352,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         Score on each source domain by members fitted without it, and weights that the other
         domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
     expected_score_, context_expected_score_ : tuple of float
-        Mean of these over domains, and a 95 % interval of the mean (bootstrap over domains).
+        Mean of these over domains, and an approximate 95 % interval of it (bootstrap over domains).
     calibration_domains_ : ndarray
         Domains that prediction sets rest on.
     promise_ : {"approximate", "guaranteed"}

@@ -55,7 +55,8 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
 def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
     """Mean over domains, and an interval of it by drawing domains with replacement.
 
-    Domains without a score are left out; one domain has no interval.
+    Domains without a score are left out; one domain has no interval. It is approximate, and too
+    narrow where there are few domains.
     """
     known = np.asarray(scores, dtype=np.float64)
     known = known[np.isfinite(known)]

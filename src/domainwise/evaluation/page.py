@@ -167,7 +167,7 @@ def _what(found: Found) -> str:
 def _facts(found: Found) -> list[tuple[str, Any]]:
     facts = found.facts
     mean, low, high = found.expect(found.best)
-    expects = f"{mean:.3g} (95 % of such means: {low:.3g} to {high:.3g})"
+    expects = f"{mean:.3g} (of such means about 95 %: {low:.3g} to {high:.3g})"
     sets = sets_in_words(calibrated(found.records[found.best.key], facts["classes"]))
     return [
         ("task", facts["task"]),

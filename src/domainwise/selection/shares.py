@@ -19,8 +19,8 @@ def adapt_class_shares(
 
     If classes look the same in every domain and only their shares differ, the shares of a new one
     can be found from its rows without labels (EM of Saerens, Latinne and Decaestecker).
-    Where classes look different there, which is the rule, this makes probabilities worse: use it
-    where domains left out have gained from it.
+    Where classes look different there, too, this makes probabilities worse: use it where domains
+    left out have gained from it.
 
     Parameters
     ----------
