@@ -138,7 +138,7 @@ def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path):
     pandas.testing.assert_frame_equal(again.predictions(X), model.predictions(X))
     assert again.info["method"] == method
     if again.info["n_components"] is None:
-        with pytest.raises(tables.TableError, match="has no projection"):
+        with pytest.raises(tables.TableError, match="no projection; methods that have one: kpca"):
             again.projection(X)
     else:
         assert again.projection(X).shape == (48, again.info["n_components"])
@@ -155,9 +155,12 @@ def test_every_predictor_follows_a_projection(predictor, tmp_path):
     assert columns[-1] == ("decision_yes" if predictor == "svm" else "probability_yes")
 
 
-def test_auto_uses_landmarks_for_large_tables():
-    assert find_method("auto", 3000).key == "dcmcv"
-    assert find_method("auto", 3001).key == "fastdcmcv"
+def test_auto_is_the_ensemble_unless_a_table_is_large_and_searches_there_use_landmarks():
+    assert find_method("auto", 20_000).key == "ensemble"
+    assert find_method("auto", 20_001).key == "invariantridge"
+    assert find_method("Ensemble+Context") is METHODS["ensemble"]
+    with pytest.raises(ValueError, match="'svm\\+context' is not known"):
+        find_method("svm+context")
     for n_rows, count in ((3001, "auto"), (100_000, 500 / 100_000)):
         made = METHODS["fastdcmcv"].make(Setting(True, n_rows))
         assert made.estimator.named_steps["project"].n_landmarks == count
@@ -263,7 +266,8 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
     refused("did you mean 'ill'", "fit", data, "--target", "il", "--domain", "site", *out)
     refused("no such file", "fit", tmp_path / "none.csv", *COMMON, *out)
     refused("use one of auto, constant", "fit", data, *COMMON, *out, "--method", "magic")
-    refused("use one of lda", "fit", data, *COMMON, *out, "--predictor", "ridge")
+    ridge = ["--method", "dcm", "--predictor", "ridge"]
+    refused("use one of lda", "fit", data, *COMMON, *out, *ridge)
     refused("predicts by itself", "fit", data, *COMMON, *out, "--method", "svm",
             "--predictor", "lda")  # fmt: skip
     refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")

@@ -58,9 +58,11 @@ def prepared(X, train, test):
 
 
 def by_hand(X, y, domain, make, parameters, score):
-    """Nested leave-one-domain-out, written out."""
+    """Nested leave-one-domain-out, written out; domains with one class are for training."""
     found = {}
     for name in np.unique(domain):
+        if len(np.unique(y[domain == name])) < 2:
+            continue
         train, test = np.flatnonzero(domain != name), np.flatnonzero(domain == name)
         A, B = prepared(X, train, test)
         means = []
@@ -78,7 +80,7 @@ def by_hand(X, y, domain, make, parameters, score):
 
 def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
     X, y, domain = problem()
-    found = evaluate(X, y, domain, methods=QUICK)
+    found = evaluate(X, y, domain, methods=QUICK, scoring="accuracy", inner_scoring="accuracy")
     expected = by_hand(
         X,
         y,
@@ -87,8 +89,9 @@ def test_scores_of_classes_are_those_of_a_loop_written_by_hand():
         [1 / alpha for alpha in ALPHAS[::-1]],
         accuracy_score,
     )
-    assert found.scores["linear"] == pytest.approx(expected)
     result = found.find("linear")
+    assert result.known == pytest.approx(expected)
+    assert [name for name in found.domains if name not in expected] == ["site 0", "site 4"]
     assert result.mean == pytest.approx(np.mean(list(expected.values())))
     assert result.worst == min(expected.values()) == expected[result.worst_domain]
     assert result.spread == pytest.approx(np.std(list(expected.values()), ddof=1))
@@ -180,7 +183,7 @@ def test_every_method_runs_on_classes_and_on_numbers(regression, monkeypatch):
     X, y, domain = problem(3, 12, regression=regression)
     names = {key for key, method in METHODS.items() if not (regression and method.classes_only)}
     found = evaluate(X, y, domain, methods=sorted(names))
-    assert {result.key for result in found.results} == names
+    assert {result.key for result in found.results} == names | {"ensemble+context"}
     assert not found.left_out
     assert all(np.isfinite(result.mean) for result in found.results)
 
@@ -214,8 +217,13 @@ def test_categories_and_missing_values_are_prepared_on_the_sources(one_width):
 
 
 def test_rare_classes_get_balanced_accuracy_and_common_ones_accuracy():
-    X, y, domain = problem(3, 20)
-    assert evaluate(X, y, domain, methods=QUICK).measure.name == "accuracy"
+    X, _, domain = problem(3, 20)
+    even = np.tile([0, 1], 30)
+    assert evaluate(X, even, domain, methods=QUICK).measure.name == "accuracy"
+    even[:6:2] = 1  # shares of 0.65, 0.5 and 0.5
+    assert evaluate(X, even, domain, methods=QUICK).measure.name == "accuracy"
+    even[6:10:2] = 1  # of 0.75
+    assert evaluate(X, even, domain, methods=QUICK).measure.name == "balanced_accuracy"
     rare = np.zeros(60, dtype=int)
     rare[[0, 1, 2, 20, 21, 22, 40, 41, 42]] = 1
     assert evaluate(X, rare, domain, methods=QUICK).measure.name == "balanced_accuracy"
@@ -229,7 +237,7 @@ def test_a_domain_where_the_measure_is_undefined_is_left_out_of_the_means():
     result = found.find("linear")
     assert np.isnan(result.scores["site 2"])
     assert result.mean == pytest.approx(np.nanmean(list(result.scores.values())))
-    assert any("not defined on" in note and "site 2" in note for note in found.notes)
+    assert any("One class only in site 2" in note for note in found.notes)
     assert json.loads(found.to_json())["methods"][0]["per_domain"][2]["score"] is None
 
 

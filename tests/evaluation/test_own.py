@@ -1,10 +1,10 @@
 """Methods of a caller's own in the comparison: what they get, and what is refused."""
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -13,7 +13,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from domainwise import InvariantSVC, evaluate
-from domainwise.models.method import own_method
 from domainwise.models.registry import ALPHAS
 
 
@@ -29,9 +28,10 @@ def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
     X, y, domain = problem()
     grid = {"C": [1 / alpha for alpha in ALPHAS[::-1]]}
     mine = ("mine", LogisticRegression(max_iter=1000), grid)
-    found = evaluate(X, y, domain, methods=["linear", mine], progress=False)
-    assert found.scores["mine"] == found.scores["linear"]
-    assert found.find("mine").within == found.find("linear").within
+    options = dict(scoring="accuracy", progress=False)
+    found = evaluate(X, y, domain, methods=["linear", mine], **options)
+    assert found.find("mine").known == found.find("linear").known
+    np.testing.assert_equal(found.find("mine").within, found.find("linear").within)
     assert found.find("mine").parameters == found.find("linear").parameters
     assert found.find("mine").candidates == len(ALPHAS)
 
@@ -39,15 +39,15 @@ def test_a_tuned_model_of_the_callers_scores_as_the_method_it_equals():
 def test_a_model_without_a_grid_is_fitted_as_it_is_and_never_tuned():
     X, y, domain = problem()
     own = [("plain", SVC(C=3.0)), ("piped", make_pipeline(StandardScaler(), SVC(C=3.0)))]
-    found = evaluate(X, y, domain, methods=own, progress=False)
+    found = evaluate(X, y, domain, methods=own, scoring="accuracy", progress=False)
     assert found.find("plain").candidates == 1
     assert found.find("plain").parameters == [{}] * 4
-    for name, score in found.scores["plain"].items():
+    for name, score in found.find("plain").known.items():
         train = domain != name
         mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
         model = SVC(C=3.0).fit((X[train] - mean) / spread, y[train])
         assert score == model.score((X[~train] - mean) / spread, y[~train])
-    assert found.scores["piped"] == found.scores["plain"]  # standardising twice changes nothing
+    assert found.find("piped").known == found.find("plain").known  # standardised twice
 
 
 class Spy(ClassifierMixin, BaseEstimator):
@@ -146,15 +146,53 @@ class Centred(ClassifierMixin, BaseEstimator):
         return self.classes_[((X - centre)[:, 0] > 0).astype(int)]
 
 
-def test_domains_of_left_out_rows_reach_predict_only_where_a_method_is_marked_so():
+def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so():
     X, _, domain = problem()
     shift = X[:, 0] + 5 * np.unique(domain, return_inverse=True)[1]
     centre = np.array([shift[domain == name].mean() for name in np.unique(domain)])
     y = np.where(shift > centre.repeat(16), "yes", "no")
-    alone = own_method(("alone", Centred()))
-    together = replace(own_method(("together", Centred())), context=True)
-    found = evaluate(
-        np.column_stack([shift, X[:, 1]]), y, domain, methods=[alone, together], progress=False
-    )
-    assert found.find("together").mean == 1.0
-    assert found.find("alone").mean < 0.7
+    X = np.column_stack([shift, X[:, 1]])
+    found = evaluate(X, y, domain, methods=["constant", ("mine", Centred())], progress=False)
+    alone, together = found.find("mine"), found.find("mine+context")
+    assert (alone.context, together.context) == (False, True)
+    assert together.mean == 1.0
+    assert alone.mean < 0.7
+    assert found.best_ == "mine+context"
+    assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
+    assert "mine+context needs the rows of the new domain at hand" in found.verdict()
+    assert any("without labels; all others" in note for note in found.notes)
+    assert "+context" in found.table()["method"].iloc[0]
+    model = found.fit()
+    assert (model.predict(X) == y).mean() < 0.7
+    with config_context(enable_metadata_routing=True):
+        assert (model.predict(X, sample_domain=domain) == y).all()
+
+
+class Whole(Centred):
+    """Is told of rows that it does not learn from."""
+
+    seen: ClassVar = []
+
+    def fit(self, X, y, sample_domain=None, *, learn_from=None):
+        self.seen.append((len(X), sample_domain, learn_from))
+        return super().fit(X[learn_from], y[learn_from])
+
+    def predict(self, X, sample_domain=None):
+        self.seen.append((len(X), sample_domain, None))
+        return super().predict(X, sample_domain)
+
+
+def test_a_domain_in_context_is_all_of_its_rows_also_those_that_are_not_drawn():
+    X, y, domain = problem(3, 40)
+    Whole.seen.clear()
+    with np.errstate(all="ignore"):
+        evaluate(X, y, domain, methods=[("whole", Whole())], progress=False, max_rows=30,
+                 scoring="accuracy")  # fmt: skip
+    fits = [call for call in Whole.seen if call[2] is not None]
+    assert [(n, len(rows)) for n, _, rows in fits] == [(80, 20)] * 3
+    assert {frozenset(sources) for _, sources, _ in fits} == {
+        frozenset({"site 0", "site 1", "site 2"} - {name}) for name in np.unique(domain)
+    }
+    asked = [(n, None if d is None else set(d)) for n, d, rows in Whole.seen if rows is None]
+    assert asked.count((10, None)) == 3  # others are of folds inside
+    assert [n for n, names in asked if names is not None] == [40] * 3

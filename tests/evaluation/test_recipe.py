@@ -27,19 +27,18 @@ def make_frame(n=96, seed=0, regression=False):
     return frame
 
 
+OPTIONS = dict(methods=["constant", "linear", "svm"], max_rows=60, inner_scoring="accuracy")
+
+
 @pytest.fixture(scope="module")
 def found():
-    return evaluate(
-        make_frame(), "ill", "hospital", methods=["constant", "linear", "svm"], max_rows=60
-    )
+    return evaluate(make_frame(), "ill", "hospital", **OPTIONS)
 
 
 def test_column_names_are_as_good_as_columns(found):
     frame = make_frame()
     rows = frame[["age", "dose", "sex"]]
-    same = evaluate(
-        rows, frame["ill"], frame["hospital"], methods=["constant", "linear", "svm"], max_rows=60
-    )
+    same = evaluate(rows, frame["ill"], frame["hospital"], **OPTIONS)
     assert same.scores == found.scores
     assert found.facts["columns"] == 3
 

@@ -81,7 +81,15 @@ def evaluate(
         str | None,
         typer.Option(
             help="Scorers of scikit-learn, with commas between; chosen by the target if not given. "
-            "Parameters are chosen for the first.",
+            "Weights of classes follow the first.",
+            show_default=False,
+        ),
+    ] = None,
+    inner_metric: Annotated[
+        str | None,
+        typer.Option(
+            help="A scorer by which parameters are chosen; a smooth one if not given (log loss or "
+            "squared error).",
             show_default=False,
         ),
     ] = None,
@@ -124,7 +132,8 @@ def evaluate(
 
     Every domain is left out in turn (in ten groups where there are more than ten). Methods:
     constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
-    invariantridge; their parameters are chosen on the other domains only.
+    invariantridge, ensemble; their parameters are chosen on the other domains only. The ensemble
+    is measured twice: row by row, and with the rows of the left-out domain at hand (+context).
 
     Finished jobs are in the folder at once: the same command goes on where it was stopped, with the
     same numbers. With another --metric it computes that from the predictions there.
@@ -174,6 +183,7 @@ def evaluate(
                 quick=quick,
                 out=folder,
                 force=force,
+                inner_scoring=inner_metric,
             )
         found.next_step = next_step(found, folder)
         found.notes = [*(f"{note}." for note in table.notes), *found.notes]

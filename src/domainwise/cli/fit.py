@@ -71,7 +71,8 @@ def fit(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="One of those above; auto is dcmcv, or fastdcmcv for many rows.")
+        str,
+        typer.Option(help="One of those above; auto is ensemble, or invariantridge for many rows."),
     ] = "auto",
     predictor: Annotated[
         str,
@@ -137,7 +138,7 @@ def fit(
             "pos_label": positive,
             "random_state": seed,
         }
-        recipe = None if source is None else Recipe(source)
+        measured, recipe = "", None if source is None else Recipe(source)
         if recipe is None:
             if data is None or target is None or domain is None:
                 raise ValueError(
@@ -148,8 +149,8 @@ def fit(
         else:
             _refuse_beside_recipe(asked, options)
             data, asked = recipe.data(data, force), recipe.asked
-            best = None if method == "auto" else method
-            options = {**recipe.options, "method": recipe.method(best, force)}
+            measured = recipe.find(None if method == "auto" else method)
+            options = {**recipe.options, "method": recipe.method(measured, force)}
         large = None
         if dask is not None and recipe is None and find_spec("dask"):
             large = _beyond_memory(data, asked)
@@ -163,14 +164,13 @@ def fit(
         ):
             checked = None
             if check and recipe is not None:
-                key = options["method"].key
-                scores, constant = recipe.scores(key), recipe.scores("constant")
+                scores, constant = recipe.scores(measured), recipe.scores("constant")
                 if scores and constant:
                     checked = compare_with_constant(
                         recipe.recipe["scoring"],
                         scores,
                         constant,
-                        recipe.found(key).get("calibration"),
+                        recipe.found(measured).get("calibration"),
                     )
             if large is None:
                 model = fit_table(table, **options, n_jobs=n_jobs)
@@ -180,6 +180,11 @@ def fit(
             if check and checked is None:
                 checked = check_table(table, **options, n_jobs=n_jobs)
             model.info["check"] = None if checked is None else vars(checked)
+            if checked is not None and recipe is not None and measured != options["method"].key:
+                model.info["notes"].append(
+                    f"scores on left-out domains are those of {measured}, which has the rows of a "
+                    "new domain at hand: predict with --context"
+                )
             model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:

@@ -116,11 +116,8 @@ class Recipe:
             )
         return path
 
-    def method(self, name: str | None, force: bool) -> Method:
-        """A method that was evaluated, the best if none is named, with the grid it had."""
-        from domainwise.evaluation.result import describe_grid
-        from domainwise.models.registry import METHODS
-
+    def find(self, name: str | None) -> str:
+        """Key of what was measured, the best if none is named."""
         wanted = (name or self.stored["best"]).lower()
         evaluated = {m["key"]: m for m in self.stored["methods"]}
         keys = [k for k, m in evaluated.items() if wanted in (k.lower(), m["label"].lower())]
@@ -128,8 +125,17 @@ class Recipe:
             raise ValueError(
                 f"method {name!r} was not evaluated; {self.path} knows {', '.join(evaluated)}"
             )
+        return str(keys[0])
+
+    def method(self, key: str, force: bool) -> Method:
+        """The method that was measured, with the grid it had."""
+        from domainwise.evaluation.result import describe_grid
+        from domainwise.models.method import CONTEXT
+        from domainwise.models.registry import METHODS
+
         own = {method.key: method for method in own_methods(self.stored["estimators"])}
-        method = own.get(keys[0]) or METHODS[keys[0]]
+        plain = key.removesuffix(CONTEXT)
+        method = own.get(key) or own.get(plain) or METHODS[plain]
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:
             raise ValueError(
@@ -141,7 +147,7 @@ class Recipe:
     @property
     def options(self) -> dict[str, Any]:
         """Arguments of :func:`~domainwise.models.table_model.table_setting`."""
-        names = ("scoring", "pos_label", "class_weight")
+        names = ("scoring", "inner_scoring", "pos_label", "class_weight")
         return {name: self.recipe[name] for name in names} | {"random_state": self.recipe["seed"]}
 
     def found(self, key: str) -> dict[str, Any]:
@@ -160,7 +166,8 @@ def next_step(found: Evaluation, folder: Path) -> str:
     if found.best.key == "constant":
         return ""
     out = shlex.quote(f"{folder.name}.skops")
+    then = ", and predict with --context" if found.best.context else ""
     return (
         f"To fit {found.best.label} to all rows: "
-        f"domainwise fit --from {shlex.quote(str(folder))} -o {out}"
+        f"domainwise fit --from {shlex.quote(str(folder))} -o {out}{then}"
     )

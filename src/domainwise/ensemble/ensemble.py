@@ -7,7 +7,7 @@ import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -282,6 +282,13 @@ class DomainEnsemble(BaseEstimator):
         features = {given is not None: self._features(X, given) for given in (None, sample_domain)}
         left = self._left(self._mix(self.context_weights_, features), domain)
         return np.asarray(domain.names)[left].tolist()
+
+    def settled(self) -> Any:
+        """An ensemble of the best of each member, not fitted, that searches no more."""
+        check_is_fitted(self)
+        best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
+        chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
+        return clone(self).set_params(members=chosen, context=False, cv=2)
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")

@@ -14,9 +14,7 @@ from domainwise.selection.curves import Curve, equal_weights, fit_curve
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.quantiles import DomainQuantiles
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
-
-#: Rows on which candidates are compared, at most.
-COMPARED_ROWS = 5000
+from domainwise.selection.smooth import COMPARED_ROWS, row_losses
 
 
 class ProbabilityRule(ClassRule):
@@ -53,13 +51,13 @@ class Judge:
         Minus the log loss, in which the classes of a domain count the same, of probabilities by
         a curve, or minus the squared error. A scoring that is named is used instead.
         """
-        most = max(COMPARED_ROWS, 2 * self.n_domains)
-        rows = self.rows[draw_rows(self.domains[self.rows], most, 0)]
-        y, domains = self.y[rows], self.domains[rows]
-        if self.classes is None and self.scoring is None:
-            return -float(np.nanmean(squared_errors(y, values[rows, 0], domains, self.n_domains)))
-        if self.classes is not None and self.scoring is None:
-            return -fit_curve(values[rows], y, equal_weights(domains, y))[1]
+        n_classes = 0 if self.classes is None else len(self.classes)
+        if self.scoring is None:
+            most = max(COMPARED_ROWS, 2 * self.n_domains)
+            rows = self.rows[draw_rows(self.domains[self.rows], most, 0)]
+            return -float(
+                row_losses(values[rows], self.y[rows], self.domains[rows], n_classes).sum()
+            )
         predicted = values if self.classes is None else self.curve(values).probabilities(values)
         scores = self.scores(predicted)
         return float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf

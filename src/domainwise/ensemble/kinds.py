@@ -31,16 +31,16 @@ from domainwise.checks.inputs import Labels
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.selection.curves import class_columns
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.invariant_path import KernelPath
 from domainwise.selection.ridge_search import Rows, split_values
 from domainwise.selection.search import Split
+from domainwise.selection.smooth import outputs
 
 Candidate = dict[str, Any]
 
 GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
-#: Probabilities of trees are never quite 0: a logarithm is taken.
-LEAST_PROBABILITY = 1e-3
 #: Trees in the end, and while candidates are compared.
 TREES, COMPARED_TREES = 200, 100
 #: Features beyond which trees try a few of them at each split only.
@@ -137,35 +137,6 @@ class Plain(Separate):
 def levelled(X: Array, clip: float | None) -> Array:
     """Values far out level off at some deviations; those near are as they were."""
     return X if clip is None else clip * np.tanh(X / clip)
-
-
-def outputs(model: Any, X: Array, n_classes: int) -> Array:
-    """Log-probabilities or decision values of all classes, or values of a continuous target."""
-    if not n_classes:
-        return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
-    if hasattr(model, "decision_function"):
-        found = class_columns(np.asarray(model.decision_function(X), dtype=np.float64))
-        least = found.min(axis=1, initial=0.0)
-    else:
-        if hasattr(model, "predict_proba"):
-            p = np.asarray(model.predict_proba(X), dtype=np.float64)
-        else:
-            p = (np.asarray(model.predict(X))[:, None] == model.classes_).astype(np.float64)
-        found = np.log(np.maximum(p, LEAST_PROBABILITY))
-        least = np.full(len(X), np.log(LEAST_PROBABILITY))
-    if found.shape[1] == n_classes:
-        return found
-    columns = np.repeat(least[:, None], n_classes, axis=1)  # of classes that it has not seen
-    columns[:, np.asarray(model.classes_, dtype=np.intp)] = found
-    return columns
-
-
-def class_columns(values: Array) -> Array:
-    """One decision value for each of two classes, or of more as they are."""
-    if values.ndim == 1 or values.shape[1] == 1:
-        half = values.reshape(-1, 1) / 2
-        return np.hstack([-half, half])
-    return values
 
 
 class Linear(Plain):

@@ -12,9 +12,10 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled, outputs
+from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled
 from domainwise.selection.curves import Curve
 from domainwise.selection.search import Split
+from domainwise.selection.smooth import outputs
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,14 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     For options see :func:`~domainwise.models.table_model.table_setting`.
     """
     setting = table_setting(table, **options)
+    chosen = find_method(method, len(table.y))
     problem = make_problem(
         table.X,
         table.y,
         table.sample_domain,
         task=table.schema.task,
-        scoring=setting.scoring,
+        scoring=options.get("scoring"),
+        inner_scoring=setting.scoring,
         max_rows="auto",
         random_state=setting.seed,
         pos_label=setting.pos_label,
@@ -55,15 +57,12 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     constant, model = (
         compare_methods(
             replace(problem, overrides=overrides),
-            [one],
+            [replace(one, context=False)],
             inside=False,
             n_jobs=setting.n_jobs,
             progress=False,
         )
-        for one, overrides in (
-            (METHODS["constant"], {}),
-            (find_method(method, len(table.y)), decided),
-        )
+        for one, overrides in ((METHODS["constant"], {}), (chosen, decided))
     )
     calibration = calibrated(model.records[model.best_], problem.classes)
     known = model.best.known, constant.best.known

@@ -76,6 +76,7 @@ def evaluate(
     max_rows: int | str | None = "auto",
     pos_label: Any = None,
     prepare: bool = True,
+    inner_scoring: Any = None,
     quick: bool = False,
     out: Any = None,
     force: bool = False,
@@ -97,16 +98,18 @@ def evaluate(
         The domain of each row: site, patient, well; or the name of its column.
     methods : list, default=None
         Some of "constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm",
-        "dcmcv", "invariant", "invariantridge"; None is all of them. A method of your own is a pair
-        ``(name, estimator)``, or with values to choose from ``(name, estimator, grid)``: any
-        estimator or pipeline of scikit-learn. It gets targets as they are, and ``sample_domain``
-        in ``fit`` if it asks for it.
+        "dcmcv", "invariant", "invariantridge", "ensemble"; None is all of them. A method of your
+        own is a pair ``(name, estimator)``, or with values to choose from ``(name, estimator,
+        grid)``: any estimator or pipeline of scikit-learn. It gets targets as they are, and
+        ``sample_domain`` in ``fit`` if it asks for it. Whoever takes it in ``predict``, too, has a
+        second row, ``name+context``: there the rows of the left-out domain are at hand together.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
     scoring : str, callable or list of str, default=None
-        A scikit-learn scorer. None is accuracy for classes of about the same size, balanced
-        accuracy for others, and RMSE for a continuous target. Of several names the first counts:
-        parameters are chosen for it; the others are computed from the same predictions.
+        A scikit-learn scorer. None is RMSE for a continuous target; for classes balanced accuracy
+        where one is rare, or the share of one ranges over more than 0.2 between domains, and
+        accuracy elsewhere. Of several names the first counts: weights of classes follow it; the
+        others are computed from the same predictions.
     cv : splitter or iterable, default=None
         Outer splits; no domain may be on both sides of one. None leaves out one domain at a time
         up to ten domains, and deals more of them into ten groups.
@@ -130,6 +133,11 @@ def evaluate(
     prepare : bool, default=True
         Whether methods of your own get rows as numbers, prepared like those of all others; False
         gives them the rows of X as they are.
+    inner_scoring : str or callable, default=None
+        A scikit-learn scorer by which parameters are chosen on the sources. None is a smooth
+        score, because hits on a few domains are noise: minus the log loss (decision values become
+        probabilities by a logistic curve fitted to domains left out), or minus the squared error.
+        The classes of a domain, then the domains, count the same in it.
     quick : bool, default=False
         Whether a first answer is enough: from at most 400 rows, domains left out in at most four
         groups, and parameters chosen by leaving out three.
@@ -183,6 +191,7 @@ def evaluate(
         max_rows=None,
         random_state=random_state,
         pos_label=pos_label,
+        inner_scoring=inner_scoring,
     )
     found = compare_methods(
         source.drawn(max_rows),
@@ -246,10 +255,19 @@ def compare_methods(
         method.check_task(problem.classification)
     measures = [problem.measure, *more]
     able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
+    if problem.measure.own:  # a caller's scorer tells the model nothing of domains
+        able = [replace(method, context=False) for method in able]
     if not able:
         raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
     splits = outer_splits(problem, cv)
+    if len(problem.unscored) == len(problem.domains):
+        raise ValueError(
+            "every domain holds one class only: no score says how well classes are told apart in "
+            "a domain; use larger domains"
+        )
     asked = {"inner_cv": repr(inner_cv), "inside": inside}
+    if problem.inner_scoring is not None:
+        asked["inner_scoring"] = repr(problem.inner_scoring)
     with (
         _Memory()
         if out is None
@@ -284,13 +302,21 @@ def _run(
 ) -> None:
     """Run the jobs that are not done: one of each method first, which tells the time left."""
     jobs = {
-        (method.key, number): MethodJob(problem, method, split, number, inner_cv, inside)
+        # Rows that were not drawn are sent along where they are needed, alone.
+        (method.key, number): MethodJob(
+            problem if method.context or problem.whole is None else replace(problem, whole=None),
+            method,
+            split,
+            number,
+            inner_cv,
+            inside,
+        )
         for number, split in enumerate(splits)
         for method in methods
     }
     done = {(row["method"], row["split"]) for row in kept.rows}
     todo = sorted(
-        (job for key, job in jobs.items() if key not in done),
+        (job for job in jobs.values() if not done.issuperset(job.rows)),
         key=lambda job: (job.number > 0, -job.cost, job.method.key, job.number),
     )
     cost = sum(job.cost for job in todo)
@@ -311,12 +337,15 @@ def _judged(
     """Score the predictions of all jobs, and gather what follows."""
     judged = problem.measured_by(measure)
     able = [method for method in methods if can_score(method, judged)]
+    if problem.measure.own:
+        able = [replace(method, context=False) for method in able]
     left_out = {
         method.key: f"gives no probabilities, which {measure.name} needs"
         for method in methods
-        if method not in able
+        if method.key not in {other.key for other in able}
     }
-    order = {method.key: place for place, method in enumerate(able)}
+    keys = [key for method in able for key, _, _ in method.rows(judged.classification)]
+    order = {key: place for place, key in enumerate(keys)}
     ours = sorted(
         (row for row in rows if row["method"] in order),
         key=lambda row: (row["split"], order[row["method"]]),

@@ -45,14 +45,18 @@ class JobFolder:
         self.rows = [self._with_predictions(row) for row in told.values()]
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Keep the rows of a job."""
+        """Keep the rows of a job, in place of some of them that an earlier session had."""
+        told = []
         for row in rows:
             words = {name: value for name, value in row.items() if name != "predictions"}
             if "error" not in row:
                 words["file"] = f"{row['split']:02d}-{_slug(row['method'])}.parquet"
                 self._write(self.store.folder / words["file"], row)
-            self.store.append([{"kind": "job", **words}])
-        self.rows += rows
+            told.append({"kind": "job", **words})
+        self.store.append(told)
+        new = {(row["method"], row["split"]) for row in rows}
+        old = [row for row in self.rows if (row["method"], row["split"]) not in new]
+        self.rows = [*old, *rows]
 
     def keep_projection(self, measure: str, projection: DomainProjection | None) -> None:
         """Keep what the pictures of the page need."""
@@ -181,7 +185,7 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         MethodResult(
             **{name: method[name] for name in ("key", "label", "kind", "about", "seconds")},
             **{name: method[name] for name in ("parameters", "candidates")},
-            **{name: method[name] for name in ("p_value", "p_adjusted")},
+            **{name: method[name] for name in ("p_value", "p_adjusted", "context")},
             scores=scores(method, "score"),
             within=scores(method, "within"),
             warnings=tuple(method["warnings"]),

@@ -30,12 +30,15 @@ class Follow:
         self._scores: dict[str, list[float]] = {}
         self._open = {key: sum(k == key for k, _ in jobs) for key, _ in jobs}
         for row in rows:
-            self._note(row)
+            if row["method"] in self._open:
+                self._note(row)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Take note, and say so."""
         self._bar(cost, rows)
         for row in rows:
+            if row["method"] not in self._open:  # the second row of a job
+                continue
             told = self._note(row)
             left = self._time.left()
             self._bar.describe(told, left)

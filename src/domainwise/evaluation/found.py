@@ -36,6 +36,7 @@ class MethodResult:
     #: and where there are too few domains.
     p_value: float | None = None
     p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
+    context: bool = False  #: whether it was given the rows of a left-out domain together
 
     @property
     def known(self) -> dict[Any, float]:

@@ -16,7 +16,7 @@ from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.result import Evaluation
 from domainwise.jobs.statistics import compare
-from domainwise.models.method import Method
+from domainwise.models.method import CONTEXT, Method
 
 
 def gather(
@@ -28,20 +28,21 @@ def gather(
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
     missing = dict(left_out)
     results, records = [], {}
-    for method in methods:
-        mine = [row for row in rows if row["method"] == method.key]
+    variants = [(method, *row) for method in methods for row in method.rows(problem.classification)]
+    for method, key, label, context in variants:
+        mine = [row for row in rows if row["method"] == key]
         errors = [row["error"] for row in mine if "error" in row]
         if errors:
-            missing[method.key] = f"failed: {errors[0]}"
+            missing[key] = f"failed: {errors[0]}"
             continue
         scores = _by_domain(problem, mine, "scores")
         if not any(np.isfinite(value) for value in scores.values()):
-            missing[method.key] = f"{problem.measure.label} is defined on no domain"
+            missing[key] = f"{problem.measure.label} is defined on no domain"
             continue
         results.append(
             MethodResult(
-                method.key,
-                method.label(problem.classification),
+                key,
+                label,
                 method.kind,
                 method.about,
                 scores,
@@ -50,9 +51,10 @@ def gather(
                 mine[0]["candidates"],
                 float(sum(row["seconds"] for row in mine)),
                 tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
+                context=context,
             )
         )
-        records[method.key] = [
+        records[key] = [
             {**record, "domain": plain(problem.domains[record["domain"]])}
             for row in mine
             for record in row["predictions"]
@@ -69,7 +71,7 @@ def gather(
         missing,
         _facts(problem),
         records=records,
-        methods=[method for method in methods if method.key in records],
+        methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
     )
     found.notes = _notes(problem, found, rows)
     return found
@@ -124,7 +126,14 @@ def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str
             f"{len(problem.y):,} of {problem.n_given:,} rows were used, drawn evenly from the "
             "domains (max_rows)."
         )
+    single = [str(name) for name in problem.domains[problem.unscored]]
+    if single:
+        notes.append(
+            f"One class only in {', '.join(single)}: these rows serve for training, and are not "
+            "scored."
+        )
     undefined = [str(name) for name, score in found.best.scores.items() if not np.isfinite(score)]
+    undefined = [name for name in undefined if name not in single]
     if undefined:
         notes.append(
             f"{found.measure.label} is not defined on {', '.join(undefined)}; the means leave "
@@ -139,6 +148,11 @@ def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str
         notes.append(
             f"Every class counts the same in training, however rare, as it does in "
             f"{found.measure.label}."
+        )
+    if any(result.context for result in found.results):
+        notes.append(
+            f"{CONTEXT} marks methods that were given the rows of the left-out domain together, "
+            "without labels; all others predict rows one by one."
         )
     if found.measure.about_one_class and problem.positive is not None:
         notes.append(f"{found.measure.label} is about the class {problem.positive!s} (pos_label).")

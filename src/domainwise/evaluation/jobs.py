@@ -21,7 +21,7 @@ from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
 from domainwise.selection.folds import NO_DOMAINS, Split
-from domainwise.selection.predictions import Predictions, fit_with_domains
+from domainwise.selection.predictions import Predictions, fit_with_domains, takes
 
 Row = dict[str, Any]
 
@@ -58,36 +58,64 @@ class MethodJob:
         """Rough seconds, for the time left."""
         return self.method.cost * len(self.problem.y) / 1000
 
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """Method and split of each row that it returns."""
+        keys = self.method.rows(self.problem.classification)
+        return [(key, self.number) for key, _, _ in keys]
+
     def run(self) -> list[Row]:
         """Choose, fit, predict. A failure is a row that says so.
 
         BLAS gets one thread: the order of its sums, and with it the last digits, would depend on
         the number of workers.
         """
-        row: Row = {"method": self.method.key, "split": self.number}
+        keys = self.method.rows(self.problem.classification)
+        rows: list[Row] = [{"method": key, "split": self.number} for key, _, _ in keys]
         started = time.perf_counter()
         with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # a note says it, for all methods
-                    row |= self._predictions()
+                    model = self._fitted()
+                    for row, (_, _, context) in zip(rows, keys, strict=True):
+                        row |= self._predictions(model, context)
+                    for row in rows[1:]:  # labels of the domain are worth as much in context
+                        inside = [r for r in rows[0]["predictions"] if r["fold"] != OUTSIDE]
+                        row["predictions"] += inside
             except FAILURES as error:
-                row["error"] = f"{error}" or type(error).__name__
-        row["seconds"] = time.perf_counter() - started
-        row["warnings"] = unexpected(caught)
-        return [row]
+                for row in rows:
+                    if "predictions" not in row:
+                        row["error"] = f"{error}" or type(error).__name__
+        for row in rows:  # neither of two is to be had for less
+            row |= {"seconds": time.perf_counter() - started, "warnings": unexpected(caught)}
+        return rows
 
-    def _predictions(self) -> Row:
-        problem, method, (train, test) = self.problem, self.method, self.split
+    def _fitted(self) -> Pipeline:
+        """The method, fitted to the sources; some look at rows of these that were not drawn."""
+        problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        rows = problem.rows(train, method.prepare)
-        fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
+        if problem.whole is None or not takes(model[-1].estimator.fit, "learn_from"):
+            rows = problem.rows(train, method.prepare)
+            return fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
+        whole = problem.whole
+        rows = whole.rows_of(problem.codes[train])
+        return fit_with_domains(
+            model,
+            whole.rows(rows, method.prepare),
+            whole.y[rows],
+            whole.domain_of(rows),
+            learn_from=np.searchsorted(rows, problem.index[train]),
+        )
+
+    def _predictions(self, model: Pipeline, context: bool) -> Row:
+        problem, (train, test) = self.problem, self.split
         search: MethodSearch = model[-1]
         records = []
         for code in np.unique(problem.codes[test]):
             rows = test[problem.codes[test] == code]
-            records.append(self._record(model, train, rows, OUTSIDE))
-            records += self._within(search, rows) if self.inside else []
+            records.append(self._record(model, train, rows, OUTSIDE, context))
+            records += self._within(search, rows) if self.inside and not context else []
         chosen = plain_parameters(search.best_params_)
         return {
             "parameters": {name: chosen[name] for name in search.varied_},
@@ -97,11 +125,23 @@ class MethodJob:
             "predictions": records,
         }
 
-    def _record(self, model: Any, train: Array, rows: Array, fold: int) -> Row:
+    def _told(self, model: Any, rows: Array, context: bool) -> Predictions:
+        problem, prepare = self.problem, self.method.prepare
+        if not context:
+            return Predictions(model, problem.rows(rows, prepare), problem.classes)
+        # A domain is what all of its rows are like, also those that were not drawn.
+        whole = problem.whole or problem
+        around = whole.rows_of(problem.codes[rows])
+        X, domains = whole.rows(around, prepare), whole.domain_of(around)
+        drawn = np.searchsorted(whole.index[around], problem.index[rows])
+        return Predictions(model, X, problem.classes, domains, drawn)
+
+    def _record(
+        self, model: Any, train: Array, rows: Array, fold: int, context: bool = False
+    ) -> Row:
         """What a fitted model says about rows of one domain."""
-        problem, method = self.problem, self.method
-        domains = problem.domain_of(rows) if method.context else None
-        told = Predictions(model, problem.rows(rows, method.prepare), problem.classes, domains)
+        problem = self.problem
+        told = self._told(model, rows, context)
         score, y = float("nan"), problem.y[rows]
         # Only a scorer of the caller's needs the model; all others can judge later.
         own = problem.measure.own

@@ -69,6 +69,8 @@ class Judge:
 
     def _is_defined(self, number: int, code: int, fold: int) -> bool:
         """Whether the measure can judge anything there; the same for all methods."""
+        if fold == OUTSIDE and code in self.problem.unscored:
+            return False
         train, test = self.splits[number][0], self._rows(number, code)
         if fold != OUTSIDE:
             inner, held = self._folds(number, code)[fold]

@@ -20,7 +20,8 @@ LEGEND = (
     "once. Within: folds inside each left-out domain, with the parameters chosen on the others: "
     "what labels from there would give. p: Wilcoxon's signed-rank test over domains against the "
     "best plain method (marked ●), adjusted: by Holm's rule for the number of methods tested. "
-    "Domains share training rows, so that p-values are approximate."
+    "Domains share training rows, so that p-values are approximate. Methods with +context were "
+    "given the rows of the left-out domain together, without labels; all others one by one."
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import MAX_FOLDS, Split, row_folds
 from domainwise.selection.measure import Measure, choose_measure, positive_last
+from domainwise.selection.predictions import codes_of
 
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
@@ -41,6 +43,8 @@ class Problem:
     seed: int  #: of every random choice
     #: Parts of :class:`Setting` that the caller has decided.
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    whole: Problem | None = None  #: all rows, of which these were drawn; None if these are all
+    inner_scoring: Any = None  #: what arguments are chosen by; None is a smooth score
 
     @property
     def classification(self) -> bool:
@@ -51,6 +55,14 @@ class Problem:
     def task(self) -> str:
         """Kind of target."""
         return "classification" if self.classification else "regression"
+
+    @cached_property
+    def unscored(self) -> Array:
+        """Codes of domains with one class: any constant may be right there, or wrong."""
+        if self.classes is None:
+            return np.array([], dtype=np.intp)
+        pairs = np.unique(np.column_stack([self.codes, codes_of(self.y, self.classes)]), axis=0)
+        return np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(self.domains)) < 2)
 
     @property
     def class_weight(self) -> str | None:
@@ -64,7 +76,7 @@ class Problem:
         setting = Setting(
             self.classification,
             n_rows,
-            self.measure.scoring,
+            self.inner_scoring,
             self.class_weight,
             pos_label=self.positive,
             cv=cv,
@@ -93,12 +105,17 @@ class Problem:
             index=self.index[rows],
             y=self.y[rows],
             codes=self.codes[rows],
+            whole=self,
         )
 
     def measured_by(self, measure: Measure) -> Problem:
         """The same for another measure of models that were made for this one."""
         decided = {**self.overrides, "class_weight": self.class_weight}
         return replace(self, measure=measure, overrides=decided)
+
+    def rows_of(self, codes: Array) -> Array:
+        """All rows of some domains."""
+        return np.flatnonzero(np.isin(self.codes, codes))
 
     def domain_of(self, index: Array) -> Array:
         """Name of the domain of some rows."""
@@ -115,6 +132,7 @@ def make_problem(
     max_rows: int | str | None,
     random_state: int,
     pos_label: Any = None,
+    inner_scoring: Any = None,
 ) -> Problem:
     """Check the input, decide the task and the measure, and draw rows where there are many."""
     given = X if hasattr(X, "shape") else np.asarray(X)
@@ -129,11 +147,14 @@ def make_problem(
             "one out"
         )
     target, classes = check_task(y, n, task)
-    measure = choose_measure(scoring, target, classes is not None, pos_label)
+    measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
     objection = measure.objection(target, target, classes is not None)
     if objection:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
+    if inner_scoring is not None:  # looked up before any work
+        inner = choose_measure(inner_scoring, target, classes is not None, pos_label)
+        inner_scoring = inner.scoring
     problem = Problem(
         X,
         given,
@@ -146,6 +167,7 @@ def make_problem(
         measure,
         n,
         random_state,
+        inner_scoring=inner_scoring,
     )
     return problem.drawn(max_rows)
 

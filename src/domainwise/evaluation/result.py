@@ -15,7 +15,7 @@ from domainwise.evaluation.found import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
 from domainwise.models.calibration import calibrated
-from domainwise.models.method import In
+from domainwise.models.method import CONTEXT, In
 from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.errors import import_pandas
 
@@ -35,7 +35,8 @@ class Evaluation(Found):
         Parameters
         ----------
         method : str, default=None
-            One of the methods evaluated, by key or by name; None is ``best_``.
+            One of the methods evaluated, by key or by name; None is ``best_``. One in context is
+            the same model as without; tell its ``predict`` the domains of new rows.
         n_jobs : int, default=None
             Fits at a time.
 
@@ -52,7 +53,8 @@ class Evaluation(Found):
             )
         if self.source is None:
             raise ValueError("this evaluation has no rows to fit to")
-        made = next(made for made in self.methods if made.key == chosen.key)
+        key = chosen.key.removesuffix(CONTEXT) if chosen.context else chosen.key
+        made = next(made for made in self.methods if made.key == key)
         everything = np.arange(len(self.source.y))
         setting = self.source.setting(len(everything), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
@@ -175,12 +177,12 @@ class Evaluation(Found):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
-        lines = [f"{'method':14}{'mean':>9}{'worst':>9}{'within':>9}{'p':>8}  worst domain"]
+        lines = [f"{'method':18}{'mean':>9}{'worst':>9}{'within':>9}{'p':>8}  worst domain"]
         for result in self.results:
             numbers = (result.mean, result.worst, result.reference)
             shown = "".join(f"{self.measure.format(value):>9}" for value in numbers)
             p = p_text(result.p_value)
-            lines.append(f"{result.label:14}{shown}{p:>8}  {result.worst_domain!s}")
+            lines.append(f"{result.label:18}{shown}{p:>8}  {result.worst_domain!s}")
         return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
 
     __repr__ = __str__
@@ -215,6 +217,7 @@ class Evaluation(Found):
         return {
             "task": source.task,
             "scoring": source.measure.name,
+            "inner_scoring": None if callable(source.inner_scoring) else source.inner_scoring,
             "pos_label": plain(source.positive),
             "class_weight": source.class_weight,
             "seed": source.seed,
@@ -229,6 +232,7 @@ class Evaluation(Found):
             "label": result.label,
             "kind": result.kind,
             "about": result.about,
+            "context": result.context,
             "mean": _number(shown(result.mean)),
             "expected": [_number(value) for value in self.expect(result)],
             "calibration": calibrated(records, self.facts["classes"]) if records else None,

@@ -6,6 +6,7 @@ import numpy as np
 
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.jobs.statistics import MIN_PAIRS, compare
+from domainwise.models.method import CONTEXT
 
 #: A difference with a smaller p-value is called one.
 LEVEL = 0.05
@@ -19,6 +20,7 @@ def make_verdict(found: Found) -> list[str]:
     if sure:
         sentences.append(sure)
     for text in (
+        _needs_domain(found),
         _worst_elsewhere(found),
         _against_constant(found),
         _price(found),
@@ -53,6 +55,16 @@ def _who_holds_up(found: Found) -> str:
         f"({rival.worst_domain!s}); on average over {_count(found)} they have "
         f"{found.measure.format(best.mean)} and {found.measure.format(rival.mean)}."
     )
+
+
+def _needs_domain(found: Found) -> str:
+    """That the best method has to be given the rows of a new domain together."""
+    best = found.best
+    if not best.context:
+        return ""
+    text = f"{best.label} needs the rows of the new domain at hand, with sample_domain in predict"
+    alone = found.find(best.key.removesuffix(CONTEXT))
+    return f"{text}; row by row it has {_pair(found, alone)}." if alone else f"{text}."
 
 
 def _how_sure(found: Found) -> str:

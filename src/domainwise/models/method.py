@@ -20,9 +20,12 @@ from domainwise.arrays import Array
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
 from domainwise.models.watch import ShiftWatch
+from domainwise.selection.predictions import asks_for_domains, takes
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
 SEARCH_LANDMARKS = 500
+#: What is added to the name of a method that is told the domains of new rows.
+CONTEXT = "+context"
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
 
@@ -44,7 +47,7 @@ class Setting:
 
     classification: bool
     n_rows: int  #: that it will be fitted to
-    scoring: Any = None  #: what arguments are chosen by
+    scoring: Any = None  #: what arguments are chosen by; None is a smooth score
     class_weight: str | None = None  #: "balanced" or None
     predictor: str = "auto"  #: behind a projection: "auto", or of ``PREDICTORS``
     #: Whether machines that need more time for probabilities shall give them.
@@ -82,7 +85,8 @@ class Method:
     grids: tuple[Grid, Grid] | None = None
     searches: bool = False  #: whether the estimator searches by itself, with the grid as arguments
     compared: bool = True  #: whether `evaluate` runs it unless told otherwise
-    context: bool = False  #: whether `evaluate` passes it the domains of rows to predict
+    #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
+    context: bool = False
     cost: float = 4.0  #: rough seconds per thousand rows in `evaluate`, for the time left
     prepare: bool = True  #: whether it gets rows as numbers; False gives it the rows as they are
     classes_only: bool = False  #: whether it has nothing to say about a continuous target
@@ -95,6 +99,11 @@ class Method:
     def label(self, classification: bool) -> str:
         """Name in tables."""
         return self.labels[0 if classification else 1]
+
+    def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
+        """Key and name of each of its rows in tables, and whether it is told domains there."""
+        plain = (self.key, self.label(classification), False)
+        return [plain, (plain[0] + CONTEXT, plain[1] + CONTEXT, True)] if self.context else [plain]
 
     def grid(self, classification: bool) -> Grid | None:
         """Values to choose from; None where nothing is chosen."""
@@ -174,8 +183,20 @@ def own_method(given: Any, prepare: bool = True) -> Method:
     what = type(estimator).__name__
     about = f"{what}; {', '.join(grid)} chosen" if grid else what
     grids = None if grid is None else (grid, grid)
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(last, MethodSearch):  # which takes domains for whomever it searches for
+        context = takes(last.estimator.predict)
+    else:
+        context = asks_for_domains(estimator, "predict") or takes(estimator.predict)
     return Method(
-        name, (name, name), "own", about, partial(_clone, estimator), grids, prepare=prepare
+        name,
+        (name, name),
+        "own",
+        about,
+        partial(_clone, estimator),
+        grids,
+        prepare=prepare,
+        context=context,
     )
 
 

@@ -14,6 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, SVR
 
+from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.estimators import (
     DICA,
     KPCA,
@@ -27,7 +28,7 @@ from domainwise.estimators import (
     FastSCA,
 )
 from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.models.method import Grid, In, Method, Setting, own_method
+from domainwise.models.method import CONTEXT, Grid, In, Method, Setting, own_method
 from domainwise.selection import (
     DCMCV,
     FastDCMCV,
@@ -38,8 +39,8 @@ from domainwise.selection import (
 
 #: Rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000
-#: Above this many rows "auto" searches with landmarks.
-AUTO_EXACT_ROWS = 3000
+#: Up to this many rows "auto" is the ensemble.
+ENSEMBLE_ROWS = 20_000
 MEMBERS = 5  #: machines that vote; a single winner follows the noise of few domains
 TREES = 100
 
@@ -116,6 +117,13 @@ def _invariant_ridge(s: Setting) -> Any:
     if s.classification:
         return InvariantRidgeClassifierCV(class_weight=s.class_weight, **options)
     return InvariantRidgeCV(**options)
+
+
+def _ensemble(s: Setting) -> Any:
+    options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs, cv=s.cv)
+    if s.classification:
+        return DomainEnsembleClassifier(class_weight=s.class_weight, **options)
+    return DomainEnsembleRegressor(**options)
 
 
 def weights(*values: float) -> Grid:
@@ -251,6 +259,16 @@ METHODS: dict[str, Method] = {
             ({}, {}),
             searches=True,
         ),
+        Method(
+            "ensemble",
+            _twice("ensemble"),
+            "machine",
+            "kernel machines, trees, boosting and a linear model, weighted by domains left out",
+            _ensemble,
+            searches=True,
+            context=True,
+            cost=60.0,
+        ),
         _projection(
             "FastDCMCV",
             "DCMCV with at most 500 landmarks, for large tables",
@@ -295,7 +313,11 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
         return name
     wanted = str(name).lower()
     if wanted == "auto" and n_rows is not None:
-        return METHODS["dcmcv" if n_rows <= AUTO_EXACT_ROWS else "fastdcmcv"]
+        return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
+    if wanted.endswith(CONTEXT):  # the same model, which is told more when it predicts
+        plain = find_method(wanted.removesuffix(CONTEXT), n_rows)
+        if plain.context:
+            return plain
     for method in METHODS.values():
         if wanted in (method.key, *(label.lower() for label in method.labels)):
             return method

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.model_selection import GridSearchCV, ParameterGrid
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
@@ -15,15 +17,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import check_sample_domain
+from domainwise.checks.inputs import check_sample_domain, take_rows
 from domainwise.estimators.arguments import keep_arguments
 from domainwise.kernels.functions import resolve_gamma
+from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import Split, domain_folds
-from domainwise.selection.measure import Measure, choose_measure
+from domainwise.selection.measure import choose_measure
 from domainwise.selection.predictions import fit_with_domains, takes
+from domainwise.selection.search import comparable, ranks, scored
+from domainwise.selection.smooth import SmoothScore, scores_table
 
 #: Source domains that arguments are chosen on are left out in this many groups, at most.
 MAX_INNER_FOLDS = 5
+#: Rows that arguments are chosen on, at most, one fit per candidate and group; the last fit has
+#: all. Estimators that search by themselves share work, or have landmarks.
+SEARCH_ROWS = 5000
 
 
 def _has(name: str) -> Any:
@@ -52,7 +60,8 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     own : bool, default=False
         Whether it is a caller's: it gets domains as they are called.
     scoring : str or callable, default=None
-        What to choose by.
+        What to choose by. None is a smooth score: minus the log loss, or minus the squared error,
+        with classes and domains counting the same (:mod:`domainwise.selection.smooth`).
     pos_label : object, default=None
         Of two classes the one that scores such as F1 are about; None is the second.
     cv : int, splitter or iterable, default=None
@@ -85,7 +94,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     2
     """
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True, "learn_from": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -106,52 +115,82 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
-        """Choose on source domains left out, then fit to all rows."""
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Choose on source domains left out, then fit to all rows.
+
+        ``learn_from`` is for an estimator whose ``fit`` has it: rows to learn from; the others
+        tell what their domains are like.
+        """
         y = np.asarray(y)
         codes = check_sample_domain(sample_domain, len(y), "delta").codes
         given = sample_domain if self.own or sample_domain is None else codes
         if self.grid is None:
-            self._keep(fit_with_domains(clone(self.estimator), X, y, given), {}, [{}], None)
+            model = clone(self.estimator)
+            if self.searches:
+                model.set_params(scoring=self.scoring and self._score(y, codes)[0])
+            more = {} if learn_from is None else {"learn_from": learn_from}
+            fit_with_domains(model, X, y, given, **more)
+            if self.searches:
+                model.set_params(scoring=None)
+            self._keep(model, {}, [{}], None)
             return self
+        rows = np.arange(len(y))
+        if not self.searches and codes is not None:
+            most = max(SEARCH_ROWS, 2 * (int(codes.max()) + 1))
+            rows = draw_rows(codes, most, 0)
         classification = _for_classes(self.estimator, y)
-        measure = choose_measure(self.scoring, y, classification, self.pos_label)
+        scorer, usable = self._score(y[rows], None if codes is None else codes[rows])
         splits, by = domain_folds(
-            y,
-            codes,
+            y[rows],
+            None if codes is None else codes[rows],
             classification=classification,
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
-            usable=lambda train, test: measure.defined(train, test, classification),
+            usable=usable,
         )
-        grids = in_units(self.grid, self.units or {}, X, y, splits)
-        choose = self._search_itself if self.searches else self._search_grid
+        some = X if len(rows) == len(y) else take_rows(X, rows)
+        grids = in_units(self.grid, self.units or {}, some, y[rows], splits)
         with quiet_about_domains():  # which domain_folds has spoken of
-            choose(X, y, given, splits, by, grids, measure)
+            if self.searches:
+                self._search_itself(X, y, given, splits, by, grids, scorer)
+                return self
+            names = None if given is None else np.asarray(given)
+            best, candidates = self._search_grid(
+                some, y[rows], None if names is None else names[rows], splits, grids, scorer
+            )
+            best = _for_more_rows(best, self.units or {}, len(y) / len(rows))
+            model = fit_with_domains(self._candidate(best), X, y, given)
+            self._keep(model, best, candidates, by)
         return self
 
-    def _search_grid(
-        self,
-        X: Any,
-        y: Array,
-        given: Any,
-        splits: list[Split],
-        by: str,
-        grids: list[dict[str, Any]],
-        measure: Measure,
-    ) -> None:
+    def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
+        """What to choose by, and which targets it can judge."""
+        classification = _for_classes(self.estimator, y)
+        if self.scoring is None:
+            score = SmoothScore(y, codes, np.unique(y) if classification else None)
+            return score, lambda train, test: True
+        measure = choose_measure(self.scoring, y, classification, self.pos_label)
+        return measure.scorer, partial(measure.defined, classification=classification)
+
+    def _candidate(self, arguments: dict[str, Any]) -> Any:
         at = f"{self.step}__" if self.step else ""
-        search = GridSearchCV(
-            self.estimator,
-            [{at + name: values for name, values in grid.items()} for grid in grids],
-            cv=splits,
-            scoring=measure.scorer,
-            error_score="raise",
-            n_jobs=self.n_jobs,
+        named = {at + name: clone(value, safe=False) for name, value in arguments.items()}
+        return clone(self.estimator).set_params(**named)
+
+    def _search_grid(
+        self, X: Any, y: Array, given: Any, splits: list[Split], grids: list[Any], scorer: Any
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The best candidate, and all of them."""
+        candidates = list(ParameterGrid(grids))
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(_judged)(self._candidate(candidate), X, y, given, split, scorer)
+            for split in splits
+            for candidate in candidates
         )
-        fit_with_domains(search, X, y, given)
-        chosen = {name.removeprefix(at): v for name, v in search.best_params_.items()}
-        self._keep(search.best_estimator_, chosen, list(ParameterGrid(grids)), by)
+        n = len(candidates)
+        by_split = [found[i : i + n] for i in range(0, len(found), n)]
+        scores = comparable(scores_table(scorer, by_split, [test for _, test in splits]))
+        return candidates[int(ranks(scores.mean(axis=1)).argmin())], candidates
 
     def _search_itself(
         self,
@@ -161,13 +200,15 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         splits: list[Split],
         by: str,
         grids: list[dict[str, Any]],
-        measure: Measure,
+        scorer: Any,
     ) -> None:
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
         search.set_params(**({"param_grid": grids} if whole else grids[0]))
-        search.set_params(cv=splits, scoring=measure.scorer)
+        if isinstance(scorer, SmoothScore) and not self.step and not whole:
+            scorer = None  # kernel ridge regression has a smooth score of its own, for nothing
+        search.set_params(cv=splits, scoring=scorer)
         fit_with_domains(model, X, y, given)
         candidates = search.cv_results_["params"]
         if self.step:
@@ -194,10 +235,9 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     def settled_(self) -> Any:
         """An estimator with what was chosen that searches no more, not fitted."""
         fitted = self.estimator_
-        if not self.searches or self.step:
-            return clone(fitted)
-        best = getattr(fitted, "best_estimator_", None)
-        return fitted.settled() if best is None else clone(best)
+        if hasattr(fitted, "settled"):
+            return fitted.settled()
+        return clone(fitted.best_estimator_ if self.searches and not self.step else fitted)
 
     @property
     def classes_(self) -> Array:
@@ -252,6 +292,24 @@ def _for_classes(estimator: Any, y: Any) -> bool:
     return is_classifier(estimator) or (
         not is_regressor(estimator) and not kind.startswith("continuous")
     )
+
+
+def _judged(model: Any, X: Any, y: Array, given: Array | None, split: Split, scorer: Any) -> Any:
+    """Fit a candidate without the test rows of a split, and score these."""
+    train, test = split
+    domains = None if given is None else given[train]
+    with quiet_about_domains():
+        fit_with_domains(model, take_rows(X, train), y[train], domains)
+    return scored(scorer, model, take_rows(X, test), y[test])
+
+
+def _for_more_rows(
+    arguments: dict[str, Any], units: Mapping[str, str], ratio: float
+) -> dict[str, Any]:
+    """Arguments that were chosen on fewer rows, for so many times as many."""
+    factors = {"rows": ratio, "per row": 1.0 / ratio}
+    scaled = {n: v * factors[units[n]] for n, v in arguments.items() if units.get(n) in factors}
+    return {**arguments, **scaled}
 
 
 def in_units(

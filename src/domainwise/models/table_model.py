@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.models.calibration import set_columns
 from domainwise.models.method import PREDICTORS, Method, Setting
 from domainwise.models.persistence import ModelFileError, load, read_info, save
-from domainwise.models.registry import find_method
+from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.selection.measure import choose_measure
 from domainwise.selection.predictions import fit_with_domains
@@ -91,10 +91,15 @@ class TableModel:
         if project is None:
             raise TableError(
                 f"this model ({self.info.get('method')}) predicts from the features and has no "
-                "projection; fit one by the method dcm, coir, dica or kpca"
+                f"projection; methods that have one: {', '.join(with_projection())}"
             )
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
+
+
+def with_projection() -> list[str]:
+    """Methods whose models can project."""
+    return [key for key, method in METHODS.items() if method.kind == "projection"]
 
 
 def table_setting(
@@ -103,17 +108,18 @@ def table_setting(
     predictor: str = "auto",
     class_weight: str | None = "auto",
     scoring: Any = None,
+    inner_scoring: Any = None,
     pos_label: Any = None,
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Setting:
     """What a method is made for, to be fitted to a table; see :class:`Setting`.
 
-    ``class_weight="auto"`` lets every class count the same where it does in the score, and
-    ``scoring=None`` is what `evaluate` would measure.
+    ``class_weight="auto"`` lets every class count the same where it does in ``scoring``, what
+    `evaluate` would measure. Arguments are chosen by ``inner_scoring``; None is a smooth score.
     """
     classification = table.schema.task == "classification"
-    measure = choose_measure(scoring, table.y, classification, pos_label)
+    measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
     if class_weight == "auto":
         class_weight = "balanced" if classification and measure.balanced else None
     elif class_weight not in (None, "balanced"):
@@ -123,7 +129,7 @@ def table_setting(
     return Setting(
         classification,
         len(table.y),
-        measure.scoring,
+        inner_scoring,
         class_weight,
         predictor,
         probability=True,

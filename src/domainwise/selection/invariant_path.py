@@ -120,7 +120,7 @@ def score_group(
     sample_domain: Array | None,
     split: tuple[Array, Array],
     scorer: Any,
-) -> list[float]:
+) -> list[Any]:
     """Score candidates that share kernel values on one split."""
     train, held = split
     first = clone(estimator).set_params(**clone(candidates[0], safe=False))
@@ -129,7 +129,7 @@ def score_group(
     X_train, X_held = _prepared(first, machine, X, y, domain, train, held)
     exact = machine._is_exact(len(train))
     path = KernelPath.evaluate(machine, X_train, X_held) if exact else None
-    scores = np.empty(len(candidates))
+    scores: list[Any] = [None] * len(candidates)
     settings = [_settings(machine, candidate, prefix) for candidate in candidates]
     # Without a weight there is nothing to be conditional on: the same kernel.
     kinds = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in settings]
@@ -144,7 +144,7 @@ def score_group(
         if weight:
             path.add_domains(settings[members[0]], y[train], domain)
         K, cross = path.kernels(weight, conditional)
-        known: list[tuple[dict[str, Any], float]] = []
+        known: list[tuple[dict[str, Any], Any]] = []
         # These matrices are finite, and looking at them again would take as long as many a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             for i in members:
@@ -156,7 +156,7 @@ def score_group(
                 fitted = settings[i]._exact_machine().fit(K, y[train])
                 scores[i] = scored(scorer, fitted, cross, y[held])
                 known.append((arguments, scores[i]))
-    return scores.tolist()
+    return scores
 
 
 def _settings(machine: Any, candidate: dict[str, Any], prefix: str) -> Any:

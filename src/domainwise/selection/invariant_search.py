@@ -21,6 +21,7 @@ from domainwise.estimators.arguments import keep_arguments
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
 from domainwise.selection.search import cv_results
+from domainwise.selection.smooth import SmoothScore, scores_table
 
 
 class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
@@ -140,7 +141,9 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             cv=self.cv,
             max_splits=None,
         )
-        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        scorer = self.scoring
+        if not isinstance(scorer, SmoothScore):
+            scorer = check_scoring(self.estimator, scoring=scorer)
         tasks = [(split, group) for split in range(len(splits)) for group in range(len(groups))]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(score_group)(
@@ -148,9 +151,11 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
             for s, g in tasks
         )
-        scores = np.empty((len(candidates), len(splits)))
+        judged: list[list[Any]] = [[None] * len(candidates) for _ in splits]
         for (s, g), values in zip(tasks, found, strict=True):
-            scores[groups[g], s] = values
+            for i, value in zip(groups[g], values, strict=True):
+                judged[s][i] = value
+        scores = scores_table(scorer, judged, [test for _, test in splits])
         self.n_splits_ = len(splits)
         self.cv_results_: dict[str, Any] = cv_results(candidates, scores, arguments=False)
         self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())

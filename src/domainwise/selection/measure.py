@@ -16,6 +16,8 @@ from domainwise.selection.predictions import NamedScorer
 
 #: Classes are balanced while the rarest has this part of an equal share of the rows.
 BALANCED_SHARE = 0.5
+#: And while the share of each class ranges over no more than this between domains.
+SHARE_RANGE = 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
     "roc_auc": "AUC",
@@ -104,15 +106,21 @@ def _is_for_numbers(name: str) -> bool:
     return name in ("r2", "explained_variance") or name.endswith(("_error", "_deviance"))
 
 
-def choose_measure(scoring: Any, y: Array, classification: bool, pos_label: Any = None) -> Measure:
+def choose_measure(
+    scoring: Any,
+    y: Array,
+    classification: bool,
+    pos_label: Any = None,
+    sample_domain: Any = None,
+) -> Measure:
     """Look a scorer up, or choose one by task and balance.
 
-    None is accuracy for classes of about the same size, balanced accuracy for others, and RMSE for
-    a continuous target. ``pos_label`` is the one of two classes that scores such as F1 are about;
-    None is the second.
+    None is accuracy for classes of about the same size whose shares range over at most 0.2 between
+    domains, balanced accuracy for others, and RMSE for a continuous target. ``pos_label`` is the
+    one of two classes that scores such as F1 are about; None is the second.
     """
     if scoring is None:
-        scoring = default_scoring(y, classification)
+        scoring = default_scoring(y, classification, sample_domain)
     if callable(scoring):
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, own=True)
@@ -158,10 +166,22 @@ def positive_last(classes: Array, pos_label: Any) -> Array:
     return classes[[1 - named[0], named[0]]]
 
 
-def default_scoring(y: Array, classification: bool) -> str:
-    """Return the scorer that fits the target."""
+def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -> str:
+    """Return the scorer that fits the target.
+
+    >>> default_scoring(np.array([0, 0, 0, 1, 0, 1, 1, 1]), True, [1, 1, 1, 1, 2, 2, 2, 2])
+    'balanced_accuracy'
+    """
     if not classification:
         return "neg_root_mean_squared_error"
-    counts = np.unique(y, return_counts=True)[1]
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     balanced = counts.min() >= BALANCED_SHARE * len(y) / len(counts)
+    if sample_domain is not None:
+        domains = np.unique(sample_domain, return_inverse=True)[1]
+        shares = np.zeros((domains.max() + 1, len(counts)))
+        np.add.at(shares, (domains, codes), 1.0)
+        shares /= shares.sum(axis=1, keepdims=True)
+        # Accuracy would reward whoever guesses a domain's most frequent class. 1e-9: a range of
+        # two tenths is none of more.
+        balanced = balanced and bool(np.ptp(shares, axis=0).max() <= SHARE_RANGE + 1e-9)
     return "accuracy" if balanced else "balanced_accuracy"

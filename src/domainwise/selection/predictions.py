@@ -27,16 +27,19 @@ def takes(method: Any, name: str = "sample_domain") -> bool:
     return name in inspect.signature(method).parameters
 
 
-def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Any:
-    """Fit an estimator in place; ``sample_domain`` reaches it, or its parts, if they ask for it."""
+def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more: Any) -> Any:
+    """Fit an estimator in place; ``sample_domain`` reaches it, or its parts, if they ask for it.
+
+    ``more`` is for those who are known to ask for it.
+    """
     with config_context(enable_metadata_routing=True):
         if sample_domain is not None and not asks_for_domains(estimator) and takes(estimator.fit):
             if not hasattr(estimator, "set_fit_request"):
-                return estimator.fit(X, y, sample_domain=sample_domain)
+                return estimator.fit(X, y, sample_domain=sample_domain, **more)
             # It has the argument, and nobody has said whether to use it.
             estimator.set_fit_request(sample_domain=True)
         asked = asks_for_domains(estimator) and sample_domain is not None
-        return estimator.fit(X, y, **({"sample_domain": sample_domain} if asked else {}))
+        return estimator.fit(X, y, **({"sample_domain": sample_domain} if asked else {}), **more)
 
 
 def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
@@ -55,16 +58,23 @@ class Predictions(BaseEstimator):
 
     Classes are codes here, so that scores which need a positive class find it: the last of
     ``classes``, which are None for a continuous target. Values are computed when they are asked
-    for, and kept. ``sample_domain`` is for estimators that look at a domain's rows together.
+    for, and kept. ``sample_domain`` is for estimators that look at a domain's rows together, and
+    ``rows`` are those that are asked about; None is all.
     """
 
     def __init__(
-        self, estimator: Any, X: Any, classes: Array | None = None, sample_domain: Any = None
+        self,
+        estimator: Any,
+        X: Any,
+        classes: Array | None = None,
+        sample_domain: Any = None,
+        rows: Array | None = None,
     ) -> None:
         self.estimator = estimator
         self.X = X
         self.classes = classes
         self.sample_domain = sample_domain
+        self.rows = rows
 
     @classmethod
     def kept(
@@ -86,7 +96,8 @@ class Predictions(BaseEstimator):
             return np.asarray(getattr(self.estimator, method)(self.X))
         with config_context(enable_metadata_routing=True):
             call = getattr(self.estimator, method)
-            return np.asarray(call(self.X, sample_domain=self.sample_domain))
+            values = np.asarray(call(self.X, sample_domain=self.sample_domain))
+        return values if self.rows is None else values[self.rows]
 
     @cached_property
     def labels(self) -> Array:

@@ -263,6 +263,7 @@ class InvariantRidge(RidgeCandidates):
             problems.append(problem_of(self, maps[-1], rows, penalties))
         self._average(points, problems, maps)
         self.domains_ = rows.domain.names
+        self.best_params_ = dict(points[0])
         return self
 
     def settled(self) -> Any:

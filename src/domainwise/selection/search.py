@@ -19,6 +19,7 @@ from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.path import Grid, projected_path
+from domainwise.selection.smooth import SmoothScore, scores_table
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
 AUTO_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
@@ -66,7 +67,7 @@ class Task:
     one_thread: bool
 
 
-def score_split(task: Task, X: Array, y: Array, split: Split) -> Array:
+def score_split(task: Task, X: Array, y: Array, split: Split) -> list[Any]:
     """Score every point of the grid on one split."""
     template = clone(task.template).set_params(gamma=task.gamma)
     continuous = split.target.values is not None
@@ -82,8 +83,8 @@ def score_split(task: Task, X: Array, y: Array, split: Split) -> Array:
         )
         for Z, Z_test in path:
             head = clone(task.head).fit(Z, y[split.train])
-            scores.append(float(scorer(head, Z_test, y[split.test])))
-    return np.array(scores)
+            scores.append(scored(scorer, head, Z_test, y[split.test]))
+    return scores
 
 
 def run_search(
@@ -94,8 +95,13 @@ def run_search(
     found = Parallel(n_jobs=n_jobs, verbose=10 * bool(verbose))(
         delayed(score_split)(task, X, y, split) for task, split in jobs
     )
-    per_task = [found[i : i + len(splits)] for i in range(0, len(found), len(splits))]
-    return np.vstack([np.column_stack(part) for part in per_task])
+    tests = [split.test for split in splits]
+    return np.vstack(
+        [
+            scores_table(task.scoring, found[i : i + len(splits)], tests)
+            for i, task in zip(range(0, len(found), len(splits)), tasks, strict=True)
+        ]
+    )
 
 
 def default_head(continuous: bool) -> Any:
@@ -108,8 +114,13 @@ def default_scoring(continuous: bool) -> str:
     return "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
 
 
-def scored(scorer: Any, model: Any, X: Any, y: Array) -> float:
-    """Score a candidate; say it if the score asks for what candidates do not have."""
+def scored(scorer: Any, model: Any, X: Any, y: Array) -> Any:
+    """Score a candidate, or keep its outputs for a score that looks at all splits together.
+
+    Says it if the score asks for what candidates do not have.
+    """
+    if isinstance(scorer, SmoothScore):
+        return scorer.outputs(model, X)
     try:
         return float(scorer(model, X, y))
     except AttributeError as error:

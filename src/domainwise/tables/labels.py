@@ -137,7 +137,7 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
             )
         if single:
             notes.append(
-                "domains with one class only serve for training, and a score on them says little: "
+                "domains with one class only serve for training, and are not scored: "
                 f"{describe_names(single)}"
             )
 
