@@ -227,8 +227,8 @@ Means over the same left-out domains; calibration errors in ten bins, which few 
 
 ## Intervals of expected scores
 
-Drawing domains with replacement is *approximate*: with few domains intervals of the mean are too
-narrow. Scores of domains are drawn from a beta distribution here.
+Domains are drawn with replacement, and intervals widened as those of Student's t are; both are
+*approximate*. Scores of domains are drawn from a beta distribution here.
 
 {chr(10).join(scores)}
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from domainwise.arrays import Array
 from domainwise.selection.curves import equal_weights
@@ -55,8 +56,8 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
 def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
     """Mean over domains, and an interval of it by drawing domains with replacement.
 
-    Domains without a score are left out; one domain has no interval. It is approximate, and too
-    narrow where there are few domains.
+    Domains without a score are left out; one domain has no interval. Few domains vary less than
+    all do, so that the interval is widened as that of Student's t is. It is approximate.
     """
     known = np.asarray(scores, dtype=np.float64)
     known = known[np.isfinite(known)]
@@ -67,4 +68,7 @@ def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, 
         return mean, float("nan"), float("nan")
     draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
     low, high = np.quantile(known[draws].mean(axis=1), [TAIL, 1 - TAIL])
-    return mean, float(low), float(high)
+    wider = np.sqrt(len(known) / (len(known) - 1)) * stdtrit(len(known) - 1, TAIL) / ndtri(TAIL)
+    # Shares are at most 1, negative errors at most 0.
+    most = next((bound for bound in (0.0, 1.0) if known.max() <= bound), np.inf)
+    return mean, float(mean - wider * (mean - low)), float(min(mean + wider * (high - mean), most))
