@@ -196,3 +196,17 @@ def test_a_domain_in_context_is_all_of_its_rows_also_those_that_are_not_drawn():
     asked = [(n, None if d is None else set(d)) for n, d, rows in Whole.seen if rows is None]
     assert asked.count((10, None)) == 3  # others are of folds inside
     assert [n for n, names in asked if names is not None] == [40] * 3
+
+
+def test_a_job_with_one_of_its_two_rows_lost_is_done_again(tmp_path):
+    X, y, domain = problem()
+    options = dict(methods=["constant", ("mine", Centred())], scoring="accuracy", progress=False)
+    first = evaluate(X, y, domain, **options, out=tmp_path)
+    results = next((tmp_path / "jobs").glob("*.jsonl"))
+    lines = results.read_text().splitlines()
+    lost = next(line for line in lines if '"mine+context"' in line and '"kind": "job"' in line)
+    results.write_text("\n".join(line for line in lines if line != lost) + "\n")
+    again = evaluate(X, y, domain, **options, out=tmp_path)
+    np.testing.assert_equal(again.scores, first.scores)
+    assert len(again.find("mine").parameters) == len(first.find("mine").parameters) == 4
+    assert len(again.predictions_) == len(first.predictions_)

@@ -323,7 +323,9 @@ def _run(
     with progress_bar(progress, cost, len(todo), "methods on left-out domains") as report:
         if isinstance(report, Bar):
             judge, workers = Judge(problem, splits), effective_n_jobs(n_jobs or 1)
-            report = Follow(report, judge, jobs, kept.rows, workers)
+            again = {key for job in todo for key in job.rows}
+            earlier = [r for r in kept.rows if (r["method"], r["split"]) not in again]
+            report = Follow(report, judge, jobs, earlier, workers)
         run_jobs(todo, kept, n_jobs=n_jobs or 1, progress=report)
 
 
