@@ -9,7 +9,12 @@ import numpy as np
 from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
-from domainwise.ensemble.weights import balanced_accuracies, squared_errors
+from domainwise.ensemble.weights import (
+    balanced_accuracies,
+    exponent_scores,
+    softened,
+    squared_errors,
+)
 from domainwise.selection.curves import Curve, equal_weights, fit_curve
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.quantiles import DomainQuantiles
@@ -78,6 +83,27 @@ class Judge:
             return squared_errors(y, predicted[self.rows, 0], domains, self.n_domains)
         hard = predicted[self.rows].argmax(axis=1)
         return balanced_accuracies(y, hard, domains, self.n_domains)
+
+    def mixed(
+        self, predicted: dict[str, Array], prior: Any = None
+    ) -> tuple[dict[str, float], Array, Array]:
+        """Weights, predictions by them, and each domain's by weights that the others give."""
+        quality = np.array([self.quality(p) for p in predicted.values()])
+        values = np.stack(list(predicted.values()))
+
+        def weights_by(quality: Array) -> Array:
+            accuracies, errors = (quality, None) if self.classes is not None else (None, quality)
+            return softened(exponent_scores(accuracies, errors, 1.0), prior)
+
+        weights = weights_by(quality)
+        mix = np.tensordot(weights, values, 1)
+        without = mix.copy()
+        present = np.flatnonzero(np.isfinite(quality).all(axis=0))
+        for domain in present if len(present) > 1 else []:
+            others = weights_by(quality[:, present[present != domain]])
+            rows = self.domains == domain
+            without[rows] = np.tensordot(others, values[:, rows], 1)
+        return dict(zip(predicted, weights.tolist(), strict=True)), mix, without
 
     def quantiles(self, predicted: Array) -> DomainQuantiles:
         """How strange targets are: 1 - p of their class, or their distance in the user's unit."""

@@ -181,11 +181,7 @@ class Trees(Plain):
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
-        options: dict[str, Any] = {
-            "n_estimators": TREES,
-            "random_state": sources.seed,
-            **candidate,
-        }
+        options = {"n_estimators": TREES, "random_state": sources.seed, **candidate}
         if not sources.n_classes:
             return ExtraTreesRegressor(**options)
         return ExtraTreesClassifier(class_weight=sources.class_weight, **options)
@@ -220,12 +216,11 @@ class Boosting(Plain):
             stages = [values[:, None] for values in model.staged_predict(X)]
             return [stages[candidate["max_iter"] - 1] for candidate in batch]
         wanted = {candidate["max_iter"] for candidate in batch}
-        values = [
+        return [
             outputs(_Stage(stage, model.classes_), X, sources.n_classes)
             for i, stage in enumerate(model.staged_decision_function(X), 1)
             if i in wanted
         ]
-        return values
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""

@@ -46,6 +46,9 @@ ADVICE = (
     "choose fewer n_landmarks, kernels or gammas, or a cv that leaves domains out in fewer groups"
 )
 
+#: Scores of each map's candidates on each split, and its problem for all rows.
+Found = list[tuple[Array, RidgeProblem]]
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -71,15 +74,12 @@ class Rows:
 
     def codes(self) -> tuple[Any, Any]:
         """Codes of classes and of domains; zeros where there are none."""
-        found: list[Any] = [self.target.codes, self.domain.codes]
         zeros = np.zeros(len(self.X), dtype=np.int64)
-        classes, domains = (zeros if codes is None else codes for codes in found)
-        if not isinstance(self.X, np.ndarray):
-            classes, domains = (
-                placed(codes, self.X) if isinstance(codes, np.ndarray) else codes
-                for codes in (classes, domains)
-            )
-        return classes, domains
+        given = (self.target.codes, self.domain.codes)
+        classes, domains = (zeros if codes is None else codes for codes in given)
+        if isinstance(classes, np.ndarray):
+            classes = placed(classes, self.X)
+        return classes, placed(domains, self.X) if isinstance(domains, np.ndarray) else domains
 
 
 def in_groups(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
@@ -166,7 +166,7 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 class HeldSearch(_Search):
     """Few rows: their features are held, and every split takes what it needs."""
 
-    def __call__(self, maps: list[NystromMap]) -> list[tuple[Array, RidgeProblem]]:
+    def __call__(self, maps: list[NystromMap]) -> Found:
         """Scores of each map's candidates, and its problem for all rows."""
         return [self._one(nystrom) for nystrom in maps]
 
@@ -226,7 +226,7 @@ class MomentSearch(_Search):
                 return [found for one in maps for found in self.fitting([one])]
         return groups
 
-    def __call__(self, maps: list[NystromMap]) -> list[tuple[Array, RidgeProblem]]:
+    def __call__(self, maps: list[NystromMap]) -> Found:
         """Scores of each map's candidates, and its problem for all rows."""
         backend, rows = backend_of(self.rows.X), self.rows
         scores: list[list[Array]] = [[] for _ in maps]
@@ -240,9 +240,7 @@ class MomentSearch(_Search):
                     judge = self._by_predictions(nystrom, part_of, splits)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, judge))
                 problems[k] = all_rows(cells, columns, self.penalties)
-        return [
-            (np.hstack(found), problem) for found, problem in zip(scores, problems, strict=True)
-        ]
+        return list(zip(map(np.hstack, scores), problems, strict=True))
 
     def _by_predictions(self, nystrom: NystromMap, part_of: Any, splits: Splits) -> Judge:
         """Judge by a scorer, which has to see predictions of the rows left out."""
@@ -263,9 +261,8 @@ def left_out_values(
     """Values of many solutions on other rows, one block for each."""
     c = len(problem.target)
     tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, c)
-    function = Expansion.of_features(
-        nystrom, solutions, tiled.reshape(-1) - problem.mean @ solutions
-    )
+    intercept = tiled.reshape(-1) - problem.mean @ solutions
+    function = Expansion.of_features(nystrom, solutions, intercept)
     return np.hsplit(to_host(function(X)), solutions.shape[1] // c)
 
 
@@ -278,9 +275,7 @@ def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
 def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
     """Cells of parts, and of classes if they are kept apart."""
     classes, domains = rows.codes()
-    labels: list[Any] = [None]
-    if rows.target.codes is not None:
-        labels = list(range(rows.target.n_categories))
+    labels: list[Any] = list(range(rows.target.n_categories)) or [None]
     n_domains = max(1, rows.domain.n_categories)
     parts = range(int(part_of.max()) + 1)
     apart = apart and rows.target.codes is not None
@@ -299,9 +294,8 @@ def columns_of(
     nystrom: NystromMap, target: Labels, apart: bool, descriptors: Array | None
 ) -> Columns:
     """Columns of the moments of such cells."""
-    codes = None
-    if apart and target.codes is not None:
-        codes = dict(enumerate(class_codes(target.n_categories)))
+    by_class = apart and target.codes is not None
+    codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
     width = 0 if descriptors is None else descriptors.shape[1]
     return Columns(nystrom.n_features, width, codes)
 
@@ -323,10 +317,8 @@ def problem_of(
 def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
     """Sums over a batch by domain and class, whose labels are the keys."""
     classes, domains = rows.codes()
-    labels: list[Any] = [None]
     dense: Any = rows.Y if rows.target.codes is None else None
-    if rows.target.names is not None:
-        labels = rows.target.names.tolist()
+    labels = [None] if rows.target.names is None else rows.target.names.tolist()
     names = rows.domain.names.tolist()
     cells = domains * len(labels) + classes
     keys = list(product(names, labels))
@@ -339,19 +331,14 @@ def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> Cel
 
 
 def score_domains(
-    sums: CellSums,
-    maps: Sequence[NystromMap],
-    cv: Any,
-    penalties: Penalties,
-    domains: Array,
-    classes: Array | None,
-) -> list[tuple[Array, RidgeProblem]]:
+    estimator: Any, penalties: Penalties, domains: Array, classes: Array | None
+) -> Found:
     """Scores of each map's candidates with domains left out, and its problem for all rows."""
-    parts, splits = split_domains(cv, len(domains))
+    parts, splits = split_domains(estimator.cv, len(domains))
     labels = [None] if classes is None else classes.tolist()
     codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
     found = []
-    for nystrom, by_domain in zip(maps, sums.maps, strict=True):
+    for nystrom, by_domain in zip(estimator._maps, estimator._sums.maps, strict=True):
         cells: Cells = {}
         for (d, domain), (c, label) in product(enumerate(domains.tolist()), enumerate(labels)):
             if (domain, label) in by_domain:

@@ -28,6 +28,7 @@ from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import Penalties, leaves_domains_out
 from domainwise.selection.ridge_candidates import RidgeCandidates, named
 from domainwise.selection.ridge_rows import (
+    Found,
     HeldSearch,
     MomentSearch,
     Rows,
@@ -40,19 +41,11 @@ from domainwise.selection.search import cv_results
 
 #: Up to here features of all rows are held; beyond, their moments by cell.
 HELD_ROWS = 1000
+SEARCHED = ("best_index_", "best_params_", "best_score_", "cv_results_", "members_", "n_splits_")
 #: What a fit leaves behind; after partial_fit it is found when it is asked for.
-FITTED = (
-    "best_index_",
-    "best_params_",
-    "best_score_",
-    "classes_",
-    "curve_",
-    "cv_results_",
-    "domains_",
-    "expansions_",
-    "members_",
-    "n_splits_",
-)
+FITTED = (*SEARCHED, "classes_", "curve_", "domains_", "expansions_")
+
+Candidate = dict[str, Any]  #: arguments of a member
 
 
 class InvariantRidge(RidgeCandidates):
@@ -197,8 +190,7 @@ class InvariantRidge(RidgeCandidates):
         groups = each.fitting(maps)
         with single_blas_thread(self.n_jobs not in (None, 1)):
             found = Parallel(n_jobs=self.n_jobs)(delayed(each)(group) for group in groups)
-        scores, problems = zip(*(one for group in found for one in group), strict=True)
-        self._choose(np.vstack(scores), list(problems), maps, penalties)
+        self._choose([one for group in found for one in group], maps, penalties)
         drawn = np.arange(n)
         if n > HELD_ROWS:
             domains = to_host(rows.codes()[1])
@@ -208,14 +200,10 @@ class InvariantRidge(RidgeCandidates):
     def _calibrate(self, search: Any, maps: list[NystromMap], drawn: Array) -> None:
         """Learn more from values of the members for rows whose domain they have not seen."""
 
-    def _choose(
-        self,
-        scores: Array,
-        problems: list[RidgeProblem],
-        maps: list[NystromMap],
-        penalties: Penalties,
-    ) -> None:
+    def _choose(self, found: Found, maps: list[NystromMap], penalties: Penalties) -> None:
         """Keep results, and average the best, fitted to all rows."""
+        each, problems = zip(*found, strict=True)
+        scores = np.vstack(each)
         points = [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name, gamma in map(named, maps)
@@ -228,7 +216,7 @@ class InvariantRidge(RidgeCandidates):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self._average(self._best_points(points, len(penalties.alphas)), problems, maps)
 
-    def _best_points(self, points: list[dict[str, Any]], n_alphas: int) -> list[dict[str, Any]]:
+    def _best_points(self, points: list[Candidate], n_alphas: int) -> list[Candidate]:
         """The best alpha of each kernel and penalty, and of these the best ``n_average``."""
         rank = self.cv_results_["rank_test_score"].reshape(-1, n_alphas)
         best = rank.argmin(axis=1) + n_alphas * np.arange(len(rank))
@@ -236,7 +224,7 @@ class InvariantRidge(RidgeCandidates):
         return [points[i] for i in best[order]]
 
     def _average(
-        self, members: list[dict[str, Any]], problems: list[RidgeProblem], maps: list[NystromMap]
+        self, members: list[Candidate], problems: Sequence[RidgeProblem], maps: list[NystromMap]
     ) -> None:
         """Make one function of the members of each kernel."""
         self.members_, self.expansions_ = members, []
@@ -250,7 +238,7 @@ class InvariantRidge(RidgeCandidates):
                 intercept = share * len(mine) * problem.target - problem.mean @ mean
                 self.expansions_.append(Expansion.of_features(nystrom, mean, intercept))
 
-    def _fit_points(self, rows: Rows, points: list[dict[str, Any]]) -> Self:
+    def _fit_points(self, rows: Rows, points: list[Candidate]) -> Self:
         """Average some points of the grid, fitted to all rows."""
         landmarks = rows.X[self._landmarks(rows.X, self._landmark_count(len(rows.X)))]
         maps, problems = [], []
@@ -268,25 +256,13 @@ class InvariantRidge(RidgeCandidates):
 
     def settled(self) -> Any:
         """Return the best single kernel without a search, not fitted; it needs no domains."""
-        best = self.best_params_
-        return clone(self).set_params(
-            kernels=[best["kernel"]],
-            gammas=[best["gamma"]],
-            alphas=[best["alpha"]],
-            domain_weights=[0.0],
-            n_average=1,
-            cv=2,
-        )
+        best = {f"{name}s": [self.best_params_[name]] for name in ("kernel", "gamma", "alpha")}
+        return clone(self).set_params(**best, domain_weights=[0.0], n_average=1, cv=2)
 
     # The search over sums, whose rows are gone.
 
     def _begin(
-        self,
-        backend: Backend,
-        rows: Any,
-        target: Labels | None,
-        domain: Labels,
-        n_rows: int | None = None,
+        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels, n_rows: int = 0
     ) -> None:
         """Fix landmarks and gammas; ``n_rows`` are to come, where these are only some of them."""
         if domain.values is not None:
@@ -320,10 +296,9 @@ class InvariantRidge(RidgeCandidates):
         names = None if classes == [None] else np.array(classes)
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
-        found = score_domains(self._sums, self._maps, self.cv, penalties, domains, names)
-        scores, problems = zip(*found, strict=True)
+        found = score_domains(self, penalties, domains, names)
         self._record_labels(names, domains)
-        self._choose(np.vstack(scores), list(problems), self._maps, penalties)
+        self._choose(found, self._maps, penalties)
 
     # What classes and numbers do differently.
 

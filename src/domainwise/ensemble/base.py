@@ -1,0 +1,306 @@
+"""The base of both ensembles: fitting and weighting members, and predicting by them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from domainwise.arrays import Array
+from domainwise.backends import refuse_elsewhere
+from domainwise.checks.inputs import Labels, check_sample_domain
+from domainwise.ensemble.context import DomainContext
+from domainwise.ensemble.guard import ShareRange, class_shares
+from domainwise.ensemble.judge import Judge
+from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
+from domainwise.ensemble.members import Member, fit_member
+from domainwise.ensemble.weights import PRIOR_SHARES, expected
+from domainwise.estimators.projection import fixed_seed
+from domainwise.selection.conformal import PROMISES, calibration_split
+from domainwise.selection.draw import draw_rows
+from domainwise.selection.quantiles import DomainQuantiles
+from domainwise.selection.search import make_splits
+from domainwise.selection.splitters import LeaveDomainsOut
+
+#: Groups of domains that are left out in turn, at most.
+MAX_SPLITS = 10
+#: Rows that members learn from, at most; all rows tell what their domains are like.
+MAX_ROWS = 20_000
+#: What stands before the name of a member that sees rows in context.
+IN_CONTEXT = "context_"
+
+
+class DomainEnsemble(BaseEstimator):
+    """What both ensembles do; each adds what classes, or numbers, need."""
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    members: Any
+    context: Any
+    calibration: str
+    cv: Any
+    scoring: Any
+    n_jobs: int | None
+    random_state: Any
+    time_budget: float | None
+    verbose: int
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+        """Fit members, and weight them by domains left out.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of all source domains; NaN where a value is missing.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row.
+        learn_from : array-like of int or bool, default=None
+            Rows that members learn from, where that should not be all of them. The others tell
+            what their domains are like.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        numeric = not is_classifier(self)
+        X, y = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
+        if self.calibration == "cv":
+            self._learn(X, y, sample_domain, learn_from)
+            return self
+        domain = _check_domains(sample_domain, len(X))
+        learn, held = calibration_split(y, domain.codes, not numeric)
+        if learn_from is not None:
+            chosen = np.zeros(len(X), dtype=bool)
+            chosen[_places(learn_from, len(X))] = True
+            learn_from = chosen[learn]
+        labels = domain.names[domain.codes]
+        self._learn(X[learn], y[learn], labels[learn], learn_from)
+        everything = _taken(domain, held)
+        judge = self._judge(self._known(y[held]), everything, np.arange(len(held)))
+        self._quantiles = {"plain": judge.quantiles(self._predict(X[held], None))}
+        if any(member.in_context for member in self.members_.values()):
+            found = self._predict(X[held], labels[held])
+            self._quantiles["context"] = judge.quantiles(found)
+        self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
+        return self
+
+    def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
+        """Fit to codes of classes or to values of unit variance, of all rows of X."""
+        started = time.monotonic()
+        kinds = self._kinds()
+        domain = _check_domains(sample_domain, len(X))
+        if self.context is True and domain.n_categories < 2:
+            raise ValueError("context=True needs two domains, or more, in sample_domain")
+        self._seed = fixed_seed(self.random_state)
+        self.domains_ = domain.names
+        self.domain_context_ = DomainContext().fit(X)
+        if learn_from is None:
+            rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
+        else:
+            rows = _places(learn_from, len(X))
+        seen, places = _taken(target, rows), _taken(domain, rows)
+        if seen.codes is not None:  # class weights are by code
+            seen = Labels(seen.codes, np.arange(seen.n_categories))
+        cv = self.cv
+        if cv is None and domain.n_categories > 1:
+            cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
+        splits = make_splits(cv, y[rows], seen, places)
+        known = np.unique(np.concatenate([split.test for split in splits]))
+        judge = self._judge(y[rows], places, known)
+        jobs = [(kind, kind.name, judge) for kind in kinds]
+        features = {False: self._features(X, None)[rows]}
+        kept = self._domains_for_context(target, domain)
+        within = self._judge(y[rows], places, known[np.isin(places.codes[known], kept)])
+        if len(kept):
+            features[True] = self._features(X, sample_domain)[rows]
+            jobs += [(k, IN_CONTEXT + k.name, within) for k in kinds if k.in_context]
+        self.members_: dict[str, Member] = {}
+        self.dropped_: list[str] = []
+        predicted: dict[str, Array] = {}
+        taken: dict[str, float] = {}
+        for kind, name, jury in jobs:
+            begun = time.monotonic()
+            # Twice the features take about twice as long.
+            ahead = 2 * taken.get(kind.name, 0.0)
+            late = self.time_budget is not None and begun - started + ahead > self.time_budget
+            if predicted and late:
+                self.dropped_.append(name)
+                continue
+            sources = Sources(
+                features[name != kind.name], y[rows], seen, places, self._code_weights(), self._seed
+            )
+            self.members_[name], predicted[name] = fit_member(
+                kind, name, sources, splits, jury, in_context=name != kind.name, n_jobs=self.n_jobs
+            )
+            taken[name] = time.monotonic() - begun
+            if self.verbose:
+                print(f"{type(self).__name__}: {name} in {taken[name]:.1f} s", flush=True)
+        if self.dropped_:
+            warnings.warn(
+                f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._weigh(predicted, judge, within, kept)
+
+    def _kinds(self) -> list[Kind]:
+        """Kinds of members by name, and the user's own estimators."""
+        given = list(KINDS) if isinstance(self.members, str) else list(self.members)
+        kinds: list[Kind] = []
+        for each in given:
+            if isinstance(each, str) and each in KINDS:
+                kinds.append(KINDS[each]())
+            elif isinstance(each, tuple) and len(each) == 2 and hasattr(each[1], "fit"):
+                kinds.append(Own(str(each[0]), each[1]))
+            else:
+                raise ValueError(
+                    f"members holds {each!r}; use some of {', '.join(KINDS)}, or pairs of a name "
+                    "and an estimator"
+                )
+        names = [kind.name for kind in kinds]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"members={self.members!r} must hold at least one name, each once")
+        return kinds
+
+    def _features(self, X: Array, sample_domain: Any) -> Array:
+        """Rows in the sources' units, in context or not; missing values become the mean."""
+        if sample_domain is None:
+            return np.nan_to_num(self.domain_context_._standardised(X))
+        return np.nan_to_num(self.domain_context_.transform(X, sample_domain=sample_domain))
+
+    def _weigh(self, predicted: dict[str, Array], judge: Judge, within: Judge, kept: Array) -> None:
+        """Learn weights of members, and how good the ensemble is where it has not learnt."""
+        plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
+        context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
+        self.weights_, mix, without = judge.mixed(plain)
+        self.domain_scores_ = judge.scores(without)
+        self.expected_score_ = expected(self.domain_scores_, self._seed)
+        self._shares: ShareRange | None = None
+        self._quantiles = {"plain": judge.quantiles(without)}
+        self.calibration_domains_ = self.domains_[np.unique(judge.domains[judge.rows])]
+        self.promise_ = PROMISES[self.calibration]
+        self.context_weights_ = self.weights_
+        self.context_domain_scores_ = self.domain_scores_
+        self.context_expected_score_ = self.expected_score_
+        if context:
+            weights, mix_context, without_context = within.mixed(context)
+            parts = {"plain": without, "context": without_context}
+            shares, _, scored = within.mixed(parts, PRIOR_SHARES)
+            both = shares["plain"] * mix + shares["context"] * mix_context
+            self.context_weights_ = {
+                **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
+                **{name: shares["context"] * weight for name, weight in weights.items()},
+            }
+            self.context_domain_scores_ = judge.scores(scored)
+            self.context_expected_score_ = expected(self.context_domain_scores_, self._seed)
+            self._quantiles["context"] = judge.quantiles(scored)
+            if judge.classes is not None:
+                rows = within.rows
+                self._shares = ShareRange.of_sources(both[rows], judge.domains[rows], kept)
+
+    def _mix(self, weights: dict[str, float], features: dict[bool, Array]) -> Array:
+        """Predictions of the members, averaged."""
+        parts = [
+            weight * self.members_[name].predict(features[self.members_[name].in_context])
+            for name, weight in weights.items()
+        ]
+        return np.asarray(sum(parts))
+
+    def _predict(self, X: Any, sample_domain: Any) -> Array:
+        """Probabilities, or values of unit variance."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        features = {False: self._features(X, None)}
+        domain = _check_domains(sample_domain, len(X))
+        in_context = any(member.in_context for member in self.members_.values())
+        if sample_domain is None or not in_context:
+            return self._mix(self.weights_, features)
+        features[True] = self._features(X, sample_domain)
+        found = self._mix(self.context_weights_, features)
+        left = self._left(found, domain)
+        if len(left):
+            named = ", ".join(str(name) for name in domain.names[left[:5]])
+            warnings.warn(
+                f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
+                "predicted classes lie outside those of the source domains, so that rows are "
+                "predicted one by one",
+                UserWarning,
+                stacklevel=3,
+            )
+            rows = np.isin(np.asarray(domain.codes), left)
+            found[rows] = self._mix(self.weights_, {False: features[False][rows]})
+        return found
+
+    def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles:
+        kind = "plain" if sample_domain is None else "context"
+        return self._quantiles.get(kind, self._quantiles["plain"])
+
+    def _left(self, found: Array, domain: Labels) -> Array:
+        """Codes of domains whose rows are better predicted one by one."""
+        held = self.domain_context_.held
+        if held is not None and held.alone is not None:
+            return np.flatnonzero(np.isin(np.asarray(domain.names), list(held.alone)))
+        if self._shares is None:
+            return np.zeros(0, dtype=np.intp)
+        shares = class_shares(found, domain.codes, domain.n_categories)
+        return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
+
+    def domains_alone(self, X: Any, sample_domain: Any) -> list[Any]:
+        """Domains that ``predict`` takes row by row, because context would mislead it there."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        domain = _check_domains(sample_domain, len(X))
+        features = {given is not None: self._features(X, given) for given in (None, sample_domain)}
+        left = self._left(self._mix(self.context_weights_, features), domain)
+        return np.asarray(domain.names)[left].tolist()
+
+    def settled(self) -> Any:
+        """An ensemble of the best of each member, not fitted, that searches no more."""
+        check_is_fitted(self)
+        best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
+        chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
+        return clone(self).set_params(members=chosen, context=False, cv=2)
+
+    def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        refuse_elsewhere(self, X, "convert it to an array first")
+        return validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _check_domains(sample_domain: Any, n_rows: int) -> Labels:
+    shape = np.shape(sample_domain)
+    if len(shape) > 1 and shape[1:] != (1,):
+        raise ValueError(
+            f"sample_domain must hold one label for each row, got an array of shape {shape}"
+        )
+    return check_sample_domain(sample_domain, n_rows, "delta")
+
+
+def _taken(labels: Labels, rows: Array) -> Labels:
+    """Labels of some rows, with all categories."""
+    if labels.codes is None:
+        return Labels(values=labels.values[rows])
+    return Labels(codes=labels.codes[rows], names=labels.names)
+
+
+def _places(learn_from: Any, n: int) -> Array:
+    """Places of some rows, each once."""
+    rows = np.asarray(learn_from)
+    rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("learn_from must hold places of rows, or a truth value for each row")
+    if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
+        raise ValueError(f"learn_from must hold places from 0 to {n - 1}, each once")
+    return rows
