@@ -108,7 +108,7 @@ class InvariantRidge(RidgeCandidates):
             target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
             if first:
                 self._begin(backend, rows, target, domain)
-            check_kinds(self._kinds, target, domain)
+            self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
             if not first:
                 like = next(iter(sums.maps[0].values())).mean
@@ -272,6 +272,9 @@ class InvariantRidge(RidgeCandidates):
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
+
+    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
+        check_kinds(self._kinds, target, domain)
 
     def _sum_rows(self, backend: Backend, rows: Any, target: Labels, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
