@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,15 +54,10 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         random_state=setting.seed,
         pos_label=setting.pos_label,
     )
+    compare = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
     decided = {"class_weight": setting.class_weight, "predictor": setting.predictor}
     constant, model = (
-        compare_methods(
-            replace(problem, overrides=overrides),
-            [replace(one, context=False)],
-            inside=False,
-            n_jobs=setting.n_jobs,
-            progress=False,
-        )
+        compare(replace(problem, overrides=overrides), [replace(one, context=False)])
         for one, overrides in ((METHODS["constant"], {}), (chosen, decided))
     )
     calibration = calibrated(model.records[model.best_], problem.classes)

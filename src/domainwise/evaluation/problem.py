@@ -194,7 +194,6 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
         labels = check_target(y, n, "delta")
         return labels.names[labels.codes], labels.names
     values = check_target(y, n, "rbf").values
-    assert values is not None
     if values.shape[1] != 1:
         raise ValueError(f"the target must be one column, got {values.shape[1]}")
     return values[:, 0], None
@@ -228,9 +227,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
     """Folds inside one domain; none where it is too small or has one class."""
     y = problem.y[rows]
-    if problem.classification and len(np.unique(y)) < 2:
-        return []
-    if len(y) < 2 * WITHIN_FOLDS:
+    if len(y) < 2 * WITHIN_FOLDS or (problem.classification and len(np.unique(y)) < 2):
         return []
     return [
         (train, test)

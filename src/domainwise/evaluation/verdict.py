@@ -15,21 +15,9 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 def make_verdict(found: Found) -> list[str]:
     """Return the verdict, a sentence or two per item."""
-    sentences = [_who_holds_up(found)]
-    sure = _how_sure(found)
-    if sure:
-        sentences.append(sure)
-    for text in (
-        _needs_domain(found),
-        _worst_elsewhere(found),
-        _against_constant(found),
-        _price(found),
-        _failures(found),
-        found.next_step,
-    ):
-        if text:
-            sentences.append(text)
-    return sentences
+    first = (_who_holds_up, _how_sure, _needs_domain, _worst_elsewhere)
+    parts = (*first, _against_constant, _price, _failures)
+    return [text for text in (*(part(found) for part in parts), found.next_step) if text]
 
 
 def _who_holds_up(found: Found) -> str:

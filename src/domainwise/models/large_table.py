@@ -141,21 +141,16 @@ class Reader:
         """Features as numbers, with ``y`` and ``domain`` beside them."""
         X, y, domains, _ = self.rows(piece)
         assert self.labels is not None
-        values = self.prepare.transform(X) if len(X) else np.empty((0, self.n_features))
-        frame = import_pandas().DataFrame(values, columns=feature_names(self.n_features))
+        values = self.prepare.transform(X) if len(X) else np.empty((0, len(self.names)))
+        frame = import_pandas().DataFrame(values, columns=self.names)
         if self.schema.task == "classification":
             y = np.array([self.labels[0][text] for text in y])
         return frame.assign(y=y, domain=[self.labels[1][text] for text in domains])
 
     @property
-    def n_features(self) -> int:
-        """Number of features after preparing."""
-        return len(self.prepare.get_feature_names_out())
-
-
-def feature_names(n: int) -> list[str]:
-    """Names of prepared features while they are summed."""
-    return [f"x{i}" for i in range(n)]
+    def names(self) -> list[str]:
+        """Names of prepared features while they are summed."""
+        return [f"x{i}" for i in range(len(self.prepare.get_feature_names_out()))]
 
 
 @task
@@ -243,14 +238,9 @@ class LargeTable:
         """Look at a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[Footer] = read_footers(path)
         names = [*footers[0].content.schema.to_arrow_schema().names, *footers[0].keys]
-        chosen = choose_features(
-            names,
-            target=target,
-            domain=domain,
-            features=split_names(features, names),
-            drop=split_names(drop, names),
-            where=str(path),
-        )
+        told: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
+        features, drop = split_names(features, names), split_names(drop, names)
+        chosen = choose_features(names, features=features, drop=drop, **told)
         columns = [*chosen, target, domain]
         pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
         few = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
@@ -260,15 +250,7 @@ class LargeTable:
             rows = np.linspace(0, len(frame) - 1, LOOK_ROWS // len(few)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
         look = import_pandas().concat(frames, ignore_index=True)
-        table = check_table(
-            look,
-            target=target,
-            domain=domain,
-            features=chosen,
-            drop_domains=drop_domains,
-            where=str(path),
-            **options,
-        )
+        table = check_table(look, features=chosen, drop_domains=drop_domains, **told, **options)
         used = [*table.schema.features, target, domain]
         dropped = frozenset(split_names(drop_domains, []) or [])
         return cls(table, Reader(table.schema, used, dropped), pieces)
@@ -293,17 +275,12 @@ class LargeTable:
         labels = _labels(found.classes), _labels(found.domains)
         prepare = fitted_preprocessor(schema, found)
         reader = replace(self.reader, prepare=prepare, labels=labels)
-        names = feature_names(reader.n_features)
+        names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
-        parts = Partitions(
-            layout,
-            import_pandas().DataFrame(columns=names, dtype=np.float64),
-            [Unread(reader.prepared, piece) for piece in self.pieces],
-            None,
-            None,
-            None,
-            tuple(piece.source for piece in self.pieces),
-        )
+        empty = import_pandas().DataFrame(columns=names, dtype=np.float64)
+        unread = [Unread(reader.prepared, piece) for piece in self.pieces]
+        files = tuple(piece.source for piece in self.pieces)
+        parts = Partitions(layout, empty, unread, None, None, None, files)
         model = chosen.build(setting)
         model.fit_sums(lambda: sum_partitions(model, parts))
         # New rows come as arrays, whose columns have no names.
