@@ -27,6 +27,18 @@ def page(found, tmp_path_factory):
     return found.report(tmp_path_factory.mktemp("page") / "report.html").read_text("utf-8")
 
 
+def test_every_method_that_can_be_compared_is_drawn(found, tmp_path):
+    from dataclasses import replace
+
+    from domainwise.models.registry import METHODS
+
+    keys = [*METHODS, "ensemble+context", "a caller's own"]
+    results = [replace(found.results[0], key=key, label=key) for key in keys]
+    records = dict.fromkeys(keys, next(iter(found.records.values())))
+    page = replace(found, results=results, records=records).report(tmp_path / "report.html")
+    assert "ensemble+context" in page.read_text("utf-8")
+
+
 class Ids(HTMLParser):
     def __init__(self):
         super().__init__()

@@ -203,6 +203,8 @@ def reported_errors(debug: bool) -> Iterator[None]:
     """Turn errors into a message and an exit code: 2 for unusable input, 1 for the rest."""
     try:
         yield
+    except typer.Exit:
+        raise
     except KeyboardInterrupt:
         fail("interrupted: every output is complete or as it was", 1, debug=debug)
     except (ValueError, OSError, ImportError) as error:

@@ -190,14 +190,16 @@ def evaluate(
         title = f"{target} on an unseen {domain}: {data.name}"
         stored = {**describe_run(found, data, asked, estimator), "title": title}
         write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
+        console = Console(highlight=False)
+        if as_json:
+            written = {"files": [str(path) for path in files]}
+            typer.echo(json.dumps({**stored, **written}, indent=2))
+        else:
+            print_evaluation(found, console)
         if report:
             _draw(found, folder, title, debug)
     if as_json:
-        written = {"files": [str(path) for path in files]}
-        typer.echo(json.dumps({**stored, **written}, indent=2))
         return
-    console = Console(highlight=False)
-    print_evaluation(found, console)
     console.print(f"\nresults: {shown(files[0])}", soft_wrap=True)
     if report:
         console.print(f"report: [bold]{shown(files[1])}[/] (open it in a browser)")

@@ -26,6 +26,8 @@ COLOURS = {
     "dcmcv": "#e0533d",
     "invariant": "#d6498f",
     "invariantridge": "#8e5bd0",
+    "ensemble": "#c2a000",
+    "ensemble+context": "#e08a00",
 }
 #: Classes and domains, told apart by colour and, beyond six, by marker as well.
 PALETTE = ("#5b8def", "#e0533d", "#2a9d8f", "#d9902f", "#a678de", "#8b95a1")
@@ -33,6 +35,12 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 WORST = "#e0533d"
 #: Domains with a line of their own in a legend.
 MAX_LEGEND = 12
+
+
+def colour_of(result: MethodResult) -> str:
+    """Colour of a method; one that is not listed, a caller's own, takes one by its name."""
+    other = PALETTE[sum(result.key.encode()) % len(PALETTE)]
+    return COLOURS.get(result.key, other)
 
 
 def scores_figure(found: Found) -> Any:
@@ -67,7 +75,7 @@ def methods_picture(found: Found, name: str) -> Picture:
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
         axes = figure.subplots()
         for height, result in zip(range(len(results))[::-1], results, strict=True):
-            colour = COLOURS[result.key]
+            colour = colour_of(result)
             values = [shown(score) for score in result.known.values()]
             axes.plot([min(values), max(values)], [height] * 2, color=colour, alpha=0.45, lw=4)
             axes.plot(values, [height] * len(values), "|", color=colour, markersize=6)
@@ -203,7 +211,7 @@ def _draw_domains(found: Found, axes: Any) -> None:
             [heights[domain] + _offset(found, result) for domain in order],
             marker="o" if result.kind == "baseline" else "D",
             linestyle="none",
-            color=COLOURS[result.key],
+            color=colour_of(result),
             alpha=1.0 if main else 0.5,
             markersize=7 if main else 4,
             label=result.label,
