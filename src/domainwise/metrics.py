@@ -17,7 +17,8 @@ from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
 from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
-from domainwise.checks.labels import encode, labels, plain, same_kind, same_length
+from domainwise.checks.inputs import label_array
+from domainwise.checks.labels import encode, labels, same_kind, same_length
 from domainwise.gram.measured import (
     TILE_ROWS,
     alignment,
@@ -125,7 +126,7 @@ def worst_domain_score(
     3.0
     """
     check_arguments("worst_domain_score", metric=metric, greater_is_better=greater_is_better)
-    truth, predicted = plain(y_true, "y_true"), plain(y_pred, "y_pred")
+    truth, predicted = label_array(y_true, "y_true"), label_array(y_pred, "y_pred")
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty: at least one row is needed")
     same_length(predicted, "y_pred", truth, "y_true")

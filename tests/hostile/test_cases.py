@@ -20,8 +20,6 @@ D = np.arange(24) % 3
 Y = np.arange(24) // 3 % 2
 FRAME = pandas.DataFrame(X, columns=list("abc"))
 NAN = float("nan")
-K = X @ X.T
-SQUARED = ((X[:, None] - X) ** 2).sum(axis=2)
 
 
 def search(step=None):
@@ -97,26 +95,6 @@ CASES = [
         lambda: search().fit(FRAME, Y, sample_domain=D).predict(FRAME[["b", "a", "c"]]),
         "same order",
         "results would change",
-    ),
-    (
-        "an asymmetric kernel",
-        fit(dw.KPCA(kernel="precomputed", n_components=2), X=K + np.triu(K)),
-        "symmetric",
-        "no kernel",
-    ),
-    *(
-        (
-            f"{name}, {type(model).__name__}",
-            fit(model, X=matrix),
-            "diagonal has no positive",
-            "no kernel",
-        )
-        for name, matrix in (("distances", np.sqrt(SQUARED)), ("-K", -K))
-        for model in (
-            dw.DCM(kernel="precomputed"),
-            dw.KPCA(kernel="precomputed", n_components=2),
-            dw.InvariantSVC(kernel="precomputed"),
-        )
     ),
 ]
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from domainwise.checks.inputs import Labels, check_precomputed
+from domainwise.checks.inputs import Labels
+from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import Gram
 from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
@@ -44,9 +45,9 @@ class Backend(ABC):
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain against the rows."""
 
-    def check_precomputed(self, K: Any) -> None:
-        """Check a training kernel matrix: square and symmetric."""
-        check_precomputed(K)
+    def check_precomputed(self, K: Any) -> bool:
+        """Check a training kernel matrix; whether it is one."""
+        return check_precomputed(K)
 
     @abstractmethod
     def check_dense_memory(self, n_samples: int, what: str) -> None:
@@ -60,7 +61,7 @@ class Backend(ABC):
 
     def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
         """Resolve kernel arguments on the rows."""
-        return make_kernel(kernel, rows, **arguments)
+        return check_kernel(make_kernel(kernel, rows, **arguments), rows)
 
     @abstractmethod
     def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:

@@ -31,6 +31,7 @@ from domainwise.backends.dask_input import (
 from domainwise.backends.dask_sums import sum_partitions
 from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
+from domainwise.checks.kernels import FUNCTION_ROWS, SURE, check_kernel
 from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
@@ -114,7 +115,7 @@ class DaskBackend(NumpyBackend):
                 'call to("numpy") on the model first'
             )
 
-    def check_precomputed(self, K: Any) -> None:
+    def check_precomputed(self, K: Any) -> bool:
         """Refuse kernel matrices: they have no rows to cut into blocks."""
         raise ValueError('kernel="precomputed" takes a matrix in memory, not a Dask collection')
 
@@ -135,7 +136,8 @@ class DaskBackend(NumpyBackend):
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
         if resolved.name not in ("rbf", "linear"):
-            return resolved
+            few = np.linspace(0, len(X) - 1, min(len(X), FUNCTION_ROWS)).astype(int)
+            return resolved if resolved.name in SURE else check_kernel(resolved, fetch(X[few]))
         origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))

@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import namespace, precision_name
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
@@ -145,22 +144,6 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     return Labels(values=_numeric(domains, "sample_domain"))
 
 
-def check_precomputed(K: Any) -> None:
-    """Check a training kernel matrix: square and symmetric."""
-    if K.shape[0] != K.shape[1]:
-        raise ValueError(
-            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {tuple(K.shape)}'
-        )
-    atol = float(abs(K).max()) * (1e-8 if precision_name(K) == "float64" else 1e-4)
-    if not namespace(K).allclose(K, K.T, rtol=0.0, atol=atol):
-        raise ValueError('kernel="precomputed" needs a symmetric kernel matrix in fit')
-    if atol > 0 and float(K.diagonal().max()) <= 0:
-        raise ValueError(
-            'kernel="precomputed" needs a kernel matrix in fit, got one whose diagonal has no '
-            "positive number, such as distances or a kernel times -1"
-        )
-
-
 def check_n_components(n_components: int | None, n_samples: int) -> None:
     """Refuse more components than the N - 1 that centred rows can have."""
     if n_components is not None and n_components > n_samples - 1:
@@ -180,6 +163,11 @@ def plain_array(values: Any) -> Array:
     # numbers that are too large for one type of integers, or stand beside fractions.
     rounded = array.dtype.kind == "f" and EXACT_FLOATS <= np.abs(array).max(initial=0.0) < np.inf
     return np.asarray(values, dtype=object) if rounded or array.dtype.kind in "US" else array
+
+
+def label_array(values: Any, name: str) -> Array:
+    """Array of labels or numbers of one type, none rounded or turned into another."""
+    return sortable(plain_array(values), name)
 
 
 def sortable(values: Array, name: str) -> Array:

@@ -10,11 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from domainwise.checks.inputs import is_missing, kind_of_label, plain_array, sortable
 
 
-def plain(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Array of labels or numbers, in which text is text and no number is."""
-    return sortable(plain_array(values), name)
-
-
 def labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """1-D array of labels without missing entries."""
     array = plain_array(values)

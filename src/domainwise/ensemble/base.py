@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import Labels, check_sample_domain
+from domainwise.checks.inputs import Labels, check_sample_domain, label_array
 from domainwise.ensemble.context import DomainContext
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
@@ -271,6 +271,7 @@ class DomainEnsemble(BaseEstimator):
 
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")
+        y = y if y is None or isinstance(y, str) else label_array(y, "y")
         return validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
 
     def __sklearn_tags__(self) -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
+from domainwise.checks.kernels import positive_part
 from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
@@ -56,25 +59,30 @@ class KernelProjection(Projection):
         X, y, sample_domain = backend.split_labels(X, y, sample_domain)
         rows = backend.check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(rows))
-        if self.kernel == "precomputed":
-            backend.check_precomputed(rows)
+        sound = self.kernel != "precomputed" or backend.check_precomputed(rows)
         target, domain = self._check_labels(backend, y, sample_domain, rows)
         self._warn_about_domains(sample_domain, domain, len(rows))
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = self._resolve_kernel(backend, rows)
-        gram: Any = self._gram(backend, rows, kernel, labels)
+        kernel = kernel if sound else replace(kernel, sound=False)
+        gram, given, basis = self._gram(backend, rows, kernel, labels)
         continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, continuous)
         solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
         self._record(kernel, None if target is None else target.names, domain.names)
         self._record_solution(gram, solution)
         self.dual_coef_ = solution.dual - solution.dual.mean(axis=0)
-        self._offset = gram.offset(self.dual_coef_)
+        self._offset, values = gram.offset(self.dual_coef_), solution.values
+        if basis is not None:  # what transform will make of the rows, which have a negative part
+            self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
+            values = given @ self.dual_coef_
+            self._offset = values.mean(0)
+            values = values - self._offset
         if kernel.name != "precomputed":
             self.X_fit_ = backend.kept_rows(rows)
         elif hasattr(self, "X_fit_"):
             del self.X_fit_
-        self.embedding_ = backend.like_rows(solution.values, rows)
+        self.embedding_ = backend.like_rows(values, rows)
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
     def _label_rows(
@@ -102,7 +110,8 @@ class KernelProjection(Projection):
             name=f"the {role} kernel",
         )
 
-    def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: RowLabels) -> Gram:
+    def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: RowLabels) -> Any:
+        """Operator, and for what is no kernel its matrix and a basis of the part that is used."""
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,
@@ -113,15 +122,18 @@ class KernelProjection(Projection):
         lapack = self.solver == "dense" or no_ridge
         if self.solver == "exact" and no_ridge:
             raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
-        if kernel.name == "precomputed":
-            matrix = backend.kept_rows(rows)
-            return backend.dense_gram(matrix, labels, rows.dtype, lapack=lapack, **options)
-        if lapack:
+        precomputed = kernel.name == "precomputed"
+        if lapack and not precomputed:
             backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')
-        if lapack or len(rows) <= DENSE_ROWS:
-            matrix = backend.kernel_matrix(kernel, rows)
-            return backend.dense_gram(matrix, labels, rows.dtype, lapack=lapack, **options)
-        return backend.streamed_gram(rows, kernel, labels, **options)
+        if not (precomputed or lapack or len(rows) <= DENSE_ROWS):
+            return backend.streamed_gram(rows, kernel, labels, **options), None, None
+        given = basis = None
+        matrix = backend.kept_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
+        if not kernel.sound:
+            given = cast(matrix, namespace(matrix).float64)
+            matrix, basis = positive_part(given)
+        gram = backend.dense_gram(matrix, labels, rows.dtype, lapack=lapack, **options)
+        return gram, given, basis
 
     @property
     def _support(self) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import Backend, backend_of
-from domainwise.checks.inputs import Labels, check_n_components
+from domainwise.checks.inputs import Labels, check_n_components, label_array
 from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram import Gram
 from domainwise.gram.label_sums import LabelMap, finalize
@@ -218,8 +218,8 @@ class LandmarkProjection(Projection):
     ) -> None:
         """Store the function of the features with these weights, and what was seen."""
         kernel = self._map.kernel
-        names = [np.array(labels) if labels else None for labels in (classes, domains)]
-        self._record(kernel, *names)
+        seen = zip((classes, domains), ("y", "sample_domain"), strict=True)
+        self._record(kernel, *(label_array(*each) if each[0] else None for each in seen))
         self.landmarks_ = self._map.landmarks
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)

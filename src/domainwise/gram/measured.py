@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from domainwise.checks.inputs import is_continuous
-from domainwise.checks.labels import encode, plain
+from domainwise.checks.inputs import is_continuous, label_array
+from domainwise.checks.labels import encode
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
@@ -69,7 +69,7 @@ def alignment(inner: NDArray[np.float64], i: int, j: int) -> float:
 
 def kernel_tile(values: ArrayLike, name: str, kernel: str, gamma: float | str) -> tuple[Tile, int]:
     """Return the function that evaluates a tile of the kernel of ``values``, and the row count."""
-    values = plain(values, name)
+    values = label_array(values, name)
     if kernel == "auto":
         kernel = "rbf" if is_continuous(values) else "delta"
     if kernel == "delta":

@@ -72,7 +72,7 @@ class NystromMap:
         # What float32 rows cannot tell apart, or what rounding of W leaves.
         share = max(eps, len(W) * eps_double)
         tolerance = share * float(np.abs(np.diagonal(W)).max(initial=0.0))
-        triangle, pivots = _independent_rows(W, tolerance)
+        triangle, pivots = _independent_rows(W, tolerance, kernel.sound)
         sizes = np.diagonal(triangle) ** 2
         margin = float(sizes.min() / sizes.max()) * min(ridge, 1.0) * (eps_double / eps)
         direct = margin > DIRECT_ROUNDING / rounding
@@ -123,15 +123,21 @@ class NystromMap:
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
 
 
-def _independent_rows(W: Array, tolerance: float) -> tuple[Array, Array]:
-    """Pivots of W down to residuals of ``tolerance``, and the Cholesky factor of their rows."""
+def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, Array]:
+    """Pivots of W down to residuals of ``tolerance``, and the Cholesky factor of their rows.
+
+    Of what is known to be no kernel these are rows for which it is one.
+    """
     scale = float(np.diagonal(W).max(initial=0.0))
     factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
     pivots, left_out = order[:rank] - 1, order[rank:] - 1
     residual = W[left_out, left_out] - np.square(factor[rank:, :rank]).sum(axis=1)
     if scale <= 0 or not np.isfinite(factor[:rank, :rank]).all():
-        raise ValueError("the kernel has a negative or non-finite diagonal: it is no kernel")
-    if residual.min(initial=0.0) < -1e-6 * scale:
+        raise ValueError(
+            "the kernel has a negative or non-finite diagonal: it is no kernel (is it a kernel "
+            "times -1, or distances?)"
+        )
+    if sound and residual.min(initial=0.0) < -1e-6 * scale:
         raise ValueError("the kernel is not a positive semi-definite kernel")
     return np.tril(factor[:rank, :rank]), pivots
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,11 +15,11 @@ from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import (
     Labels,
-    check_precomputed,
     check_sample_domain,
     check_target,
-    plain_array,
+    label_array,
 )
+from domainwise.checks.kernels import check_kernel, check_precomputed, positive_part
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import available_memory
@@ -141,6 +142,8 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         K : ndarray of shape (n_samples, n_samples)
         """
         gram, dtype = self._fit(X, y, sample_domain, keep=True)
+        if self._positive is not None:
+            return self.transform(X)
         assert isinstance(gram, DenseGram)
         K = corrected_gram(symmetric(gram.K), self._images)
         return K.astype(dtype, copy=False)
@@ -162,6 +165,8 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         X = check_rows(self, X, reset=False)
         rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
         K = centred_cross(self._kernel, X, rows, self._row_means)
+        if self._positive is not None:
+            K = (K @ self._positive) @ self._positive.T
         K -= (K @ self._dual) @ self._images.T
         return K.astype(X.dtype, copy=False)
 
@@ -169,8 +174,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""
         self._validate_params()
         X = check_rows(self, X, ensure_min_samples=2)
-        if self.kernel == "precomputed":
-            check_precomputed(X)
+        sound = self.kernel != "precomputed" or check_precomputed(X)
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
             warn_about_domains(self, sample_domain, domain, len(X))
@@ -183,12 +187,14 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             epsilon=self.domain_epsilon,
             weight=self.domain_weight,
         )
-        kernel = resolved_kernel(self, X)
-        gram = self._gram(X, kernel, labels, keep)
+        kernel = check_kernel(resolved_kernel(self, X), X)
+        kernel = kernel if sound else replace(kernel, sound=False)
+        gram, row_means = self._gram(X, kernel, labels, keep)
         F = domain_factor(labels, self.domain_epsilon)
         KF = gram.product(F)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
-        self._kernel, self._row_means = kernel, gram.row_means
+        self._kernel = kernel
+        self._row_means = gram.row_means if row_means is None else row_means
         self._dual, self._images = F @ A, KF @ A
         for name in ("X_fit_", "classes_"):  # of an earlier fit
             if hasattr(self, name):
@@ -200,14 +206,21 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.classes_ = target.names
         return gram, X.dtype
 
-    def _gram(self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool) -> RowsGram:
-        if kernel.name == "precomputed":
-            return DenseGram(X.astype(np.float64), labels, X.dtype)
-        if keep:
+    def _gram(
+        self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool
+    ) -> tuple[RowsGram, Array | None]:
+        """Operator, and for what is no kernel the means of its rows as they were given."""
+        self._positive: Array | None = None
+        precomputed = kernel.name == "precomputed"
+        if keep and not precomputed:
             check_memory(len(X))
-        if keep or len(X) <= DENSE_ROWS:
-            return DenseGram(kernel_matrix(kernel, kernel.prepare(X)), labels, X.dtype)
-        return StreamedGram(X, kernel, labels)
+        if not (precomputed or keep or len(X) <= DENSE_ROWS):
+            return StreamedGram(X, kernel, labels), None
+        K = X.astype(np.float64) if precomputed else kernel_matrix(kernel, kernel.prepare(X))
+        if kernel.sound:
+            return DenseGram(K, labels, X.dtype), None
+        matrix, self._positive = positive_part(K)
+        return DenseGram(matrix, labels, X.dtype), K.mean(axis=0)
 
     @property
     def _n_features_out(self) -> int:
@@ -262,9 +275,10 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
     refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
-    if isinstance(y, list | tuple):
-        # NumPy would write NaN in a list of strings out, as the class "nan".
-        y = plain_array(y)
+    if y is not None and not isinstance(y, str):
+        # Labels as they are: of NaN among strings the class "nan" would be made, of nullable
+        # columns of whole numbers fractions.
+        y = label_array(y, "y")
     return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 

@@ -208,7 +208,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
-        self.classes_ = check_classes(y, len(X)).names
+        target = check_classes(y, len(X))
+        self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain)
         if hasattr(self, "calibration_"):
             del self.calibration_

@@ -54,6 +54,8 @@ class Kernel:
     by_differences: bool = False  #: take RBF distances from differences, as :meth:`about` decides
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
+    symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
+    sound: bool = True  #: False for a function that was found to be no kernel
 
     @property
     def constant(self) -> float:
@@ -182,6 +184,8 @@ class Kernel:
         xp = namespace(X)
         K = self.function(X, Y, **self.params)
         K = xp.as_tensor(K).detach() if is_tensor(X) else np.asarray(K)
+        if self.symmetrised:
+            K = (K + replace(self, symmetrised=False)._call(Y, X).T) / 2
         if tuple(K.shape) != (len(X), len(Y)):
             raise ValueError(
                 f"the callable kernel returned shape {tuple(K.shape)} for {len(X)} and {len(Y)} "

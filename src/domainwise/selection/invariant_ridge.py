@@ -14,7 +14,7 @@ from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
-from domainwise.checks.inputs import Labels, check_classes, plain_array
+from domainwise.checks.inputs import Labels, check_classes, label_array, plain_array
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.selection.curves import class_columns, equal_weights, fit_curve
 from domainwise.selection.ridge_candidates import AUTO_WEIGHTS
@@ -125,8 +125,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):
             return backend.check_rows(self, X, reset=reset), y
-        # NumPy would write NaN in a list of strings out, as the class "nan".
-        y = plain_array(y)
+        y = None if y is None else label_array(y, "y")
         return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
 
     def _check_labels(

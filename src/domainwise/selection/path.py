@@ -154,7 +154,7 @@ class ExactFold:
         self.template.set_params(conditional=conditional)
         template, backend = self.template, self.backend
         labels = template._label_rows(backend, self.X, self.target, self.domain)
-        return template._gram(backend, self.X, self.kernel, labels), labels.space
+        return template._gram(backend, self.X, self.kernel, labels)[0], labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
         """Training rows are at hand; test rows take one pass over the cross kernel."""

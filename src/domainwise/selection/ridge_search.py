@@ -17,7 +17,7 @@ from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.numpy import NumpyBackend
-from domainwise.checks.inputs import Labels
+from domainwise.checks.inputs import Labels, label_array
 from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
@@ -288,7 +288,7 @@ class InvariantRidge(RidgeCandidates):
     def _finish(self) -> None:
         """Search among the sums of all rows."""
         keys = list(self._sums.maps[0])
-        domains = np.array(sorted({domain for domain, _ in keys}))
+        domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
         if not self._ready():
             what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({classes[0]})"
@@ -296,7 +296,7 @@ class InvariantRidge(RidgeCandidates):
                 f"only one {what} has been seen so far: leaving domains out needs two domains, "
                 "and a classifier two classes"
             )
-        names = None if classes == [None] else np.array(classes)
+        names = None if classes == [None] else label_array(classes, "y")
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
         found = score_domains(self, penalties, domains, names)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from domainwise.arrays import Array
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.inputs import check_sample_domain
+from domainwise.checks.inputs import check_sample_domain, count_rows
 
 
 class LeaveDomainsOut(BaseCrossValidator):
@@ -80,13 +80,16 @@ class LeaveDomainsOut(BaseCrossValidator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : ignored
+            But for its length.
         groups : array-like of shape (n_samples,)
             The domain of each row.
         """
         codes, n_domains = self._codes(groups)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if n_rows != len(codes):
-            raise ValueError(f"groups has {len(codes)} entries but X has {n_rows} rows")
+        for name, given in (("groups", codes), ("y", y)):
+            if given is not None and count_rows(given) != count_rows(X):
+                raise ValueError(
+                    f"{name} has {count_rows(given)} entries but X has {count_rows(X)} rows"
+                )
         for test_domains in self._test_sets(n_domains):
             test = np.isin(codes, test_domains)
             yield np.flatnonzero(~test), np.flatnonzero(test)
@@ -94,7 +97,7 @@ class LeaveDomainsOut(BaseCrossValidator):
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
             raise ValueError("LeaveDomainsOut needs the domain of each row as groups")
-        domains = check_sample_domain(groups, len(groups), "delta")
+        domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
 
     def _test_sets(self, n_domains: int) -> list[Array]:

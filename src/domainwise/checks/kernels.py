@@ -1,0 +1,93 @@
+"""Matrices and functions that are no kernels: what is wrong with them, and what is left of them.
+
+Everything here centres its kernel, so that a matrix counts as one if it has no negative
+eigenvalues when it is centred. Distances have, and so has a kernel times -1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays.namespace import namespace, precision_name, to_host
+from domainwise.kernels.functions import Kernel
+
+#: Rows of a matrix, and of a function's rows, that are looked at: evenly spaced ones.
+MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
+#: Negative eigenvalues and asymmetries up to this share of the matrix are rounding.
+ROUNDING = {"float64": 1e-8, "float32": 1e-4}
+#: Kernels that are some whatever their arguments.
+SURE = ("rbf", "laplacian", "linear", "cosine", "precomputed")
+
+
+def check_precomputed(K: Any) -> bool:
+    """Refuse a training matrix that is not square, and warn of one that is no kernel.
+
+    Returns
+    -------
+    sound : bool
+        Whether it is a kernel matrix, as far as a few of its rows tell.
+    """
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f'kernel="precomputed" needs a square kernel matrix in fit, got shape {tuple(K.shape)}'
+        )
+    rows = np.linspace(0, len(K) - 1, min(len(K), MATRIX_ROWS)).astype(int)
+    few = to_host(K[rows][:, rows]).astype(np.float64)
+    return not _warn(few, ROUNDING[precision_name(K)], 'the values of kernel="precomputed"')
+
+
+def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
+    """Warn of a function that is no kernel; of an asymmetric one both ways round are averaged."""
+    if kernel.name in SURE or len(rows) < 2:
+        return kernel
+    few = rows[np.linspace(0, len(rows) - 1, min(len(rows), FUNCTION_ROWS)).astype(int)]
+    prepared = kernel.prepare(few)
+    K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
+    name = getattr(kernel.function, "__name__", kernel.name)
+    wrong = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
+    return replace(kernel, symmetrised="symmetric" in wrong, sound=not wrong) if wrong else kernel
+
+
+def positive_part(K: Any) -> tuple[Any, Any]:
+    """What is a kernel of a matrix: its part with positive eigenvalues, centred, and their space.
+
+    A row of kernel values, centred and projected onto that space, is a row of this kernel.
+    """
+    xp = namespace(K)
+    values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
+    kept = values > 1e-10 * abs(values).max()
+    if not bool(kept.any()):
+        raise ValueError(
+            "the kernel has no positive eigenvalue, so that there is nothing to learn from: is it "
+            "a kernel times -1, or distances?"
+        )
+    basis = vectors[:, kept]
+    return (basis * values[kept]) @ basis.T, basis
+
+
+def _warn(K: Any, rounding: float, what: str) -> str:
+    """Warn if a matrix is no kernel; return what is wrong with it."""
+    limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
+    wrong = ""
+    if float(np.abs(K - K.T).max()) > limit:
+        wrong = "not symmetric; the mean of it and its transpose is used"
+    try:
+        np.linalg.cholesky(_centred((K + K.T) / 2) + limit * np.eye(len(K)))
+    except np.linalg.LinAlgError:
+        negative = (
+            "not positive semi-definite (are they distances, or a kernel times -1?); only their "
+            "positive part is used"
+        )
+        wrong = f"{wrong}, and {negative}" if wrong else negative
+    if wrong:
+        warnings.warn(f"{what} are no kernel: {wrong}", UserWarning, stacklevel=6)
+    return wrong
+
+
+def _centred(K: Any) -> Any:
+    means = K.mean(0)
+    return K - means - (means - means.mean())[:, None]

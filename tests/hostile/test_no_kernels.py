@@ -1,0 +1,120 @@
+"""Matrices and functions that are no kernels: a warning, and what transform makes of rows is what
+fit made of them."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import domainwise as dw
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(36, 3))
+D, Y = np.arange(36) % 3, np.arange(36) // 3 % 2
+EXACT = [dw.DCM, dw.COIR, dw.DICA, dw.KPCA, dw.MDA, dw.MIDA, dw.SCA, dw.InvariantKernel]
+FAST = [dw.FastDCM, dw.FastCOIR, dw.FastDICA, dw.FastKPCA, dw.FastMDA, dw.FastMIDA, dw.FastSCA]
+FAST += [dw.InvariantFeatures]
+
+
+def squares(A, B):
+    return ((A[:, None] - B) ** 2).sum(-1)
+
+
+#: Functions, and whether anything of them is positive.
+FUNCTIONS = {
+    "sigmoid": (lambda A, B: np.tanh(2 * A @ B.T - 1), "not positive semi-definite"),
+    "a kernel less another": (
+        lambda A, B: np.exp(-squares(A, B)) - 0.7 * np.exp(-squares(A, B) / 9),
+        "not positive semi-definite",
+    ),
+    "asymmetric": (lambda A, B: A @ B.T + 0.5 * A[:, :1], "not symmetric"),
+    "neither": (
+        lambda A, B: np.tanh(2 * A @ B.T - 1 + A[:, :1] - B[:, 1]),
+        "not symmetric.*not positive semi-definite",
+    ),
+}
+HOPELESS = {
+    "distances": lambda A, B: np.sqrt(squares(A, B)),
+    "squared distances": squares,
+    "-K": lambda A, B: -np.exp(-squares(A, B)),
+}
+
+
+def agree(model, rows):
+    first = np.asarray(model.fit_transform(rows, Y, sample_domain=D))
+    again = np.asarray(model.transform(rows))
+    np.testing.assert_allclose(first, again, rtol=1e-9, atol=1e-9 * np.abs(first).max())
+    assert np.abs(first).max() > 0
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("cls", EXACT + FAST)
+def test_a_function_that_is_no_kernel_is_warned_of(cls, kind):
+    function, wrong = FUNCTIONS[kind]
+    with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+        agree(cls(kernel=function), X)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("cls", EXACT)
+def test_so_is_a_matrix(cls, kind):
+    function, wrong = FUNCTIONS[kind]
+    with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+        agree(cls(kernel="precomputed"), function(X, X))
+
+
+@pytest.mark.parametrize("kind", HOPELESS)
+@pytest.mark.parametrize("cls", [*EXACT, *FAST, dw.InvariantSVC])
+@pytest.mark.filterwarnings("ignore:the values of kernel:UserWarning")
+def test_where_nothing_is_positive_there_is_nothing_to_learn(cls, kind):
+    with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
+        cls(kernel=HOPELESS[kind]).fit(X, Y, sample_domain=D)
+    if cls not in FAST:
+        with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
+            cls(kernel="precomputed").fit(HOPELESS[kind](X, X), Y, sample_domain=D)
+
+
+@pytest.mark.parametrize("cls", EXACT)
+@pytest.mark.parametrize("kernel", ["function", "precomputed"])
+def test_minus_squared_distances_are_a_kernel_once_centred(cls, kernel):
+    rows = -squares(X, X) if kernel == "precomputed" else X
+    given = kernel if kernel == "precomputed" else lambda A, B: -squares(A, B)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*no kernel")
+        agree(cls(kernel=given), rows)
+
+
+def test_the_positive_part_is_that_of_an_eigendecomposition():
+    K = np.tanh(2 * X @ X.T - 1)
+    H = np.eye(36) - 1 / 36
+    values, vectors = np.linalg.eigh(H @ K @ H)
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    with pytest.warns(UserWarning, match="no kernel"):
+        found = dw.KPCA(kernel="precomputed", n_components=4).fit_transform(K)
+    sound = dw.KPCA(kernel="precomputed", n_components=4).fit_transform(positive)
+    np.testing.assert_allclose(np.abs(found), np.abs(sound), atol=1e-8)
+    with pytest.warns(UserWarning, match="no kernel"):
+        plain = dw.InvariantKernel(kernel="precomputed", domain_weight=0).fit_transform(K)
+    np.testing.assert_allclose(plain, positive, atol=1e-10)
+
+
+def test_machines_predict_the_rows_that_they_have_learnt_as_transform_gives_them():
+    K = np.tanh(2 * X @ X.T - 1)
+    with pytest.warns(UserWarning, match="no kernel"):
+        model = dw.InvariantSVC(kernel="precomputed", C=1e4).fit(K, Y, sample_domain=D)
+    inside = model.machine_.decision_function(model.transformer_.transform(K))
+    np.testing.assert_allclose(model.decision_function(K), inside)
+
+
+@pytest.mark.torch
+def test_tensors_follow_the_same_rule():
+    torch = pytest.importorskip("torch")
+    K = np.tanh(2 * X @ X.T - 1)
+    models = [dw.DCM(kernel="precomputed") for _ in range(2)]
+    with pytest.warns(UserWarning, match="no kernel"):
+        one = models[0].fit_transform(K, Y, sample_domain=D)
+    with pytest.warns(UserWarning, match="no kernel"):
+        two = models[1].fit_transform(torch.tensor(K), Y, sample_domain=D)
+    np.testing.assert_allclose(np.abs(one), np.abs(two.numpy()), atol=1e-8)
+    agree_again = models[1].transform(torch.tensor(K))
+    np.testing.assert_allclose(two.numpy(), agree_again.numpy(), atol=1e-10)
