@@ -46,16 +46,7 @@ def processes(jobs: int, where: str | None) -> int:
 def connected(where: str | None, console: Console) -> Iterator[Any]:
     """Open the client that ``--dask`` asks for; close it, and a cluster that was started for it.
 
-    Parameters
-    ----------
-    where : str or None
-        Address of a scheduler, "local" for a cluster of this machine's cores, or None.
-    console : Console
-        Where the dashboard's address is printed.
-
-    Yields
-    ------
-    client : distributed.Client or None
+    ``where`` is the address of a scheduler, "local" for a cluster of this machine's cores, or None.
     """
     if where is None:
         yield None
@@ -83,14 +74,7 @@ def connected(where: str | None, console: Console) -> Iterator[Any]:
 
 @contextmanager
 def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Let joblib run folds on the workers of a client; None leaves everything as it is.
-
-    Parameters
-    ----------
-    client : distributed.Client or None
-    report : callable, default=None
-        Called with the number of tasks done.
-    """
+    """Let joblib run folds on the workers of a client; None leaves everything as it is."""
     if client is None:
         yield
         return

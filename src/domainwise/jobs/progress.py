@@ -20,17 +20,8 @@ class Expected(NamedTuple):
 
 
 class TimeLeft:
-    """Seconds that are left, by what finished jobs took.
+    """Seconds that are left, by what finished jobs took, with some workers at a time.
 
-    Parameters
-    ----------
-    jobs : dict
-        All jobs, by any key.
-    workers : int
-        How many run at a time.
-
-    Examples
-    --------
     >>> clock = TimeLeft({i: Expected("svm", 1.0, 9.0) for i in range(4)})
     >>> clock.done(0, 2.0)
     >>> clock.left()

@@ -25,19 +25,10 @@ STEPS = 100
 def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
     """Sum up predictions for left-out domains, one record each, for sets on new domains.
 
-    Parameters
-    ----------
-    records : sequence of dict
-        With ``domain``, ``target``, ``prediction`` and, of classes, ``probabilities`` or
-        ``decisions``.
-    classes : array-like or None
-        In the order of the columns.
-
-    Returns
-    -------
-    calibration : dict
-        For JSON: what is compared (``of``), thresholds for 1, 2 ... per cent as far as the number
-        of domains allows, and the size of sets, or the width of intervals, at the usual coverage.
+    Records have ``domain``, ``target``, ``prediction`` and, of classes (in the order of columns),
+    ``probabilities`` or ``decisions``. The result is for JSON: what is compared (``of``),
+    thresholds for 1, 2 ... per cent as far as the number of domains allows, and the size of sets,
+    or the width of intervals, at the usual coverage.
     """
     of, scores, of_target, domains = "value", [], [], []
     places: dict[Any, int] = {}
@@ -84,17 +75,9 @@ def set_columns(
 ) -> dict[str, Array]:
     """Columns ``low`` and ``high`` of numbers, or ``in_set_...`` of each class.
 
-    Parameters
-    ----------
-    calibration : dict or None
-        As :func:`calibrated` makes it.
-    coverage : float
-        A whole number of per cent.
-    told : dict
-        Functions without arguments, by name (``prediction``, ``probabilities``, ``decisions``),
-        that return what the model says about the rows.
-    classes : array-like or None
-        In the order of its columns.
+    ``coverage`` is a whole number of per cent. ``told`` are functions without arguments, by name
+    (``prediction``, ``probabilities``, ``decisions``), that return what the model says about the
+    rows.
     """
     if calibration is None:
         raise TableError(

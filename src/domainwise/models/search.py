@@ -42,52 +42,22 @@ def _has(name: str) -> Any:
 class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     """An estimator with arguments chosen by leaving source domains out.
 
-    Parameters
-    ----------
-    estimator : estimator
-        What is searched for; or a search of its own, see ``searches``.
-    grid : dict, default=None
-        Values to choose from, by argument; None chooses nothing.
-    units : dict, default=None
-        Unit in which the values of an argument are given: ``"median"`` (the median rule for the
-        kernel's scale), ``"deviation"`` (of the target), ``"tolerance"`` (the same, at most 1),
-        ``"rows"`` (their number), ``"per row"`` (one over it) or ``"components"`` (as many as the
-        rows of a split allow).
-    step : str, default=""
-        Name of the pipeline's step that ``grid`` is about.
-    searches : bool, default=False
-        Whether the estimator (or that step) searches by itself: it gets splits, score and values.
-    own : bool, default=False
-        Whether it is a caller's: it gets domains as they are called.
-    scoring : str or callable, default=None
-        What to choose by. None is a smooth score: minus the log loss, or minus the squared error,
-        with classes and domains counting the same (:mod:`domainwise.selection.smooth`).
-    pos_label : object, default=None
-        Of two classes the one that scores such as F1 are about; None is the second.
-    cv : int, splitter or iterable, default=None
-        None leaves source domains out in at most five groups.
-    n_jobs : int, default=None
-        Fits at a time.
+    ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``:
+    "median" (the median rule for the kernel's scale), "deviation" (of the target), "tolerance" (the
+    same, at most 1), "rows" (their number), "per row" (one over it) or "components" (as many as the
+    rows of a split allow). ``step`` names the pipeline's step that they are about. What
+    ``searches`` by itself gets splits, score and values; what is a caller's ``own`` gets domains as
+    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.selection.smooth`), of two
+    classes scores such as F1 are about ``pos_label`` (None is the second), and ``cv=None`` leaves
+    source domains out in at most five groups.
 
-    Attributes
-    ----------
-    estimator_ : estimator
-        Fitted to all rows with what was chosen.
-    best_params_ : dict
-        What was chosen.
-    varied_ : list of str
-        Arguments for which there was a choice.
-    n_candidates_ : int
-    selected_on_ : {"domains", "rows", None}
-        What was held out to choose.
-    settled_ : estimator
-        Not fitted, with what was chosen, and without a search.
+    After ``fit`` there are ``estimator_``, fitted to all rows with what was chosen,
+    ``best_params_``, ``varied_`` (arguments for which there was a choice), ``n_candidates_``,
+    ``selected_on_`` (whether "domains" or "rows" were held out, or None) and ``settled_``, with
+    what was chosen, not fitted and without a search.
 
-    Examples
-    --------
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
-    >>> from domainwise.models.search import MethodSearch
     >>> data = make_synthetic(n_domains=4, random_state=0)
     >>> search = MethodSearch(SVC(), {"gamma": [0.3, 3.0]}, {"gamma": "median"})
     >>> search.fit(data.data, data.target, sample_domain=data.sample_domain).n_candidates_

@@ -28,19 +28,8 @@ LEAST_PROBABILITY = 1e-3
 def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
     """Log-probabilities or decision values of all classes, or values of a continuous target.
 
-    Parameters
-    ----------
-    model : estimator
-        Fitted.
-    X : array-like of shape (n, p)
-    n_classes : int
-        0 for a continuous target.
-    codes : ndarray of int, default=None
-        Place of the model's classes among all; None if they are codes.
-
-    Returns
-    -------
-    values : ndarray of shape (n, max(1, n_classes))
+    ``n_classes`` is 0 for the latter. ``codes`` are the places of the model's classes among all;
+    None if they are codes. One column for each class, or one.
     """
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
@@ -63,17 +52,7 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
 
 
 def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array:
-    """What each row adds to the loss.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, max(1, n_classes))
-        Outputs for rows of domains left out.
-    y : ndarray of shape (n,)
-        Codes of classes, or a continuous target.
-    domains : ndarray of int of shape (n,)
-    n_classes : int
-    """
+    """What each row of a domain left out adds to the loss; y are codes of classes, or numbers."""
     if not n_classes:
         return np.asarray(equal_weights(domains) * (y - values[:, 0]) ** 2)
     weights = equal_weights(domains, y)
@@ -84,20 +63,11 @@ def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array
 
 @dataclass(frozen=True)
 class SmoothScore:
-    """The smooth score, for searches: they keep outputs, and have them scored together.
+    """The smooth score, for searches: they keep outputs, and have them scored together."""
 
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        Classes as they are called, or a continuous target, of all rows of the search.
-    domains : ndarray of int of shape (n,) or None
-    classes : ndarray or None
-        Names of the classes; None for a continuous target.
-    """
-
-    y: Array
+    y: Array  #: classes as they are called, or a continuous target, of all rows of the search
     domains: Array | None
-    classes: Array | None
+    classes: Array | None  #: names of the classes; None for a continuous target
 
     def __call__(self, model: Any, X: Any, y: Array) -> float:
         """Score of some rows by a curve of their own."""
@@ -116,12 +86,7 @@ class SmoothScore:
     def scores(self, values: Sequence[Array], tests: Sequence[Array]) -> Array:
         """Scores of a candidate on the splits, whose mean is the score of all rows.
 
-        Parameters
-        ----------
-        values : sequence of ndarray
-            Outputs for the test rows of each split.
-        tests : sequence of ndarray
-            These rows.
+        ``values`` are outputs for the test rows of each split, ``tests`` these rows.
         """
         rows = np.concatenate(tests)
         domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]

@@ -137,29 +137,16 @@ def read_table(
 ) -> Any:
     """Read a whole table.
 
-    Parameters
-    ----------
-    path : path-like
-        A CSV (also ``.gz``), Parquet, Feather or Excel file (its first sheet); the ending of its
-        name says which. Or a folder of Parquet files, in the order of their names; names of
-        folders inside such as ``site=A`` count as columns of text.
-    columns : sequence of str, default=None
-        Columns to read, in this order; None reads all. They must exist.
-    labels : sequence of str, default=()
-        Columns that a CSV file holds labels in: text as it is written, of which only the empty
-        one is missing ("NA" may well be North America).
-    decimal : {".", ","}, default=None
-        The decimal mark of numbers that are text; None tells it from them.
-    encoding : str, default=None
-        Of a CSV file; None tells it from its bytes.
-    na : sequence of str, default=()
-        Values that stand for none, in every column.
+    A CSV (also ``.gz``), Parquet, Feather or Excel file (its first sheet), as the ending of its
+    name says, or a folder of Parquet files, in the order of their names; names of folders inside
+    such as ``site=A`` count as columns of text. ``columns`` are read in their order; None is all.
+    ``labels`` are columns that a CSV file holds labels in: text as it is written, of which only the
+    empty one is missing ("NA" may well be North America). ``decimal`` is the mark of numbers that
+    are text, and ``encoding`` that of a CSV file; None tells either from the file. ``na`` stands
+    for none in every column.
 
-    Raises
-    ------
-    TableError
-        If the file is missing, empty, ragged, of unknown encoding, damaged, or names a column
-        twice.
+    Raises TableError if the file is missing, empty, ragged, of unknown encoding, damaged, or names
+    a column twice.
     """
     (frame,) = iter_table(
         path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na

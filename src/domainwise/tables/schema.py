@@ -118,40 +118,16 @@ def check_table(
 ) -> Table:
     """Split a data frame into features, target and domains, and refuse what cannot be learnt from.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-    target, domain : str
-        Names of the target and the domain column.
-    features : sequence of str, default=None
-        Feature columns; None takes all others.
-    drop : sequence of str, default=None
-        Columns to leave out.
-    drop_domains : sequence of str, default=None
-        Domains whose rows are left out; commas may stand between them.
-    task : {"auto", "classification", "regression"}, default="auto"
-        "auto" takes text and whole numbers with at most 20 values for classes.
-    auto_drop : bool, default=False
-        Leave out features that cannot be used, with a note, instead of refusing them.
-    dates : sequence of {"month", "weekday", "age"}, default=()
-        What numbers dates become; without any, dates are refused. Ages are years before the
-        latest day of all date columns, which stays the same for new tables.
-    decimal : {".", ","}, default=None
-        The decimal mark of numbers that are text; None tells it from them.
-    na : sequence of str, default=()
-        Values that stand for none, in every column. Words such as "NA" do without being named,
-        but not among labels and categories.
-    where : str
-        Name of the table in messages.
+    ``features=None`` takes all columns that are not in ``drop``; rows of ``drop_domains`` are left
+    out. ``task="auto"`` takes text and whole numbers with at most 20 values for classes.
+    ``auto_drop`` leaves out features that cannot be used, with a note, instead of refusing them.
+    Dates become numbers, some of "month", "weekday" and "age" (years before the latest day of all
+    date columns, which stays the same for new tables); without any they are refused. ``decimal`` is
+    the mark of numbers that are text, None tells it from them. ``na`` stands for none in every
+    column; words such as "NA" do without being named, but not among labels and categories.
+    ``where`` names the table in messages.
 
-    Returns
-    -------
-    Table
-
-    Raises
-    ------
-    TableError
-        With words about what to do; a :class:`ColumnError` for all features at once.
+    Raises TableError with words about what to do, a :class:`ColumnError` for all features at once.
     """
     for name, given, known in (("task", [task], TASKS), ("dates", dates, DATE_PARTS)):
         if isinstance(given, str) or not set(given) <= set(known):
