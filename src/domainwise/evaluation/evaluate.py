@@ -139,7 +139,7 @@ def evaluate(
         probabilities by a logistic curve fitted to domains left out), or minus the squared error.
         The classes of a domain, then the domains, count the same in it.
     quick : bool, default=False
-        Whether a first answer is enough: from at most 400 rows, domains left out in at most four
+        Whether a first answer is enough: from at most 300 rows, domains left out in at most three
         groups, and parameters chosen by leaving out three.
     out : path-like, default=None
         A folder that every finished job is written to: the same call goes on where it was
@@ -179,9 +179,9 @@ def evaluate(
     X, y, sample_domain = _columns(X, y, sample_domain)
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     if quick:
-        cv = LeaveDomainsOut(max_splits=4, random_state=random_state) if cv is None else cv
+        cv = LeaveDomainsOut(max_splits=3, random_state=random_state) if cv is None else cv
         inner_cv = LeaveDomainsOut(max_splits=3) if inner_cv is None else inner_cv
-        max_rows = 400 if max_rows in ("auto", None) else min(int(max_rows), 400)
+        max_rows = 300 if max_rows in ("auto", None) else min(int(max_rows), 300)
     source = make_problem(
         X,
         y,

@@ -200,6 +200,7 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         stored["facts"],
         stored["notes"],
         next_step=stored["next_step"],
+        calibration=next(m["calibration"] for m in stored["methods"] if m["key"] == stored["best"]),
     )
 
 

@@ -107,6 +107,8 @@ class Found:
         The same predictions by other measures.
     chosen_for : Measure or None
         What parameters were chosen for.
+    calibration : dict
+        Of the best method's prediction sets, where its predictions are not at hand.
     """
 
     results: list[MethodResult]
@@ -123,6 +125,7 @@ class Found:
     next_step: str = ""
     others: list[Any] = field(default_factory=list)
     chosen_for: Measure | None = None
+    calibration: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> MethodResult:

@@ -169,7 +169,9 @@ def _facts(found: Found) -> list[tuple[str, Any]]:
     facts = found.facts
     mean, low, high = found.expect(found.best)
     expects = f"{mean:.3g} (of such means about 95 %: {low:.3g} to {high:.3g})"
-    sets = sets_in_words(calibrated(found.records[found.best.key], facts["classes"]))
+    records = found.records.get(found.best.key)
+    told = found.calibration if records is None else calibrated(records, facts["classes"])
+    sets = sets_in_words(told)
     return [
         ("task", facts["task"]),
         ("measure", found.measure.name),

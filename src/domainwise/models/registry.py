@@ -249,6 +249,7 @@ METHODS: dict[str, Method] = {
             _invariant,
             ({**KERNELS, "C": COSTS}, {**KERNELS, **TUBE}),
             searches=True,
+            cost=10.0,
         ),
         Method(
             "invariantridge",
@@ -258,6 +259,7 @@ METHODS: dict[str, Method] = {
             _invariant_ridge,
             ({}, {}),
             searches=True,
+            cost=25.0,
         ),
         Method(
             "ensemble",

@@ -1,0 +1,205 @@
+"""CPU time of `evaluate` beside an earlier commit, of its quick answer, and of threads in a search.
+
+A table of 1,189 rows, 8 domains and 14 columns; the twelve methods that both commits have, with the
+inner folds named, so that both choose on the same rows. Scores and choices are compared, too.
+
+    git worktree add FOLDER 3c9f965
+    python benchmarks/evaluate.py --old FOLDER              all splits, then EVALUATE.md
+    python benchmarks/evaluate.py --old FOLDER --splits 2   the first two splits
+    python benchmarks/evaluate.py --old FOLDER --load 2     beside two processes that are busy
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from measuring import Report, Result, serve_point
+
+HERE = Path(__file__).resolve().parent
+METHODS = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
+METHODS += ["dcmcv", "invariant", "invariantridge"]
+ROWS, DOMAINS, COLUMNS = 1189, 8, 14
+
+
+# Tasks: each runs in a child, which alone imports the numerical libraries.
+
+
+def table() -> tuple[Any, Any, Any]:
+    """Draw the rows: domains differ in place, scale, size and share of the classes."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    shares = np.array([2, 2, 3, 3, 4, 4, 5, 5]) / 28
+    domain = np.sort(rng.choice(DOMAINS, ROWS, p=shares))
+    scale = rng.uniform(0.7, 1.4, (DOMAINS, COLUMNS))
+    place = rng.normal(scale=0.7, size=(DOMAINS, COLUMNS))
+    X = rng.normal(size=(ROWS, COLUMNS)) * scale[domain] + place[domain]
+    risk = X[:, 0] + X[:, 1] * X[:, 2] + np.sin(2 * X[:, 3]) + rng.normal(size=ROWS)
+    risk += rng.normal(scale=0.5, size=DOMAINS)[domain]
+    return X, np.where(risk > 0.2, "ill", "well"), np.array(list("abcdefgh"))[domain]
+
+
+def compare(methods: list[str], splits: int = 8, quick: bool = False) -> Result:
+    """Evaluate, and say how long each method took."""
+    import inspect
+    from importlib import import_module
+
+    from domainwise import evaluate
+    from domainwise.selection import LeaveDomainsOut
+
+    name = evaluate.__module__.replace("_evaluate", "_jobs").replace(".evaluate", ".jobs")
+    jobs = import_module("domainwise.evaluation.jobs" if ".jobs" in name else name)
+    run, seconds = jobs.MethodJob.run, dict.fromkeys(methods, 0.0)
+
+    def timed(self: Any) -> Any:
+        started = time.process_time()
+        rows = run(self)
+        seconds[self.method.key] += time.process_time() - started
+        return rows
+
+    jobs.MethodJob.run = timed
+    X, y, domain = table()
+    more: dict[str, Any] = {"quick": True}
+    if not quick:
+        more = {"cv": list(LeaveDomainsOut().split(X, y, domain))[:splits]}
+        more["inner_cv"] = LeaveDomainsOut(2)
+    if "inner_scoring" in inspect.signature(evaluate).parameters:
+        more["inner_scoring"] = "accuracy"
+    started = time.process_time()
+    found = evaluate(X, y, domain, methods=methods, scoring="accuracy", progress=False, **more)
+    total = time.process_time() - started
+    chosen = {r.key: [sorted(map(str, p.items())) for p in r.parameters] for r in found.results}
+    return {"total": total, "cpu": seconds, "scores": found.scores, "chosen": chosen}
+
+
+def search() -> Result:
+    """Wall seconds of a search over DCM on 700 rows, the best of three."""
+    import numpy as np
+    from sklearn import config_context
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import Pipeline
+
+    from domainwise import DCM
+
+    rng = np.random.default_rng(0)
+    domain = np.repeat(np.arange(7), 100)
+    X = rng.normal(size=(700, COLUMNS)) + rng.normal(size=(7, COLUMNS))[domain]
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    model = Pipeline([("project", DCM()), ("predict", LinearDiscriminantAnalysis())])
+    grid = {"project__ridge": [1e-3, 1e-1], "project__domain_weight": [0.01, 1.0]}
+    best = float("inf")
+    with config_context(enable_metadata_routing=True):
+        for _ in range(3):
+            started = time.perf_counter()
+            GridSearchCV(model, grid, cv=5).fit(X, y, sample_domain=domain)
+            best = min(best, time.perf_counter() - started)
+    return {"seconds": best}
+
+
+TASKS = {"compare": compare, "search": search}
+
+
+# The parent.
+
+
+def child(source: Path, threads: str | None, **point: Any) -> Result:
+    """Run a task with the package of a source tree."""
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = str(source / "src")
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = threads
+    command = [sys.executable, __file__, "--point", json.dumps(point)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"{point} failed:\n{done.stderr}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@contextmanager
+def busy(count: int) -> Any:
+    """Keep cores busy meanwhile."""
+    work = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in work:
+            process.kill()
+            process.wait()
+
+
+def differences(old: Result, new: Result, method: str) -> tuple[float, str]:
+    """Largest difference of a score, and in how many splits the same was chosen."""
+    scores = [(old["scores"][method][d], s) for d, s in new["scores"][method].items()]
+    pairs = list(zip(old["chosen"][method], new["chosen"][method], strict=True))
+    same = sum(a == b for a, b in pairs)
+    return max(abs(a - b) for a, b in scores), f"{same} of {len(pairs)}"
+
+
+def main() -> None:
+    """Measure and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--old", type=Path, help="source tree of the earlier commit")
+    parser.add_argument("--splits", type=int, default=DOMAINS)
+    parser.add_argument("--load", type=int, default=0, help="other processes that keep cores busy")
+    parser.add_argument("--out", type=Path, default=HERE / "EVALUATE.md")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.point:
+        serve_point(options.point, TASKS)
+        return
+    if options.old is None:
+        parser.error("name the source tree of the earlier commit: --old FOLDER")
+    here = HERE.parent
+    point = {"task": "compare", "methods": METHODS, "splits": options.splits}
+    with busy(options.load):
+        loads = os.getloadavg()[0]
+        old, new = child(options.old, "1", **point), child(here, "1", **point)
+        quick = child(here, "1", task="compare", methods=METHODS, quick=True)
+        threads, one = child(here, None, task="search"), child(here, "1", task="search")
+    note = (
+        f"CPU seconds, one BLAS thread, {options.splits} of {DOMAINS} outer splits, the load was "
+        f"{loads:.0f} on {os.cpu_count()} cores. Inner folds are named, so that both choose on the "
+        "same rows."
+    )
+    report = Report("CPU time of evaluate", "python benchmarks/evaluate.py --old FOLDER", note)
+    alike = [m for m in METHODS if differences(old, new, m)[0] <= 1e-8]
+    for what, names in (("all twelve methods", METHODS), ("those with equal scores", alike)):
+        ratio = sum(new["cpu"][m] for m in names) / sum(old["cpu"][m] for m in names)
+        report.check(f"{what}: CPU time, new over old", ratio, 0.5, form="{:.2f}", least=False)
+    whole = new["total"] * DOMAINS / options.splits
+    report.check(
+        "quick: CPU time over that of all splits",
+        quick["total"] / whole,
+        0.1,
+        form="{:.2f}",
+        least=False,
+    )
+    report.check(
+        "GridSearchCV over DCM, 700 rows: wall time over that with OMP_NUM_THREADS=1",
+        threads["seconds"] / one["seconds"],
+        1.1,
+        form="{:.2f}",
+        least=False,
+    )
+    lines = []
+    for method in sorted(METHODS, key=lambda name: -old["cpu"][name]):
+        a, b = old["cpu"][method], new["cpu"][method]
+        apart, same = differences(old, new, method)
+        lines.append([method, f"{a:.2f}", f"{b:.2f}", f"{b / a:.2f}", f"{apart:.0e}", same])
+    header = ["method", "before", "now", "ratio", "largest difference of a score", "same choice"]
+    report.table(header, lines)
+    report.write(options.out)
+
+
+if __name__ == "__main__":
+    main()
