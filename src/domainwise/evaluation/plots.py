@@ -107,43 +107,24 @@ def projection_picture(projection: DomainProjection, name: str, *, by: str) -> P
             )
             figure.colorbar(points, ax=axes, shrink=0.8, label="target")
         else:
+            style: dict[str, Any] = {"s": 8, "alpha": 0.6, "linewidths": 0, "rasterized": True}
             for number, value in enumerate(np.unique(values)):
                 rows = values == value
-                axes.scatter(
-                    x[rows],
-                    y[rows],
-                    s=8,
-                    color=PALETTE[number % len(PALETTE)],
-                    marker=MARKERS[number // len(PALETTE) % len(MARKERS)],
-                    alpha=0.6,
-                    linewidths=0,
-                    label=_short(value),
-                    rasterized=True,
-                )
+                style["color"] = PALETTE[number % len(PALETTE)]
+                style["marker"] = MARKERS[number // len(PALETTE) % len(MARKERS)]
+                axes.scatter(x[rows], y[rows], label=_short(value), **style)
         # Drawn as lines, not pixels, so that they take the page's ink.
-        axes.scatter(
-            x[unseen],
-            y[unseen],
-            s=20,
-            facecolors="none",
-            edgecolors=INK,
-            linewidths=0.5,
-            label=f"{_short(projection.worst)}, unseen" if by == "domain" else None,
-        )
+        label = f"{_short(projection.worst)}, unseen" if by == "domain" else None
+        ring: dict[str, Any] = {"s": 20, "facecolors": "none", "edgecolors": INK, "linewidths": 0.5}
+        axes.scatter(x[unseen], y[unseen], label=label, **ring)
         handles, labels = axes.get_legend_handles_labels()
         if 0 < len(labels) <= MAX_LEGEND:
-            figure.legend(
-                handles,
-                labels,
-                loc="outside lower center",
-                ncols=3,
-                fontsize=7,
-                markerscale=1.6,
-            )
+            small: dict[str, Any] = {"ncols": 3, "fontsize": 7, "markerscale": 1.6}
+            figure.legend(handles, labels, loc="outside lower center", **small)
         axes.set_xlabel("component 1")
         extra = "" if projection.informative > 1 else " (not determined by the target)"
         axes.set_ylabel(f"component 2{extra}")
-        axes.set_title(f"coloured by {'domain' if by == 'domain' else 'target'}")
+        axes.set_title(f"coloured by {by}")
         _zoom(axes, projection.Z)
         alt = (
             f"Projection of {projection.label} on two components, points coloured by {by}; rows "

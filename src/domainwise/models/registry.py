@@ -134,163 +134,96 @@ def weights(*values: float) -> Grid:
 BOTH: Grid = {**weights(*WEIGHTS), "conditionals": (False, True)}
 KPCA_GRID: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
 DICA_GRID: Grid = {"gamma": GAMMAS, "lam": In("rows", (1e-4, 1e-2, 1.0))}
-SCATTER_GRID: Grid = {
-    "gamma": GAMMAS,
-    "ridge": (1e-4, 1e-2, 1.0),
-    "domain_weight": (0.1, 1.0, 10.0),
-}
+SCATTER_WEIGHTS = (0.1, 1.0, 10.0)
+SCATTER_GRID: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": SCATTER_WEIGHTS}
 MIDA_GRID: Grid = {**KPCA_GRID, "domain_weight": In("per row", (0.1, 1.0, 10.0))}
 KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 SCATTERS = "gamma, ridge and domain weight"
 INDEPENDENCE = "gamma, components and domain weight"
+SVM_GRIDS = ({"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE})
 LINEAR_COSTS = [1.0 / alpha for alpha in ALPHAS[::-1]]
+LINEAR_GRIDS = ({"C": LINEAR_COSTS}, {"alpha": ALPHAS})
+INVARIANT_GRIDS = ({**KERNELS, "C": COSTS}, {**KERNELS, **TUBE})
 
 
 def _twice(name: str) -> tuple[str, str]:
     return name, name
 
 
+#: What each method is and what is chosen, in a line.
+ABOUT = {
+    "constant": "predicts the most frequent class, or the mean, of the sources",
+    "svm": "support vector machine, RBF kernel; C and gamma chosen",
+    "linear": "linear model; its penalty chosen",
+    "boosting": "histogram gradient boosting, 100 trees; their size chosen",
+    "kpca": "kernel PCA and a linear head; gamma and components chosen",
+    "coir": "DCM without domains, and a linear head; gamma and ridge chosen",
+    "dica": "domain-invariant component analysis and a linear head; gamma and lambda chosen",
+    "dcm": "domain weight 1, as in the paper, and a linear head; gamma and ridge chosen",
+    "fastdcm": "DCMCV on landmarks",
+    "dcmcv": "DCM and a linear head; gamma, ridge, domain weight and kind of weight chosen",
+    "invariant": "the five best SVMs with invariant kernels vote; kernel, gamma and C chosen",
+    "invariantridge": "kernel ridge, the average of the ten invariant kernels that did best",
+    "ensemble": "kernel machines, trees, boosting and a linear model, weighted by domains left out",
+    "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
+    "fastcoir": "COIR with landmarks",
+    "fastdica": "DICA with landmarks",
+    "fastkpca": "KPCA with landmarks",
+}
+
+
+def _baseline(key: str, labels: tuple[str, str], build: Any, grids: Any, cost: float) -> Method:
+    return Method(key, labels, "baseline", ABOUT[key], build, grids, cost=cost)
+
+
+def _machine(key: str, labels: tuple[str, str], build: Any, grids: Any, **rest: Any) -> Method:
+    return Method(key, labels, "machine", ABOUT[key], build, grids, searches=True, **rest)
+
+
 def _projection(
-    label: str, about: str, build: Callable[..., Any], *grids: Grid, fast: bool = False, **rest: Any
+    label: str, build: Callable[..., Any], *grids: Grid, fast: bool = False, **rest: Any
 ) -> Method:
     """A projection; with ``fast`` on landmarks, which `evaluate` does not run by itself."""
-    return Method(
-        label.lower(),
-        _twice(label),
-        "projection",
-        about,
-        partial(build, fast=True) if fast else build,
-        (grids[0], grids[-1]),
-        searches=build is dcm_path,
-        **({"compared": False} if fast else {}) | rest,
-    )
+    key, searches = label.lower(), build is dcm_path
+    rest = {"about": ABOUT.get(key), **({"compared": False} if fast else {}), **rest}
+    build = partial(build, fast=True) if fast else build
+    given = {"build": build, "grids": (grids[0], grids[-1]), "searches": searches, **rest}
+    return Method(key, _twice(label), "projection", **given)
 
 
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
-        Method(
-            "constant",
-            ("majority", "constant"),
-            "baseline",
-            "predicts the most frequent class, or the mean, of the sources",
-            _constant,
-            cost=0.2,
+        _baseline("constant", ("majority", "constant"), _constant, None, 0.2),
+        _baseline("svm", ("SVM", "SVR"), _svm, SVM_GRIDS, 4.0),
+        _baseline("linear", ("logistic", "ridge"), _linear, LINEAR_GRIDS, 0.7),
+        _baseline(
+            "boosting", _twice("boosting"), _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 5.0
         ),
-        Method(
-            "svm",
-            ("SVM", "SVR"),
-            "baseline",
-            "support vector machine, RBF kernel; C and gamma chosen",
-            _svm,
-            ({"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE}),
+        _projection("KPCA", _kpca, KPCA_GRID),
+        _projection("COIR", dcm_path, weights(0.0)),
+        _projection("DICA", _dica, DICA_GRID),
+        _projection("DCM", dcm_path, weights(1.0)),
+        _projection("FastDCM", dcm_path, weights(*WEIGHTS), fast=True, compared=True, cost=5.0),
+        _projection("DCMCV", dcm_path, BOTH, weights(*WEIGHTS), cost=8.0),
+        _machine(
+            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, INVARIANT_GRIDS, cost=10.0
         ),
-        Method(
-            "linear",
-            ("logistic", "ridge"),
-            "baseline",
-            "linear model; its penalty chosen",
-            _linear,
-            ({"C": LINEAR_COSTS}, {"alpha": ALPHAS}),
-            cost=0.7,
-        ),
-        Method(
-            "boosting",
-            _twice("boosting"),
-            "baseline",
-            "histogram gradient boosting, 100 trees; their size chosen",
-            _boosting,
-            ({"max_leaf_nodes": (4, 31)},) * 2,
-            cost=5.0,
-        ),
-        _projection(
-            "KPCA", "kernel PCA and a linear head; gamma and components chosen", _kpca, KPCA_GRID
-        ),
-        _projection(
-            "COIR",
-            "DCM without domains, and a linear head; gamma and ridge chosen",
-            dcm_path,
-            weights(0.0),
-        ),
-        _projection(
-            "DICA",
-            "domain-invariant component analysis and a linear head; gamma and lambda chosen",
-            _dica,
-            DICA_GRID,
-        ),
-        _projection(
-            "DCM",
-            "domain weight 1, as in the paper, and a linear head; gamma and ridge chosen",
-            dcm_path,
-            weights(1.0),
-        ),
-        _projection(
-            "FastDCM",
-            "DCMCV on landmarks",
-            dcm_path,
-            weights(*WEIGHTS),
-            fast=True,
-            compared=True,
-            cost=5.0,
-        ),
-        _projection(
-            "DCMCV",
-            "DCM and a linear head; gamma, ridge, domain weight and kind of weight chosen",
-            dcm_path,
-            BOTH,
-            weights(*WEIGHTS),
-            cost=8.0,
-        ),
-        Method(
-            "invariant",
-            ("InvariantSVC", "InvariantSVR"),
-            "machine",
-            "the five best SVMs with invariant kernels vote; kernel, gamma and C chosen",
-            _invariant,
-            ({**KERNELS, "C": COSTS}, {**KERNELS, **TUBE}),
-            searches=True,
-            cost=10.0,
-        ),
-        Method(
-            "invariantridge",
-            _twice("InvariantRidge"),
-            "machine",
-            "kernel ridge, the average of the ten invariant kernels that did best",
-            _invariant_ridge,
-            ({}, {}),
-            searches=True,
-            cost=25.0,
-        ),
-        Method(
-            "ensemble",
-            _twice("ensemble"),
-            "machine",
-            "kernel machines, trees, boosting and a linear model, weighted by domains left out",
-            _ensemble,
-            searches=True,
-            context=True,
-            cost=60.0,
-        ),
-        _projection(
-            "FastDCMCV",
-            "DCMCV with at most 500 landmarks, for large tables",
-            dcm_path,
-            BOTH,
-            weights(*WEIGHTS),
-            fast=True,
-        ),
-        _projection("FastCOIR", "COIR with landmarks", dcm_path, weights(0.0), fast=True),
-        _projection("FastDICA", "DICA with landmarks", _dica, DICA_GRID, fast=True),
-        _projection("FastKPCA", "KPCA with landmarks", _kpca, KPCA_GRID, fast=True),
+        _machine("invariantridge", _twice("InvariantRidge"), _invariant_ridge, ({}, {}), cost=25.0),
+        _machine("ensemble", _twice("ensemble"), _ensemble, None, context=True, cost=60.0),
+        _projection("FastDCMCV", dcm_path, BOTH, weights(*WEIGHTS), fast=True),
+        _projection("FastCOIR", dcm_path, weights(0.0), fast=True),
+        _projection("FastDICA", _dica, DICA_GRID, fast=True),
+        _projection("FastKPCA", _kpca, KPCA_GRID, fast=True),
         *(
             _projection(
                 ("Fast" if fast else "") + exact.__name__,
-                f"{about}{' with landmarks' if fast else ''} and a linear head; {chosen} chosen",
                 partial(_family, exact, landmarks),
                 grid,
                 fast=fast,
                 compared=False,
                 classes_only=grid is SCATTER_GRID,
+                about=f"{about}{' with landmarks' * fast} and a linear head; {chosen} chosen",
             )
             for fast in (False, True)
             for exact, landmarks, about, grid, chosen in (
