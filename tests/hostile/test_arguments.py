@@ -164,6 +164,8 @@ FUNCTIONS = [
         for name in datasets.__all__
         if name.startswith("load_")
     ),
+    (lambda **o: dw.save(**{"model": FITTED, "path": "m.skops", **o}), "info", ["a", [1], True]),
+    (lambda **o: dw.save(**{"model": FITTED, **o}), "path", [3, None, True]),
     (lambda **o: FITTED.predict_set(X, **o), "coverage", [True, NAN, "0.5", 0.0, 1.0, 90]),
 ]
 

@@ -15,6 +15,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
 from domainwise.arrays import is_dask, is_tensor
+from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.atomic import replacing
 from domainwise.models.types import TRUSTED, check_numbers, forbidden_types, nodes, number_arrays
 from domainwise.models.values import check_tree, check_values
@@ -78,6 +80,10 @@ def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) ->
     >>> bool((again.transform(data.data) == dcm.transform(data.data)).all())
     True
     """
+    rules: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
+    check_arguments("save", rules, path=path, info=info)
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__}: save a fitted one of its kind")
     skops = _skops()
     _refuse_functions(model)
     try:
