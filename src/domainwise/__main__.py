@@ -24,8 +24,7 @@ def main() -> None:
         if (error.name or "").split(".")[0] not in _CLI_PACKAGES:
             raise
         print(
-            f'the command line needs {error.name}: pip install "domainwise[cli]"',
-            file=sys.stderr,
+            f'the command line needs {error.name}: pip install "domainwise[cli]"', file=sys.stderr
         )
         raise SystemExit(2) from None
     signal.signal(signal.SIGINT, signal.default_int_handler)

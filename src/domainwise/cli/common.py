@@ -72,8 +72,7 @@ DatesOption = Annotated[
     ),
 ]
 DecimalOption = Annotated[
-    str | None,
-    typer.Option(help="Decimal mark, . or , (told from the table).", show_default=False),
+    str | None, typer.Option(help="Decimal mark, . or , (told from the table).", show_default=False)
 ]
 EncodingOption = Annotated[
     str | None,

@@ -41,12 +41,7 @@ from domainwise.cli.common import (
     shown,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.recipe import (
-    PositiveOption,
-    describe_run,
-    next_step,
-    own_methods,
-)
+from domainwise.cli.recipe import PositiveOption, describe_run, next_step, own_methods
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
@@ -103,8 +98,7 @@ def evaluate(
     encoding: EncodingOption = None,
     na: NaOption = None,
     max_rows: Annotated[
-        int,
-        typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all."),
+        int, typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all.")
     ] = 2000,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,

@@ -59,8 +59,7 @@ def fit(
         ),
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False),
+        str | None, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
     ] = None,
     domain: Annotated[
         str | None,
@@ -75,8 +74,7 @@ def fit(
         typer.Option(help="One of those above; auto is ensemble, or invariantridge for many rows."),
     ] = "auto",
     predictor: Annotated[
-        str,
-        typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm."),
+        str, typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm.")
     ] = "auto",
     task: TaskOption = "auto",
     features: FeaturesOption = None,

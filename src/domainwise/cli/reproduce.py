@@ -50,11 +50,7 @@ def reproduce(
     from domainwise.jobs.progress import progress_bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
-    from domainwise.paper.reproduce import (
-        check_data,
-        default_folder,
-        make_plan,
-    )
+    from domainwise.paper.reproduce import check_data, default_folder, make_plan
     from domainwise.paper.reproduce import reproduce as run_plan
 
     with usage_errors(), _folder_is_out():
@@ -80,11 +76,7 @@ def reproduce(
     )
     try:
         words = f"experiments on {n_jobs} worker(s)"
-        with (
-            usage_errors(),
-            _folder_is_out(),
-            progress_bar(True, plan.cost, total, words) as bar,
-        ):
+        with usage_errors(), _folder_is_out(), progress_bar(True, plan.cost, total, words) as bar:
             failed = run_plan(
                 plan,
                 store,

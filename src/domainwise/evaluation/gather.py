@@ -20,10 +20,7 @@ from domainwise.models.method import CONTEXT, Method
 
 
 def gather(
-    problem: Problem,
-    methods: Sequence[Method],
-    rows: Sequence[Row],
-    left_out: Mapping[str, str],
+    problem: Problem, methods: Sequence[Method], rows: Sequence[Row], left_out: Mapping[str, str]
 ) -> Evaluation:
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
     missing = dict(left_out)

@@ -13,12 +13,7 @@ from domainwise.arrays import Array
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
-from domainwise.checks.inputs import (
-    Labels,
-    check_sample_domain,
-    check_target,
-    label_array,
-)
+from domainwise.checks.inputs import Labels, check_sample_domain, check_target, label_array
 from domainwise.checks.kernels import check_kernel, check_precomputed, positive_part
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram import DenseGram, StreamedGram

@@ -107,11 +107,7 @@ def _is_for_numbers(name: str) -> bool:
 
 
 def choose_measure(
-    scoring: Any,
-    y: Array,
-    classification: bool,
-    pos_label: Any = None,
-    sample_domain: Any = None,
+    scoring: Any, y: Array, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
     """Look a scorer up, or choose one by task and balance.
 

@@ -117,12 +117,7 @@ class Schema:
 
 
 def feature_schema(
-    frame: Any,
-    marks: Mapping[str, str],
-    *,
-    dates: Sequence[str],
-    auto_drop: bool,
-    notes: list[str],
+    frame: Any, marks: Mapping[str, str], *, dates: Sequence[str], auto_drop: bool, notes: list[str]
 ) -> tuple[Schema, Any]:
     """Tell what the features of a table are, with decimal marks as told, and type its columns.
 

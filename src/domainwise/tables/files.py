@@ -71,11 +71,7 @@ class OpenTable:
 
 
 def open_table(
-    path: str | Path,
-    *,
-    encoding: str | None = None,
-    fallback: str | None = None,
-    read: str = "all",
+    path: str | Path, *, encoding: str | None = None, fallback: str | None = None, read: str = "all"
 ) -> OpenTable:
     """Open a table and find out its columns; the options of CSV files are those of open_csv."""
     import_pandas()
