@@ -40,16 +40,6 @@ class DomainEnsemble(BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    members: Any
-    context: Any
-    calibration: str
-    cv: Any
-    scoring: Any
-    n_jobs: int | None
-    random_state: Any
-    time_budget: float | None
-    verbose: int
-
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Fit members, and weight them by domains left out.
 

@@ -37,20 +37,7 @@ SUM_ROUNDING = 1e-9
 class RidgeCandidates(BaseEstimator):
     """Arguments of a ridge search, and what they stand for."""
 
-    kernels: Any
-    gammas: Any
-    alphas: Any
-    domain_weights: Any
-    n_average: int
-    n_landmarks: Any
-    landmarks: Any
-    domain_kernel: Any
-    domain_gamma: Any
-    domain_epsilon: float
-    cv: Any
-    scoring: Any
-    n_jobs: int | None
-    random_state: Any
+    #: Of regression, which has no such arguments.
     class_weight: Any = None
     conditionals: Any = (False,)
 

@@ -54,7 +54,6 @@ def adapt_class_shares(
         raise ValueError(f"prior_rows={prior_rows!r} must not be negative")
     base = base / base.sum()
     codes = check_sample_domain(sample_domain, len(p), "delta").codes
-    assert codes is not None
     for code in np.unique(codes):
         rows = codes == code
         found = mine = p[rows]
