@@ -122,7 +122,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         grids = in_units(self.grid, self.units or {}, some, y[rows], splits)
         with quiet_about_domains():  # which domain_folds has spoken of
             if self.searches:
-                self._search_itself(X, y, given, splits, by, grids, scorer)
+                self._keep(*self._search_itself(X, y, given, splits, grids, scorer), by)
                 return self
             names = None if given is None else np.asarray(given)
             best, candidates = self._search_grid(
@@ -163,15 +163,9 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         return candidates[int(ranks(scores.mean(axis=1)).argmin())], candidates
 
     def _search_itself(
-        self,
-        X: Any,
-        y: Array,
-        given: Any,
-        splits: list[Split],
-        by: str,
-        grids: list[dict[str, Any]],
-        scorer: Any,
-    ) -> None:
+        self, X: Any, y: Array, given: Any, splits: list[Split], grids: list[Any], scorer: Any
+    ) -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
+        """What was fitted, what it has chosen, and from which candidates."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
@@ -186,7 +180,7 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
             model = Pipeline(steps)
         else:
             search.set_params(cv=None, scoring=None)  # row numbers, which nobody needs any more
-        self._keep(model, search.best_params_, candidates, by)
+        return model, search.best_params_, candidates
 
     def _keep(
         self, fitted: Any, chosen: dict[str, Any], candidates: list[dict[str, Any]], by: str | None

@@ -50,17 +50,13 @@ class View:
 
     def __add__(self, other: View) -> View:
         """Of the rows of both."""
-        return View(
-            self.totals + other.totals,
-            np.fmin(self.lowest, other.lowest),
-            np.fmax(self.highest, other.highest),
-            {
-                name: sorted({*self.examples.get(name, ()), *other.examples.get(name, ())})[
-                    :EXAMPLES
-                ]
-                for name in self.examples | other.examples
-            },
-        )
+        examples = {}
+        for name in self.examples | other.examples:
+            both = {*self.examples.get(name, ()), *other.examples.get(name, ())}
+            examples[name] = sorted(both)[:EXAMPLES]
+        lowest = np.fmin(self.lowest, other.lowest)
+        highest = np.fmax(self.highest, other.highest)
+        return View(self.totals + other.totals, lowest, highest, examples)
 
 
 def joined_views(pieces: Iterable[dict[Any, View]]) -> dict[Any, View]:
