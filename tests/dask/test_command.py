@@ -124,6 +124,9 @@ def test_a_fit_shares_out_its_folds_and_nothing_else(
     # The method on a domain left out, with its own search; and the search of the final fit.
     assert names == {"_run", tasks}
     assert there["chosen"] == pytest.approx(here["chosen"])
+    sets = [found["check"].pop("calibration") for found in (here, there)]
+    assert sets[1].pop("thresholds") == pytest.approx(sets[0].pop("thresholds"))
+    assert sets[1] == pytest.approx(sets[0])
     assert there["check"] == pytest.approx(here["check"])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_dask
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import move, portable, restored
 from domainwise.checks.domains import warn_about_domains
@@ -27,7 +27,8 @@ SMALL_ROWS = 1500
 def is_small(X: Any) -> bool:
     """Whether rows are so few that one thread is quickest; of other places nothing is said."""
     here = isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "iloc")
-    return here and len(X) <= SMALL_ROWS
+    # The length of a Dask collection is a computation.
+    return here and not is_dask(X) and len(X) <= SMALL_ROWS
 
 
 class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
