@@ -144,7 +144,7 @@ def other(library: str, n: int) -> Result:
     if library == "pykale":
         from kale.embed.factorization import MIDA as Rival
 
-        model = Rival(n_components=10, kernel="rbf", gamma=gamma)
+        model = Rival(num_components=10, kernel="rbf", gamma=gamma, ignore_y=True)
         covariates = np.eye(DOMAINS)[d]
         started = time.process_time()
         with measured() as meter:
