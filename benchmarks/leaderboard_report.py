@@ -238,7 +238,9 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "methods get the same rows to learn from.",
         "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). Confirmation "
         "sets were run once, when everything was frozen; but the trials from which the ensemble's "
-        "plan grew had looked at some of them.",
+        "plan grew had looked at some of them. Before that run, quick methods were run on some "
+        "confirmation folds to try the runner, and nothing was changed by what they gave. "
+        "AutoGluon's row was added after the run; the ensemble was not changed for it.",
         "AutoGluon 1.6.3, where it has a row: 40 seconds and one core a fit, domains as its "
         "`groups` (at most eight), balanced weights, no neural nets, no CatBoost.",
         "Folds that all methods have finished: "
