@@ -291,8 +291,8 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
     report.text(
         f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} "
         "domains. The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: "
-        "`eigh`), as the authors' programs do; SCA's finds the mean of a class anew for each of its "
-        "rows, which is part of its time. CPU seconds of one thread, medians over "
+        "`eigh`), as the authors' programs do; SCA's finds the mean of a class anew for each of "
+        "its rows, which is part of its time. CPU seconds of one thread, medians over "
         f"rounds in turn ({cpu['rounds']})."
     )
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
