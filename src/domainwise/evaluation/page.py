@@ -50,6 +50,7 @@ def render(found: Found, *, title: str | None = None) -> str:
             plots.projection_picture(projection, f"by-{by}", by=by) for by in ("domain", "target")
         ],
         distances=None if projection is None else plots.distances_picture(projection, "distances"),
+        failures=None,  # what failures.html.j2 shows
         chosen=chosen_table(found),
         warnings=[(result.label, text) for result in found.results for text in result.warnings],
         legend=LEGEND,
