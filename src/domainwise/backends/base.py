@@ -17,6 +17,7 @@ from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import Gram
 from domainwise.gram.cells import CellRows, CellSums
 from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels
 from domainwise.methods.contract import Thin
@@ -114,7 +115,7 @@ class Backend(ABC):
         """Bring the fitted arrays of a model to where X is."""
 
     @abstractmethod
-    def cross_product(self, kernel: Kernel, rows: Any, support: Any, dual: Any) -> Any:
+    def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
 
     def transform(self, model: Any, rows: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from domainwise.arrays import is_dask, is_tensor
 
 #: Fitted attributes that follow X.
-FITTED_ARRAYS = ("X_fit_", "landmarks_", "dual_coef_", "embedding_", "eigenvalues_", "_offset")
+_FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
+FITTED_ARRAYS = tuple(_FITTED.split())
 
 _MARK = "domainwise tensor"
 

@@ -16,6 +16,7 @@ from domainwise.gram.cells import CellRows, CellSums, sum_cells
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.nystrom import NystromMap, NystromSums, sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows
 
@@ -88,7 +89,7 @@ class NumpyBackend(Backend):
     def settle(self, model: Any, X: Any) -> None:
         """Fitted arrays are in memory already."""
 
-    def cross_product(self, kernel: Kernel, rows: Array, support: Any, dual: Array) -> Array:
+    def cross_product(self, kernel: Basis, rows: Array, support: Any, dual: Array) -> Array:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
         if is_dask(support):
             from domainwise.gram.dask.operator import cross_in_memory

@@ -22,6 +22,7 @@ from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows
 
@@ -137,7 +138,7 @@ class TorchBackend(Backend):
         """Operator of a kernel matrix that is not stored."""
         return TorchStreamedGram(rows, kernel, labels, **options)
 
-    def cross_product(self, kernel: Kernel, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
+    def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
         return kernel_product(kernel, support, rows).product(dual.double())
 

@@ -107,6 +107,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     # Of forms on landmarks.
     "n_landmarks": [_AUTO, COUNT, Number(Real, 0, 1, closed="right")],
     "landmarks": [StrOptions(set(LANDMARK_RULES)), Rows()],
+    "feature_map": [StrOptions({"nystroem", "fourier"})],
     "target_landmarks": [Rows(), None],
     # Of searches.
     "gammas": [_AUTO, Each(POSITIVE)],

@@ -61,6 +61,7 @@ class FastDCM(DCMMethod, FastProjection):
         conditional: bool = False,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -110,6 +111,7 @@ class FastCOIR(COIRMethod, FastProjection):
         ridge: float = 1e-3,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -164,6 +166,7 @@ class FastDICA(DICAMethod, FastProjection):
         lam: float = 1e-3,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -215,6 +218,7 @@ class FastKPCA(KPCAMethod, FastProjection):
         kernel_params: dict[str, Any] | None = None,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:

@@ -15,6 +15,7 @@ from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram import Gram
 from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
+from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import (
     check_seen,
@@ -34,6 +35,7 @@ class LandmarkProjection(Projection):
 
     n_landmarks: Any
     landmarks: Any
+    feature_map: str
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
@@ -128,15 +130,20 @@ class LandmarkProjection(Projection):
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
         self._check_conditional([self.conditional], domain)
-        kernel = self._resolve_kernel(backend, rows)
-        landmarks = self._choose(backend, rows, domain, kernel, n_rows or len(rows))
-        if self._relative_shift < FLOAT32_SHIFT:
-            landmarks = landmarks.astype(np.float64)
-        self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
+        kernel, fourier = self._resolve_kernel(backend, rows), self.feature_map == "fourier"
+        if fourier:
+            m = landmark_count(self.n_landmarks, n_rows or len(rows), among_rows=False)
+            self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
+        else:
+            landmarks = self._choose(backend, rows, domain, kernel, n_rows or len(rows))
+            if self._relative_shift < FLOAT32_SHIFT:
+                landmarks = landmarks.astype(np.float64)
+            self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
         rank = self._map.n_features
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
-                f"n_components={self.n_components} is more than the {rank} independent landmarks"
+                f"n_components={self.n_components} is more than the {rank} "
+                f"{'columns' if fourier else 'independent landmarks'}"
             )
         self._target_map = self._label_map(target, "target", self.target_landmarks)
         self._domain_map = self._label_map(domain, "domain", None)
@@ -220,7 +227,11 @@ class LandmarkProjection(Projection):
         kernel = self._map.kernel
         seen = zip((classes, domains), ("y", "sample_domain"), strict=True)
         self._record(kernel, *(label_array(*each) if each[0] else None for each in seen))
-        self.landmarks_ = self._map.landmarks
+        names = ["landmarks_", "frequencies_"]
+        if self._map.triangle is None:
+            names.reverse()
+        setattr(self, names[0], self._map.landmarks)
+        self.__dict__.pop(names[1], None)  # of an earlier fit
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
         self.n_samples_seen_ = self._sums.n_samples
@@ -246,7 +257,7 @@ class LandmarkProjection(Projection):
 
     @property
     def _support(self) -> Array:
-        return self.landmarks_
+        return vars(self)["landmarks_" if "landmarks_" in vars(self) else "frequencies_"]
 
 
 class FastProjection(LandmarkProjection):
@@ -272,6 +283,17 @@ class FastProjection(LandmarkProjection):
         solution = standardise(gram, solution, gram.labels, warn=self.n_components is not None)
         self._record_solution(gram, solution)
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
+
+
+def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
+    """M columns for rows of a width, from what an estimator says and from no row."""
+    if not isinstance(estimator.landmarks, str):
+        raise ValueError(
+            'landmarks are given, but feature_map="fourier" has none: it draws frequencies; leave '
+            'landmarks out, or choose feature_map="nystroem"'
+        )
+    seed = fixed_seed(estimator.random_state)
+    return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))
 
 
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:

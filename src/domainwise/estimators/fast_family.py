@@ -28,6 +28,7 @@ class FastScatterProjection(ScatterMethod, FastProjection):
         ridge: float = 1e-3,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         random_state: Any = None,
     ) -> None:
         keep_arguments(self, locals())
@@ -139,6 +140,7 @@ class FastMIDA(MIDAMethod, FastProjection):
         domain_weight: float = 1.0,
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         random_state: Any = None,
     ) -> None:
         keep_arguments(self, locals())

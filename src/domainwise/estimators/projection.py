@@ -17,6 +17,7 @@ from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
 from domainwise.gram.tiles import single_blas_thread
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.methods.components import Components
 
@@ -47,7 +48,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     kernel_params: dict[str, Any] | None
     random_state: Any
     classes_: Array
-    _kernel: Kernel
+    _kernel: Basis
     _offset: Any
 
     #: What stands for arguments that a method does not have.
@@ -201,7 +202,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             kernel_params=self.kernel_params,
         )
 
-    def _record(self, kernel: Kernel, classes: Any, domains: Any) -> None:
+    def _record(self, kernel: Basis, classes: Any, domains: Any) -> None:
         """Store what was seen: the kernel's scale, and the names of classes and domains."""
         self._kernel = kernel
         self.gamma_ = kernel.gamma

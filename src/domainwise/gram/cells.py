@@ -112,7 +112,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     The maps are of the same landmarks; several of them share their distances.
     """
     tasks = list(rows.batches(BATCH_ROWS))
-    shared = given_landmarks(maps) if len(maps) > 1 else None
+    shared = given_landmarks(maps)
 
     def work(thread: int, threads: int) -> CellSums:
         own = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
@@ -172,9 +172,11 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
         )
 
 
-def given_landmarks(maps: Sequence[NystromMap]) -> Array:
+def given_landmarks(maps: Sequence[NystromMap]) -> Array | None:
     """Landmarks that several maps were made from; zeros for those that none of them uses."""
     first = maps[0]
+    if len(maps) == 1 or first.chosen is None:
+        return None
     landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]), dtype=first.landmarks.dtype)
     for nystrom in maps:
         landmarks[nystrom.chosen] = nystrom.landmarks

@@ -135,7 +135,8 @@ def finalize(
         space, cross = groups, centred[: groups.size, :m]
     else:
         space, cross = _joint_space(sums, groups, centred, m, target, domain)
-    landmark_features = nystrom.triangle - sums.mean[:m]
+    # Without landmarks signs are settled on the weights of the columns.
+    landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
         sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
     )

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from domainwise.arrays import Array
 from domainwise.gram.tiles import in_threads
+from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, pairs_within
@@ -36,23 +37,31 @@ DIRECT_ROUNDING = 2e-18
 
 @dataclass(frozen=True)
 class NystromMap:
-    """The map from rows to Nystrom features."""
+    """The map from rows to Nystrom features, or to columns that serve as they are."""
 
-    kernel: Kernel
+    kernel: Basis
     landmarks: Array  #: independent to working precision; the others add nothing
-    triangle: Array  #: lower Cholesky factor of the landmarks' kernel matrix
+    #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns as they are.
+    triangle: Array | None
     n_asked: int  #: how many landmarks were given
     direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
     #: Which of the given landmarks these are.
     chosen: Array | None = field(default=None, repr=False, compare=False)
     _prepared: Array = field(init=False, repr=False, compare=False)
-    _inverse: Array = field(init=False, repr=False, compare=False)
+    _inverse: Array | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        inverse = solve_triangular(self.triangle, np.eye(len(self.triangle)), lower=True).T
-        prepared = self.kernel.prepare(self.landmarks).right
+        inverse, prepared = None, self.kernel.prepare(self.landmarks).right
+        if self.triangle is not None:
+            inverse = solve_triangular(self.triangle, np.eye(len(self.triangle)), lower=True).T
+            inverse = inverse.astype(prepared.dtype)
         object.__setattr__(self, "_prepared", prepared)
-        object.__setattr__(self, "_inverse", inverse.astype(prepared.dtype))
+        object.__setattr__(self, "_inverse", inverse)
+
+    @classmethod
+    def fourier(cls, columns: FourierMap) -> NystromMap:
+        """Take random Fourier features, whose points stand where landmarks do."""
+        return cls(columns, columns.points, None, columns.n_features)
 
     @classmethod
     def from_landmarks(
@@ -85,6 +94,8 @@ class NystromMap:
 
     def features(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
+        if self._inverse is None:
+            return self._values(X, out)
         C = self._values(X, None, distances)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
@@ -105,13 +116,13 @@ class NystromMap:
 
     def moments(self, sums: NystromSums) -> NystromSums:
         """Turn sums over :meth:`summands` into sums over features."""
-        if not self.direct:
+        if not self.direct or self.triangle is None:
             return sums
         return sums.transformed(self.triangle, self.kernel.constant)
 
     def _values(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
-        if distances is not None:
+        if distances is not None and isinstance(self.kernel, Kernel):
             values = self.kernel.of_distances(distances[:, self.chosen])
             return values.astype(self.landmarks.dtype, copy=False)
         X = X.astype(self.landmarks.dtype, copy=False)
@@ -120,6 +131,8 @@ class NystromMap:
 
     def dual(self, weights: Array) -> Array:
         """Coefficients of the landmarks' kernel functions for weights of the features."""
+        if self.triangle is None:
+            return weights
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
 
 

@@ -18,6 +18,7 @@ from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
 from domainwise.arrays import Array
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, Prepared
 
 #: A tile larger than this gains nothing: it no longer fits the cache.
@@ -99,7 +100,7 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
     return np.sum(in_threads(len(tiles), work), axis=0)
 
 
-def cross_product(kernel: Kernel, X: Array, rows: Prepared, V: Array) -> Array:
+def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
     """Return ``k(X, rows) V`` in float64 for the uncentred kernel; X is prepared tile by tile."""
     if kernel.is_product:
         return thin_product(kernel.prepare(X).left, thin_product(rows.right.T, V))

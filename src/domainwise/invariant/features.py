@@ -82,6 +82,7 @@ class InvariantFeatures(LandmarkProjection):
         n_landmarks: Any = "auto",
         *,
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         kernel: Any = "rbf",
         gamma: float | str = "median",
         degree: float = 3,

@@ -11,7 +11,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.backends import backend_of
 from domainwise.backends.devices import moved, portable, restored
 from domainwise.gram.nystrom import NystromMap
-from domainwise.kernels.functions import Kernel
+from domainwise.kernels.fourier import Basis
 
 _ARRAYS = ("landmarks", "dual", "intercept")
 
@@ -20,7 +20,7 @@ _ARRAYS = ("landmarks", "dual", "intercept")
 class Expansion:
     """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c values."""
 
-    kernel: Kernel
+    kernel: Basis
     landmarks: Any
     dual: Any
     intercept: Any

@@ -19,8 +19,10 @@ SUBSAMPLE = 5000
 LEVERAGE_RIDGE = 1e-3
 
 
-def landmark_count(n_landmarks: int | float | str, n_rows: int) -> int:
+def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
     """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
+
+    There may be more of what is not taken from among the rows.
 
     >>> landmark_count("auto", 10_000)
     500
@@ -31,7 +33,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int) -> int:
         grown = int(np.ceil(AUTO_FACTOR * np.sqrt(n_rows)))
         return min(n_rows, AUTO_MOST, max(AUTO_LEAST, grown))
     if isinstance(n_landmarks, Integral):
-        if n_landmarks > n_rows:
+        if among_rows and n_landmarks > n_rows:
             raise ValueError(
                 f"n_landmarks={n_landmarks} is more than the {n_rows} rows to choose from; give a "
                 "smaller number, a fraction, or the landmarks themselves"

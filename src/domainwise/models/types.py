@@ -39,6 +39,7 @@ OBJECTS = {
     "domainwise.invariant.kernel": "InvariantKernel",
     "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
     "domainwise.invariant.ridge": "Expansion",
+    "domainwise.kernels.fourier": "FourierMap",
     "domainwise.kernels.functions": "Kernel",
     "domainwise.models.method": "ClassMeans",
     "domainwise.models.search": "MethodSearch",

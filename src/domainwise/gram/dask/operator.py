@@ -28,6 +28,7 @@ from domainwise.gram.dask.graphs import (
 from domainwise.gram.iterative import IterativeGram
 from domainwise.gram.precondition import Preconditioner, inverse_root, landmark_rows
 from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
@@ -154,7 +155,7 @@ def tournament(n: int) -> list[list[tuple[int, int]]]:
     return rounds
 
 
-def cross_tasks(kernel: Kernel, X: list[Task], support: Any, dual: Array) -> list[Task]:
+def cross_tasks(kernel: Basis, X: list[Task], support: Any, dual: Array) -> list[Task]:
     """Tasks of ``k(x, support) dual`` for tasks of rows x, one block of the support at a time."""
     support = in_blocks(support)
     blocks, constant_kernel = row_blocks(support), constant(kernel, "kernel")
@@ -168,7 +169,7 @@ def cross_tasks(kernel: Kernel, X: list[Task], support: Any, dual: Array) -> lis
     return sums
 
 
-def cross_in_memory(kernel: Kernel, X: Array, support: Any, dual: Array) -> Array:
+def cross_in_memory(kernel: Basis, X: Array, support: Any, dual: Array) -> Array:
     """Return ``k(X, support) dual`` for rows in memory and a support on Dask."""
     return np.asarray(run(cross_tasks(kernel, [constant(X, "rows")], support, dual))[0])
 
@@ -213,7 +214,7 @@ def _pair(
 
 
 @task
-def _cross(kernel: Kernel, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
+def _cross(kernel: Basis, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
     values = cross_product(kernel, X, kernel.prepare(rows), dual)
     return values if total is None else total + values
 

@@ -14,6 +14,7 @@ from domainwise.gram.cells import CellRows, Cells, CellSums, given_landmarks
 from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.tiles import panels
 from domainwise.gram.torch.products import full_precision
+from domainwise.kernels.functions import Kernel
 from domainwise.kernels.precision import current_precision
 
 Tensor = Any
@@ -69,7 +70,8 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums
     dense = None if rows.dense is None else torch.as_tensor(rows.dense)
     rounded = X.dtype == torch.float32 and current_precision() == "tf32"
     features = [_Features(nystrom, X, X.dtype if rounded else None) for nystrom in maps]
-    shared = beside(given_landmarks(maps), X) if len(maps) > 1 else None
+    given = given_landmarks(maps)
+    shared = None if given is None else beside(given, X)
     batch_rows = min(each.batch_rows for each in features)
     total: list[Cells] = [{} for _ in maps]
     start = 0
@@ -104,7 +106,7 @@ class _Features:
         self.dtype = dtype or torch.promote_types(sum_dtype(X), landmarks.dtype)
         self.right = nystrom.kernel.prepare(landmarks).right
         self.inverse = None
-        if not nystrom.direct:
+        if not nystrom.direct and nystrom.triangle is not None:
             eye = torch.eye(nystrom.n_features, dtype=torch.float64, device=X.device)
             triangle = torch.from_numpy(nystrom.triangle).to(X.device)
             inverse = torch.linalg.solve_triangular(triangle, eye, upper=False)
@@ -118,6 +120,7 @@ class _Features:
             X = X.to(self.right.dtype)
             values = kernel.block(kernel.prepare(X).left, self.right).to(self.dtype)
         else:
+            assert isinstance(kernel, Kernel)
             chosen = torch.as_tensor(self.map.chosen).to(distances.device)
             values = kernel.of_distances(distances[:, chosen]).to(self.dtype)
         if self.inverse is None:

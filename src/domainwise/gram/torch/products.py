@@ -15,6 +15,7 @@ import torch
 from domainwise.gram import tiles
 from domainwise.gram.tiles import panels
 from domainwise.gram.torch.fused import FusedKernel, can_fuse
+from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.kernels.precision import current_precision
 
@@ -34,7 +35,7 @@ class KernelProduct(Protocol):
 
 
 def kernel_product(
-    kernel: Kernel, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
+    kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
 ) -> KernelProduct:
     """Choose how to multiply; ``left`` is ``right`` unless it is given."""
     if left is not None and left.dtype != right.dtype:
@@ -42,7 +43,7 @@ def kernel_product(
         left, right = left.to(widest), right.to(widest)
     if kernel.is_product:
         return _FactorProduct(kernel, right, left)
-    if can_fuse(kernel, right):
+    if isinstance(kernel, Kernel) and can_fuse(kernel, right):
         return FusedKernel(kernel, right, left, precision=precision or current_precision())
     return _BlockedProduct(kernel, right, left)
 
@@ -52,7 +53,7 @@ class _FactorProduct:
 
     path = "feature products"
 
-    def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
+    def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
         self.right: Tensor = kernel.prepare(right).right
         self.left: Tensor = self.right if left is None else kernel.prepare(left).left
 
@@ -69,7 +70,7 @@ class _BlockedProduct:
 
     path = "blocked torch"
 
-    def __init__(self, kernel: Kernel, right: Tensor, left: Tensor | None) -> None:
+    def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
         self.kernel = kernel
         self.rows = kernel.prepare(right)
         self.symmetric = left is None
