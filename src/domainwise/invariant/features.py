@@ -31,9 +31,11 @@ class InvariantFeatures(LandmarkProjection):
     Attributes
     ----------
     landmarks_ : ndarray of shape (M, n_features)
-        The landmarks in use, those that depend on others left out: one feature each.
+        The landmarks in use, those that depend on others left out: one feature each. Not with
+        Fourier features.
+    {frequencies}
     dual_coef_ : ndarray of shape (M, M)
-        Coefficients of the landmarks' kernel functions in each feature.
+        Coefficients of the landmarks' kernel functions, or of the Fourier features, in each.
     domain_eigenvalues_ : ndarray
         Squared singular values of ``Phi'F``: how far the plain features tell domains apart.
     n_samples_seen_ : int
