@@ -26,6 +26,7 @@ LAYERS = [
     ["metrics", "datasets", "tables"],
     ["distributed"],
     ["models"],
+    ["plots"],
     ["report"],
     ["evaluation"],
     ["reference"],

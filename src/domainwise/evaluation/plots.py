@@ -1,4 +1,4 @@
-"""The pictures of an evaluation. Each takes an Found and returns a Picture."""
+"""The pictures of an evaluation: displays of what was found, with words for the page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.projection import DomainProjection
+from domainwise.plots import DomainMapDisplay, DomainScoresDisplay
+from domainwise.plots.style import ACCENT, PALETTE, short
 from domainwise.report.svg import INK, Picture, drawing, to_svg
 
 #: One colour per method, readable on white and on black; those of ``reproduce`` where it has them.
@@ -29,12 +31,6 @@ COLOURS = {
     "ensemble": "#c2a000",
     "ensemble+context": "#e08a00",
 }
-#: Classes and domains, told apart by colour and, beyond six, by marker as well.
-PALETTE = ("#5b8def", "#e0533d", "#2a9d8f", "#d9902f", "#a678de", "#8b95a1")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-WORST = "#e0533d"
-#: Domains with a line of their own in a legend.
-MAX_LEGEND = 12
 
 
 def colour_of(result: MethodResult) -> str:
@@ -46,25 +42,28 @@ def colour_of(result: MethodResult) -> str:
 def scores_figure(found: Found) -> Any:
     """Return a matplotlib figure of every method's score on every domain."""
     with drawing(7.2, _height(found)) as figure:
-        _draw_domains(found, figure.subplots())
+        _draw_scores(found, figure.subplots())
         return figure
 
 
-def domains_picture(found: Found, name: str) -> Picture:
-    """Scores of the methods on each domain, the worst domain singled out."""
+def domains_picture(found: Found, name: str, intervals: Any = None) -> Picture:
+    """Scores of the methods on each domain, the worst domain singled out.
+
+    ``intervals`` are lower and upper ends by key of the method and domain, as they are shown.
+    """
+    worst, best, measure = found.worst_domain, found.best, found.measure
+    alt = (
+        f"{measure.label} of every method on each of {len(found.domains)} left-out domains. "
+        f"{best.label} does worst on {worst!s}, with {measure.format(best.scores[worst])}"
+    )
+    lines = "Lines: 95 % of such scores, had other rows been drawn. " if intervals else ""
+    caption = (
+        f"Each row is a domain that was left out, the hardest for {best.label} at the top; "
+        f"shaded: the worst. {lines}Bars: what folds inside the domain give {best.label}, that is, "
+        f"with labels from there. {measure.direction.capitalize()}"
+    )
     with drawing(9.0, _height(found)) as figure:
-        _draw_domains(found, figure.subplots())
-        worst, best = found.worst_domain, found.best
-        alt = (
-            f"{found.measure.label} of every method on each of {len(found.domains)} left-out "
-            f"domains. {best.label} does worst on {worst!s}, with "
-            f"{found.measure.format(best.scores[worst])}"
-        )
-        caption = (
-            f"Each row is a domain that was left out, the hardest for {best.label} at the top; "
-            f"shaded: the worst. Bars: what folds inside the domain give {best.label}, that is, "
-            f"with labels from there. {found.measure.direction.capitalize()}"
-        )
+        _draw_scores(found, figure.subplots(), intervals)
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
@@ -96,41 +95,20 @@ def methods_picture(found: Found, name: str) -> Picture:
 
 def projection_picture(projection: DomainProjection, name: str, *, by: str) -> Picture:
     """Two components, coloured by "domain" or by "target"; the unseen worst domain is ringed."""
-    x, y = projection.Z.T
-    values = projection.domain if by == "domain" else projection.target
-    unseen = projection.domain == projection.worst
-    with drawing(4.3, 3.7) as figure:
-        axes = figure.subplots()
-        if by == "target" and values.dtype.kind == "f":
-            points = axes.scatter(
-                x, y, c=values, s=7, cmap="viridis", alpha=0.7, linewidths=0, rasterized=True
-            )
-            figure.colorbar(points, ax=axes, shrink=0.8, label="target")
-        else:
-            style: dict[str, Any] = {"s": 8, "alpha": 0.6, "linewidths": 0, "rasterized": True}
-            for number, value in enumerate(np.unique(values)):
-                rows = values == value
-                style["color"] = PALETTE[number % len(PALETTE)]
-                style["marker"] = MARKERS[number // len(PALETTE) % len(MARKERS)]
-                axes.scatter(x[rows], y[rows], label=_short(value), **style)
-        # Drawn as lines, not pixels, so that they take the page's ink.
-        label = f"{_short(projection.worst)}, unseen" if by == "domain" else None
-        ring: dict[str, Any] = {"s": 20, "facecolors": "none", "edgecolors": INK, "linewidths": 0.5}
-        axes.scatter(x[unseen], y[unseen], label=label, **ring)
-        handles, labels = axes.get_legend_handles_labels()
-        if 0 < len(labels) <= MAX_LEGEND:
-            small: dict[str, Any] = {"ncols": 3, "fontsize": 7, "markerscale": 1.6}
-            figure.legend(handles, labels, loc="outside lower center", **small)
-        axes.set_xlabel("component 1")
-        extra = "" if projection.informative > 1 else " (not determined by the target)"
-        axes.set_ylabel(f"component 2{extra}")
-        axes.set_title(f"coloured by {by}")
-        _zoom(axes, projection.Z)
-        alt = (
-            f"Projection of {projection.label} on two components, points coloured by {by}; rows "
-            f"of {projection.worst!s}, which was not seen, are ringed"
-        )
-        caption = f"{projection.label}; ringed: {projection.worst!s}, left out of the fit"
+    extra = "" if projection.informative > 1 else " (not determined by the target)"
+    display = DomainMapDisplay(
+        Z=projection.Z,
+        domain=projection.domain,
+        target=projection.target,
+        names=("component 1", f"component 2{extra}"),
+    )
+    alt = (
+        f"Projection of {projection.label} on two components, points coloured by {by}; rows of "
+        f"{projection.worst!s}, which was not seen, are ringed"
+    )
+    caption = f"{projection.label}; ringed: {projection.worst!s}, left out of the fit"
+    with drawing(4.3, 3.9) as figure:
+        display.plot(figure.subplots(), color_by=by, highlight=[projection.worst])
         return Picture(to_svg(figure, name, alt), alt, caption)
 
 
@@ -142,7 +120,7 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
     # From the page's own background, so that "no distance" looks like nothing, to the accent.
     scale = Normalize(0.0, top)
     colours = LinearSegmentedColormap.from_list("distance", ["#e0533d00", "#e0533dff"])
-    labels = [_short(value) for value in projection.domains]
+    labels = [short(value) for value in projection.domains]
     with drawing(9.0, 4.6) as figure:
         panels = figure.subplots(1, 2)
         for axes, matrix, title in zip(
@@ -154,7 +132,7 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
             axes.set_xticks(np.arange(n) + 0.5, labels, rotation=90, fontsize=7)
             axes.set_yticks(np.arange(n) + 0.5, labels, fontsize=7)
             for tick in (axes.get_xticklabels()[-1], axes.get_yticklabels()[-1]):
-                tick.set(fontweight="bold", color=WORST)
+                tick.set(fontweight="bold", color=ACCENT)
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
             axes.set_title(f"{title}: mean {_mean_apart(matrix):.2f}")
@@ -175,55 +153,27 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def _draw_domains(found: Found, axes: Any) -> None:
-    shown, best = found.measure.shown, found.best
-    order = sorted(best.known, key=lambda domain: best.known[domain])
-    order += [domain for domain in found.domains if domain not in best.known]
-    heights = {domain: -place for place, domain in enumerate(order)}
-    axes.axhspan(heights[found.worst_domain] - 0.5, 0.5, color=WORST, alpha=0.12, linewidth=0)
-    for domain, height in heights.items():
-        reference = shown(best.within[domain])
-        axes.plot([reference] * 2, [height - 0.32, height + 0.32], color=INK, linewidth=1.6)
-    for result in reversed(found.results):
-        main = result in (best, found.baseline)
-        values = [shown(result.scores[domain]) for domain in order]
-        axes.plot(
-            values,
-            [heights[domain] + _offset(found, result) for domain in order],
-            marker="o" if result.kind == "baseline" else "D",
-            linestyle="none",
-            color=colour_of(result),
-            alpha=1.0 if main else 0.5,
-            markersize=7 if main else 4,
-            label=result.label,
-        )
-    names = [_short(domain) for domain in order]
-    axes.set_yticks([heights[domain] for domain in order], names)
-    tick = axes.get_yticklabels()[order.index(found.worst_domain)]
-    tick.set(fontweight="bold", color=WORST)
-    axes.set_ylim(-len(order) + 0.4, 0.6)
-    axes.set_xlabel(f"{found.measure.label} ({found.measure.direction})")
-    axes.grid(axis="x")
-    handles, labels = axes.get_legend_handles_labels()
-    axes.figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=6, fontsize=8)
-
-
-def _offset(found: Found, result: MethodResult) -> float:
-    """Spread the methods of one row a little, in a fixed order, so that none hides another."""
-    place = found.results.index(result)
-    return 0.22 * (1 - 2 * place / max(len(found.results) - 1, 1))
+def _draw_scores(found: Found, axes: Any, intervals: Any = None) -> None:
+    shown, told = found.measure.shown, intervals or {}
+    main = dict.fromkeys(r.label for r in (found.best, found.baseline) if r is not None)
+    DomainScoresDisplay(
+        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in found.results},
+        intervals={r.label: told[r.key] for r in found.results if r.key in told},
+        reference={domain: shown(score) for domain, score in found.best.within.items()},
+        label=found.measure.label,
+        greater_is_better=found.measure.sign > 0,
+    ).plot(
+        axes,
+        highlight=list(main),
+        styles={
+            r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
+            for r in found.results
+        },
+    )
 
 
 def _height(found: Found) -> float:
     return 1.3 + 0.34 * len(found.domains)
-
-
-def _zoom(axes: Any, Z: Any) -> None:
-    """Leave out the last percent on each side, where a few rows would shrink all others."""
-    for limits, values in ((axes.set_xlim, Z[:, 0]), (axes.set_ylim, Z[:, 1])):
-        low, high = np.quantile(values, (0.005, 0.995))
-        if high > low:
-            limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
 
 
 def _write_numbers(axes: Any, matrix: Any) -> None:
@@ -237,9 +187,3 @@ def _write_numbers(axes: Any, matrix: Any) -> None:
 def _mean_apart(matrix: Any) -> float:
     n = len(matrix)
     return float(matrix.sum() / (n * (n - 1)))
-
-
-def _short(value: Any) -> str:
-    """A name that fits a plot, by its middle left out: names often begin alike, or end so."""
-    name = str(value)
-    return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"

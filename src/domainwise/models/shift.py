@@ -106,6 +106,11 @@ def check_shift(model: Any, X: Any, sample_domain: Any = None) -> list[Finding]:
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
     'x0' is missing in all 20 rows; sources lack at most 0 %
     """
+    return findings(*seen(model, X, sample_domain))
+
+
+def seen(model: Any, X: Any, sample_domain: Any = None) -> tuple[ShiftWatch, dict[Any, View]]:
+    """What a model keeps of its sources, and what it sees of new rows, by domain."""
     if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
         schema, frame = model.schema, X
         X = schema.prepare(frame)
@@ -118,7 +123,7 @@ def check_shift(model: Any, X: Any, sample_domain: Any = None) -> list[Finding]:
             f"{type(model).__name__} keeps no summary of its sources: fit a pipeline that begins "
             "with ShiftWatch()"
         )
-    return findings(watch, watch.look(X if before is None else before.transform(X), sample_domain))
+    return watch, watch.look(X if before is None else before.transform(X), sample_domain)
 
 
 def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:

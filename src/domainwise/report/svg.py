@@ -13,7 +13,8 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.style
 from matplotlib.figure import Figure
-from matplotlib.text import Text
+
+from domainwise.plots.style import draw_names_as_text
 
 #: Drawn with these, as figure.mplstyle says, and replaced by the page's own colours afterwards.
 INK, FAINT = "#010203", "#040506"
@@ -45,7 +46,7 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     Ids are prefixed with ``name``, which is unique on the page; ``alt`` says what is shown, for
     those who do not see it.
     """
-    _take_names_as_text(figure)
+    draw_names_as_text(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
@@ -65,13 +66,3 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
         f' aria-label="{html.escape(alt)}" stroke-linejoin="round">'
     )
     return head + text[text.index(">") + 1 :].strip()
-
-
-def _take_names_as_text(figure: Figure) -> None:
-    """Draw a domain called "$5 to $6" as that, and not as a formula; powers of ten are formulas."""
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            for label in axis.get_ticklabels(which="both"):
-                label.set_parse_math(axis.get_scale() == "log")

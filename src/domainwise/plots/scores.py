@@ -1,0 +1,234 @@
+"""DomainScoresDisplay: scores of methods, domain by domain, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, root_mean_squared_error
+
+from domainwise.arrays import Array
+from domainwise.checks.arguments import COUNT, check_arguments
+from domainwise.checks.inputs import is_quantity, label_array
+from domainwise.checks.labels import same_length
+from domainwise.plots import style
+from domainwise.selection.intervals import defined_score, row_interval
+from domainwise.selection.measure import choose_measure, default_scoring
+from domainwise.selection.predictions import Predictions
+
+
+class DomainScoresDisplay:
+    """Scores of one or several methods on each domain.
+
+    Parameters
+    ----------
+    scores : dict of dict
+        By name of the method, then by domain; NaN where a score is not defined.
+    intervals : dict of dict of tuple, default=None
+        Lower and upper end of each.
+    reference : dict, default=None
+        One more number by domain, drawn as a bar.
+    label : str, default="score"
+        What was measured.
+    greater_is_better : bool, default=True
+
+    Attributes
+    ----------
+    order_ : list
+        Domains from top to bottom, the worst one for the first method on top.
+    ax_, figure_ : matplotlib axes and figure
+
+    Examples
+    --------
+    >>> from domainwise.plots import DomainScoresDisplay
+    >>> site = ["A", "A", "A", "B", "B", "B"]
+    >>> predicted = {"one": [0, 1, 1, 0, 0, 0], "two": [0, 1, 0, 0, 1, 0]}
+    >>> display = DomainScoresDisplay.from_predictions([0, 1, 1, 0, 1, 1], predicted, site)
+    >>> display.scores["one"]["A"], display.order_
+    (1.0, ['B', 'A'])
+    """
+
+    def __init__(
+        self,
+        *,
+        scores: Mapping[str, Mapping[Any, float]],
+        intervals: Mapping[str, Mapping[Any, tuple[float, float]]] | None = None,
+        reference: Mapping[Any, float] | None = None,
+        label: str = "score",
+        greater_is_better: bool = True,
+    ) -> None:
+        self.scores, self.intervals, self.reference = scores, intervals or {}, reference or {}
+        self.label, self.greater_is_better = label, greater_is_better
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_domain: Any,
+        *,
+        scoring: str | None = None,
+        n_draws: int = 200,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw scores of fitted estimators on rows of domains, best of all unseen ones.
+
+        Parameters
+        ----------
+        estimator : estimator, or dict of them by name
+            Fitted classifiers or regressors; rows are predicted one by one.
+        X : array-like or data frame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_domain : array-like of shape (n_samples,)
+        scoring : str, default=None
+            A scorer of scikit-learn; None is chosen as in :func:`domainwise.evaluate`.
+        n_draws : int, default=200
+            Draws of the rows of each domain, for intervals (95 %, bootstrap).
+        ax, **options
+            Of :meth:`plot`.
+        """
+        models = estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
+        truth, classes = label_array(y, "y"), None
+        if all(is_classifier(model) for model in models.values()):
+            classes = np.unique(np.concatenate([truth, *(m.classes_ for m in models.values())]))
+        known = truth if classes is None else classes
+        name = scoring or default_scoring(truth, classes is not None, sample_domain)
+        measure = choose_measure(name, known, classes is not None)
+        told = {name: Predictions(model, X, classes) for name, model in models.items()}
+
+        def score(name: str, rows: Array) -> float:
+            values = (told[name].labels, told[name].probabilities, told[name].decisions)
+            some: list[Any] = [None if each is None else each[rows] for each in values]
+            return measure.shown(
+                measure.scorer(Predictions.kept(classes, *some), None, truth[rows])
+            )
+
+        found = _judged(score, list(models), truth, sample_domain, n_draws)
+        made = cls(**found, label=measure.label, greater_is_better=measure.sign > 0)
+        return made.plot(ax, **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        sample_domain: Any,
+        *,
+        metric: Callable[[Any, Any], float] | None = None,
+        greater_is_better: bool = True,
+        n_draws: int = 200,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw scores of predictions.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+        y_pred : array-like, or dict of them by name
+            Predictions, or what else ``metric`` takes.
+        sample_domain : array-like of shape (n_samples,)
+        metric : callable, default=None
+            ``metric(y_true, y_pred)``; None is accuracy, or RMSE for numbers.
+        greater_is_better : bool, default=True
+            Of ``metric``.
+        n_draws, ax, **options
+            As in :meth:`from_estimator`.
+        """
+        truth = label_array(y_true, "y_true")
+        if metric is None:
+            numbers = truth.dtype.kind in "iuf" and is_quantity(truth)
+            greater_is_better = not numbers
+            metric = root_mean_squared_error if numbers else accuracy_score
+        check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
+        given = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
+        told = {name: np.asarray(values) for name, values in given.items()}
+        for values in told.values():
+            same_length(values, "y_pred", truth, "y_true")
+
+        def score(name: str, rows: Array) -> float:
+            return metric(truth[rows], told[name][rows])
+
+        label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
+        found = _judged(score, list(told), truth, sample_domain, n_draws)
+        made = cls(**found, label=label, greater_is_better=greater_is_better)
+        return made.plot(ax, **options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        highlight: Sequence[str] | None = None,
+        styles: Mapping[str, dict[str, Any]] | None = None,
+    ) -> Self:
+        """Draw a row for each domain.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        highlight : sequence of str, default=None
+            Methods that are drawn large and with intervals, the first of which the domains are
+            sorted by; None are all.
+        styles : dict of dict, default=None
+            By name of the method, further arguments of ``ax.plot``.
+        """
+        main = list(self.scores if highlight is None else highlight)
+        if unknown := [name for name in main if name not in self.scores]:
+            raise ValueError(f"highlight={unknown[0]!r} is none of {', '.join(self.scores)}")
+        first, sign = self.scores[main[0]], 1 if self.greater_is_better else -1
+        self.order_ = sorted(first, key=lambda d: np.nan_to_num(sign * first[d], nan=np.inf))
+        n = len(self.order_)
+        heights = -np.arange(n, dtype=np.float64)
+        ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n)
+        if n > 1:
+            ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
+        bars = [self.reference.get(domain, np.nan) for domain in self.order_]
+        ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.ink(), linewidth=1.6)
+        for place, name in reversed([*enumerate(self.scores)]):
+            large = name in main
+            look = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": "o"}
+            look |= (styles or {}).get(name, {})
+            at = heights + style.offsets(len(self.scores), 0.22)[place]
+            if large and name in self.intervals:
+                ends = np.array([self.intervals[name][domain] for domain in self.order_])
+                ax.hlines(at, *ends.T, color=look["color"], alpha=0.45, linewidth=2.2)
+            shown = [self.scores[name][domain] for domain in self.order_]
+            size, alpha = (6.5, 1.0) if large else (4.0, 0.5)
+            ax.plot(
+                *(shown, at),
+                **look,
+                linestyle="",
+                markersize=size,
+                alpha=alpha,
+                label=style.short(name),
+            )
+        missing = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
+        ax.set_yticks(heights, [style.short(domain) + missing[domain] for domain in self.order_])
+        if n > 1:
+            ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
+        ax.set_ylim(0.4 - n, 0.6)
+        better = "larger" if self.greater_is_better else "smaller"
+        ax.set_xlabel(f"{self.label} ({better} is better)")
+        return style.finished(self, ax, columns=6, reverse=True)
+
+
+def _judged(
+    score: Callable[[str, Array], float], names: Sequence[str], y: Array, domain: Any, n_draws: int
+) -> dict[str, Any]:
+    """Scores and intervals by method and domain."""
+    check_arguments("plot", {"n_draws": [COUNT]}, n_draws=n_draws)
+    codes, domains = style.by_domain(domain, y, "y")
+    found: dict[str, Any] = {"scores": {}, "intervals": {}}
+    for name in names:
+        of, between = found["scores"].setdefault(name, {}), found["intervals"].setdefault(name, {})
+        for code, domain in enumerate(domains):
+            rows, mine = np.flatnonzero(codes == code), partial(score, name)
+            of[domain] = defined_score(mine, rows)
+            between[domain] = row_interval(mine, rows, n_draws=n_draws)
+    return found

@@ -1,0 +1,191 @@
+"""ShiftDisplay: where each feature lies in each domain, new rows beside the sources."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.checks.arguments import COUNT, check_arguments
+from domainwise.models.shift import seen
+from domainwise.plots import style
+
+#: Interquartile range of a normal distribution, in deviations.
+QUARTILES = 1.349
+#: Beyond this many deviations the axis is logarithmic.
+FAR = 8.0
+
+
+class ShiftDisplay:
+    """Middle and spread of features by domain, standardised, new rows beside the sources.
+
+    Parameters
+    ----------
+    features, domains : sequence of str
+    ends : ndarray of shape (3, n_domains, n_features)
+        Lower end, middle and upper end of each feature in each domain, in deviations; NaN where a
+        domain has no value.
+    new : sequence, default=()
+        Those of the domains that are new.
+    what : str, default="median and quartiles"
+        What the middle and the ends are.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib axes and figure
+
+    See Also
+    --------
+    domainwise.check_shift : Says what is strange about new rows, in words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.plots import ShiftDisplay
+    >>> X, site = np.random.default_rng(0).normal(size=(90, 3)), np.repeat(["A", "B", "C"], 30)
+    >>> X[60:, 2] += 9
+    >>> display = ShiftDisplay.from_features(X, site, new=["C"])
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()][0]
+    'x2'
+    """
+
+    def __init__(
+        self,
+        *,
+        features: Sequence[str],
+        domains: Sequence[Any],
+        ends: Array,
+        new: Sequence[Any] = (),
+        what: str = "median and quartiles",
+    ) -> None:
+        self.features, self.domains, self.new = list(features), list(domains), list(new)
+        self.ends, self.what = ends, what
+
+    @classmethod
+    def from_features(
+        cls, X: Any, sample_domain: Any, *, new: Sequence[Any] = (), ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw medians and quartiles of columns of numbers.
+
+        The middle of the sources' medians becomes 0, and the middle of their interquartile ranges
+        that of a deviation of 1: a single domain in another unit moves neither.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Columns of a data frame that are no numbers are left out.
+        sample_domain : array-like of shape (n_samples,)
+        new : sequence, default=()
+            Domains that are no sources: what is drawn as new, and not standardised by.
+        ax, **options
+            Of :meth:`plot`.
+        """
+        if hasattr(X, "columns"):
+            X = X.to_pandas() if hasattr(X, "to_pandas") else X
+            X = X.select_dtypes(["number", "bool"])
+        rows = np.asarray(X)
+        if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
+            raise ValueError(f"X must be rows of numbers, got {rows.dtype} of shape {rows.shape}")
+        names = [str(name) for name in getattr(X, "columns", ())]
+        codes, domains = style.by_domain(sample_domain, rows, "X")
+        old = [place for place, name in enumerate(domains) if name not in new]
+        if not old or len(old) + len(new) > len(domains):
+            raise ValueError(f"new={new!r} must be some of the domains, and not all of them")
+        rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
+        parts = [rows[codes == code] for code in range(len(domains))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns without a value
+            found = [np.nanquantile(part, [0.25, 0.5, 0.75], axis=0) for part in parts]
+            low, middle, high = ends = np.stack(found, axis=1)
+            spread = np.where(high > low, high - low, np.nan)[old]  # one row has none
+            scale = np.nanmedian(spread, axis=0) / QUARTILES
+            scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, old)], axis=0))
+            ends = (ends - np.nanmedian(middle[old], axis=0)) / np.where(scale > 0, scale, 1.0)
+        names = names or [f"x{i}" for i in range(rows.shape[1])]
+        return cls(features=names, domains=domains, ends=ends, new=new).plot(ax, **options)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, sample_domain: Any = None, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw means and deviations of new rows beside those of a model's sources.
+
+        Parameters
+        ----------
+        estimator : Pipeline, TableModel or ShiftWatch
+            Fitted; see :func:`~domainwise.check_shift`. It standardises by all sources together.
+        X : array-like or data frame of shape (n_samples, n_features)
+            New rows, as the model takes them.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains; None makes them one.
+        ax, **options
+            Of :meth:`plot`.
+        """
+        watch, views = seen(estimator, X, sample_domain)
+        new = ["new rows" if name is None else name for name in views]
+        parts = watch.parts(np.vstack([watch.totals_, *(view.totals for view in views.values())]))
+        known = parts["rows"] - parts["missing"][:, : len(watch.numeric_)]
+        known = np.where(known > 0, known, np.nan)
+        mean = parts["level"] / known
+        deviation = np.sqrt(np.maximum(parts["spread"] / known - mean**2, 0.0))
+        return cls(
+            features=[watch.columns_[i] for i in watch.numeric_],
+            domains=[*watch.sources_, *new],
+            ends=np.stack([mean - deviation, mean, mean + deviation]),
+            new=new,
+            what="mean and deviation",
+        ).plot(ax, **options)
+
+    def plot(
+        self, ax: Any = None, *, max_features: int = 20, highlight: Sequence[Any] | None = None
+    ) -> Self:
+        """Draw a row for each feature, those that differ most at the top.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        max_features : int, default=20
+            Features that are drawn; the title says if there are more.
+        highlight : sequence, default=None
+            Domains in colour; None are the new ones, or all if there are at most eight.
+        """
+        check_arguments("plot", {"max_features": [COUNT]}, max_features=max_features)
+        few = len(self.domains) <= len(style.PALETTE)
+        if highlight is None:
+            highlight = self.new or (self.domains if few else ())
+        n, count = len(self.domains), min(max_features, len(self.features))
+        colours = dict(zip(highlight, style.PALETTE * n, strict=False))
+        rest = [name for name in self.domains if name not in colours]
+        low, middle, high = self.ends
+        moved = [name in self.new for name in self.domains] if self.new else [True] * n
+        off = np.nan_to_num(np.abs(middle), nan=-1.0)[moved].max(axis=0)
+        order = np.argsort(-off, kind="stable")[:count]
+        heights = -np.arange(count, dtype=np.float64)
+        ax = style.axes_for(ax, 7.2, 1.2 + 0.36 * count)
+        for height in heights[1::2]:
+            ax.axhspan(height - 0.5, height + 0.5, color=style.GREY, alpha=0.1, linewidth=0)
+        for place, name in enumerate(self.domains):
+            at = heights + style.offsets(n, 0.3)[place]
+            front, alpha = (3, 0.6) if name in colours else (2, min(0.6, 6 / n))
+            look: dict[str, Any] = {"color": colours.get(name, style.GREY), "zorder": front}
+            ax.hlines(at, low[place, order], high[place, order], alpha=alpha, **look)
+            ax.plot(middle[place, order], at, "o", markersize=3.5, **look)
+        for name, colour in colours.items():
+            ax.plot([], [], "o", color=colour, label=style.short(name))
+        if rest:
+            words = "sources" if self.new else "domains"
+            ax.plot([], [], "o", color=style.GREY, label=f"{len(rest)} {words}")
+        ax.axvline(0.0, color=style.ink(), linewidth=0.6, alpha=0.5)
+        if np.nanmax(np.abs(middle[:, order]), initial=0.0) > FAR:
+            ax.set_xscale("symlog", linthresh=FAR / 2)
+            ax.xaxis.set_major_formatter("{x:g}")
+        ax.set_yticks(heights, [style.short(self.features[i]) for i in order])
+        ax.set_ylim(0.5 - count, 0.5)
+        ax.set_xlabel(f"{self.what}, in deviations")
+        if count < len(self.features):
+            ax.set_title(f"the {count} of {len(self.features)} features that differ most")
+        return style.finished(self, ax, columns=5)

@@ -1,0 +1,97 @@
+"""What the displays share: axes to draw on, colours, names that are text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import check_sample_domain, label_array
+from domainwise.checks.labels import same_length
+
+#: Readable on white and on black.
+PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+#: What is singled out, and what is there for comparison.
+ACCENT, GREY = "#e0533d", "#8b95a1"
+
+
+def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
+    """Code of each row's domain, and the domains; ``name`` is that of the rows' argument."""
+    if sample_domain is None:
+        raise ValueError("sample_domain is needed: the domain of each row")
+    same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
+    labels = check_sample_domain(sample_domain, len(rows), "delta")
+    return labels.codes, labels.names.tolist()
+
+
+def axes_for(ax: Any, width: float, height: float) -> Any:
+    """The axes that were given, or those of a new figure of this size in inches."""
+    if ax is not None:
+        if not hasattr(ax, "transData"):
+            raise ValueError(f"ax={ax!r} must be axes of matplotlib, or None")
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError('plots need matplotlib: pip install "domainwise[report]"') from error
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def offsets(n: int, reach: float) -> Array:
+    """How far above and below its middle the parts of a row are drawn."""
+    return np.linspace(reach, -reach, n) if n > 1 else np.zeros(n)
+
+
+def ink() -> str:
+    """Colour of text in the style in force."""
+    from matplotlib import rcParams
+
+    return str(rcParams["text.color"])
+
+
+def finished(
+    display: Any, ax: Any, *, columns: int = 3, title: str | None = None, reverse: bool = False
+) -> Any:
+    """The display with its axes and figure, after a legend, and with names as text.
+
+    The legend stands below axes that are alone in a figure that makes room for it.
+    """
+    handles, labels = ax.get_legend_handles_labels()
+    alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
+    if labels:
+        place = {"loc": "outside lower center", "ncols": columns} if alone else {"loc": "best"}
+        parts = (handles[::-1], labels[::-1]) if reverse else (handles, labels)
+        made = (ax.figure if alone else ax).legend(*parts, fontsize=8, title=title, **place)
+        draw_names_as_text(made)
+    ax.grid(visible=True, axis="x", alpha=0.3)
+    draw_names_as_text(ax)
+    display.ax_, display.figure_ = ax, ax.figure
+    return display
+
+
+def draw_names_as_text(part: Any) -> None:
+    """Draw a domain called "$5 to $6" as that, and not as a formula; powers of ten are formulas.
+
+    The part is a figure, axes, or a legend.
+    """
+    from matplotlib.axis import Axis
+    from matplotlib.text import Text
+
+    for text in part.findobj(Text):
+        text.set_parse_math(False)
+    for axis in part.findobj(Axis):
+        for label in axis.get_ticklabels(which="both"):
+            label.set_parse_math(axis.get_scale() == "log")
+
+
+def short(value: Any) -> str:
+    r"""A name that fits a plot, by its middle left out: names often begin alike, or end so.
+
+    >>> print(short("the hospital of Saint Mary"), short("a\x1b[2J"))
+    the hospi…Saint Mary a\x1b[2J
+    """
+    marks = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    name = "".join(marks)
+    return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"
