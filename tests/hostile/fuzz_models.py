@@ -33,7 +33,7 @@ from sklearn.svm import SVC, SVR
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
-from domainwise.models.persistence import ModelFileError
+from domainwise.models.persistence import ModelFileError, digest
 from domainwise.models.types import nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -176,6 +176,10 @@ def changed(parts, rng):
                 parts[name] = changed_array(parts[name], rng)
             else:
                 parts["schema.json"] = changed_schema(parts["schema.json"], rng)
+    # As one would who knows the format: with a digest that is right.
+    header = json.loads(parts["domainwise.json"])
+    header["sha256"] = digest(parts, header["info"])
+    parts["domainwise.json"] = json.dumps(header).encode()
     content = archive_of(parts)
     if rng.random() < 0.1:
         damaged = bytearray(content)

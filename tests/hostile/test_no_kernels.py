@@ -5,8 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
 
 import domainwise as dw
+from domainwise.selection import InvariantSearchCV
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(36, 3))
@@ -104,6 +107,55 @@ def test_machines_predict_the_rows_that_they_have_learnt_as_transform_gives_them
         model = dw.InvariantSVC(kernel="precomputed", C=1e4).fit(K, Y, sample_domain=D)
     inside = model.machine_.decision_function(model.transformer_.transform(K))
     np.testing.assert_allclose(model.decision_function(K), inside)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("cls", EXACT[:-1])
+def test_where_the_matrix_is_not_formed_it_is_refused(cls, kind, monkeypatch):
+    monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 20)
+    function, _ = FUNCTIONS[kind]
+    with (
+        pytest.warns(UserWarning, match="are no kernel"),
+        pytest.raises(ValueError, match="36 rows its matrix is not formed"),
+    ):
+        cls(kernel=function).fit(X, Y, sample_domain=D)
+
+
+def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):
+    monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 20)
+    with (
+        pytest.warns(UserWarning, match="are no kernel"),
+        pytest.raises(ValueError, match="36 rows its matrix is not formed"),
+    ):
+        dw.InvariantKernel(kernel=FUNCTIONS["sigmoid"][0]).fit(X, Y, sample_domain=D)
+
+
+@pytest.mark.parametrize("kernel", ["precomputed", FUNCTIONS["sigmoid"][0]])
+@pytest.mark.filterwarnings("ignore:the values of kernel:UserWarning")
+def test_a_search_scores_what_it_will_fit(kernel):
+    rows = FUNCTIONS["sigmoid"][0](X, X) if kernel == "precomputed" else X
+    machine, grid = dw.InvariantSVC(kernel=kernel), {"C": [0.1, 10.0], "domain_weight": [0.0, 1.0]}
+    search = InvariantSearchCV(machine, grid).fit(rows, Y, sample_domain=D)
+    with config_context(enable_metadata_routing=True):
+        plain = GridSearchCV(machine, grid, cv=LeaveOneGroupOut()).fit(
+            rows, Y, groups=D, sample_domain=D
+        )
+    np.testing.assert_allclose(
+        search.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"]
+    )
+
+
+@pytest.mark.dask
+@pytest.mark.parametrize("cls", [dw.KPCA, dw.FastDCM])
+def test_a_function_on_a_dask_collection_is_warned_of(cls):
+    da = pytest.importorskip("dask.array")
+    parts = [da.from_array(each, chunks=12) for each in (X, Y, D)]
+    model = cls(kernel=FUNCTIONS["asymmetric"][0])
+    with pytest.warns(UserWarning, match="are no kernel"):
+        model.fit(parts[0], parts[1], sample_domain=parts[2])
+    with pytest.warns(UserWarning, match="are no kernel"):
+        here = cls(kernel=FUNCTIONS["asymmetric"][0]).fit(X, Y, sample_domain=D)
+    np.testing.assert_allclose(model.eigenvalues_, here.eigenvalues_, rtol=1e-6)
 
 
 @pytest.mark.torch

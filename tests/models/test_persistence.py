@@ -1,5 +1,6 @@
 """Saved models predict the same bits, and no file makes load run anything."""
 
+import contextlib
 import copy
 import importlib
 import io
@@ -35,7 +36,7 @@ from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
-from domainwise.models.persistence import FORMAT, ModelFileError, load, read_info, save
+from domainwise.models.persistence import FORMAT, ModelFileError, digest, load, read_info, save
 from domainwise.models.types import OBJECTS, TRUSTED, nodes
 from domainwise.selection import (
     DCMCV,
@@ -271,6 +272,9 @@ def rewritten(path, change, *, compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     change(parts)
+    with contextlib.suppress(KeyError, TypeError, ValueError):  # no header, or no JSON
+        header = json.loads(parts["domainwise.json"])
+        parts["domainwise.json"] = json.dumps(header | {"sha256": digest(parts, header["info"])})
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:
         for name, content in parts.items():
@@ -579,6 +583,7 @@ def refused_both_ways(model, path, message, monkeypatch):
         save(model, path)
     with monkeypatch.context() as patch:
         patch.setattr("domainwise.models.persistence.check_values", lambda model: None)
+        patch.setattr("domainwise.models.persistence._failures", lambda model, methods: {})
         save(model, path)
     with pytest.raises(ModelFileError, match=message):
         load(path)
@@ -755,3 +760,64 @@ def test_a_model_of_tensors_comes_back_as_one(model, path):
     np.testing.assert_array_equal(
         through_file(model, path).transform(DATA.data), model.transform(DATA.data)
     )
+
+
+# ---- files that were changed ----------------------------------------------------------------
+
+
+def copied(path, change):
+    """The model file with its parts changed by somebody who knows of no digest."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    change(parts)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def test_a_number_that_was_changed_is_noticed(path):
+    save(fitted(make_pipeline(StandardScaler(), SVC())), path)
+
+    def change(parts):
+        name = next(name for name in parts if name.endswith(".npy"))
+        parts[name] = parts[name][:-1] + b"\x01"
+
+    copied(path, change)
+    with pytest.raises(ModelFileError, match="changed after it was written"):
+        load(path)
+
+
+def test_a_description_that_was_changed_is_noticed(path):
+    save(fitted(dw.DCM()), path, info={"schema": ["a", "b"], 10: 1, 2: (3,)})
+    assert load(path) is not None
+    name = "domainwise.json"
+    copied(path, lambda parts: parts.update({name: parts[name].replace(b'"a"', b'"c"')}))
+    with pytest.raises(ModelFileError, match="changed after it was written"):
+        load(path)
+
+
+def test_parts_that_do_not_fit_together_are_refused_when_the_file_is_read(path):
+    model = fitted(make_pipeline(StandardScaler(), LogisticRegression()))
+    save(model, path)
+    assert read_info(path)["works"] == ["predict", "predict_proba", "decision_function"]
+    small = io.BytesIO()
+    np.save(small, model[-1].coef_[:, :2])
+    before = model[-1].coef_.tobytes()
+
+    def change(parts):
+        name = next(n for n, content in parts.items() if content.endswith(before))
+        parts[name] = small.getvalue()
+
+    rewritten(path, change)
+    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+        load(path)
+
+
+def test_what_answers_no_made_up_rows_is_saved_all_the_same(path):
+    categories = np.array([["a"], ["b"]] * 30, dtype=object)
+    model = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(categories, np.arange(60) % 2)
+    save(model, path)
+    assert read_info(path)["works"] == []
+    assert load(path).predict([["a"]]).shape == (1,)
+    save(dw.DCM(), path)
+    assert read_info(path)["works"] == []

@@ -49,7 +49,17 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
     wrong = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
-    return replace(kernel, symmetrised="symmetric" in wrong, sound=not wrong) if wrong else kernel
+    return replace(kernel, symmetrised="symmetric" in wrong, sound=not wrong)
+
+
+def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
+    """Refuse what is no kernel where its matrix, and so its positive part, is never formed."""
+    if not kernel.sound:
+        raise ValueError(
+            f"the function given as kernel is none, and with {n_rows} rows its matrix is not "
+            "formed, so that its positive part cannot be taken: pass the matrix as "
+            'kernel="precomputed", use solver="dense" where there is one, or a Fast form'
+        )
 
 
 def positive_part(K: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
-from domainwise.checks.kernels import positive_part
+from domainwise.checks.kernels import positive_part, refuse_unsound
 from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
@@ -126,6 +126,7 @@ class KernelProjection(Projection):
         if lapack and not precomputed:
             backend.check_dense_memory(len(rows), "ridge=0" if no_ridge else 'solver="dense"')
         if not (precomputed or lapack or len(rows) <= DENSE_ROWS):
+            refuse_unsound(kernel, len(rows))
             return backend.streamed_gram(rows, kernel, labels, **options), None, None
         given = basis = None
         matrix = backend.kept_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)

@@ -14,7 +14,12 @@ from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, label_array
-from domainwise.checks.kernels import check_kernel, check_precomputed, positive_part
+from domainwise.checks.kernels import (
+    check_kernel,
+    check_precomputed,
+    positive_part,
+    refuse_unsound,
+)
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import available_memory
@@ -210,6 +215,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if keep and not precomputed:
             check_memory(len(X))
         if not (precomputed or keep or len(X) <= DENSE_ROWS):
+            refuse_unsound(kernel, len(X))
             return StreamedGram(X, kernel, labels), None
         K = X.astype(np.float64) if precomputed else kernel_matrix(kernel, kernel.prepare(X))
         if kernel.sound:

@@ -1,20 +1,22 @@
 """Saving models to a file and loading them without running code from it.
 
 A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``,
-that says which version wrote it. What stands here beside calls of skops is what skops leaves open:
-archives that unpack to more than their size, its own older formats, which trusted more than they
-said, types and values (:mod:`~domainwise.models.types`, :mod:`~domainwise.models.values`).
+that says which version wrote it, a digest of the rest, and which methods answered when it was
+written. What stands here beside calls of skops is what skops leaves open: archives that unpack to
+more than their size, its own older formats, which trusted more than they said, types and values
+(:mod:`~domainwise.models.types`, :mod:`~domainwise.models.values`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import platform
 import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,10 +33,14 @@ from domainwise.models.types import TRUSTED, check_numbers, forbidden_types, nod
 from domainwise.models.values import check_tree, check_values
 
 #: Format of the files written here; files of another one are refused.
-FORMAT = 2
+FORMAT = 3
 #: First protocol of skops in which all that it trusts is declared.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
+#: What a model is asked on rows that are made up, before it is written and after it is read.
+METHODS = ("predict", "predict_proba", "decision_function", "transform")
+#: Beyond so many columns no rows are made up.
+MOST_COLUMNS = 100_000
 
 
 class ModelFileError(ValueError):
@@ -103,11 +109,14 @@ def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) ->
         if foreign:
             raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(foreign)}")
         files = number_arrays(schema)
-        archive.writestr(HEADER, json.dumps(_header(model, info), indent=2))
         # skops writes this indented: most of the file, for a small model.
-        archive.writestr(SCHEMA, json.dumps(schema, separators=(",", ":")))
-        for old, new in files.items():
-            archive.writestr(new, written.read(old))
+        parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
+        parts |= {new: written.read(old) for old, new in files.items()}
+        header = _header(model, info)
+        header["sha256"] = digest(parts, header["info"])
+        archive.writestr(HEADER, json.dumps(header, indent=2))
+        for name, part in parts.items():
+            archive.writestr(name, part)
     with replacing(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
 
@@ -135,7 +144,8 @@ def load(path: str | Path) -> Any:
     skops = _skops()
     with _opened(path) as (content, archive):
         header = _header_of(path, archive)
-        versions, schema = header["versions"], json.loads(archive.read(SCHEMA))
+        versions, parts = header["versions"], {n: archive.read(n) for n in archive.namelist()}
+        schema = json.loads(parts[SCHEMA])
         foreign = forbidden_types(schema)
         old = [name for name in foreign if name.startswith("domainwise.")]
         if old or int(header["format"]) < FORMAT:
@@ -146,6 +156,8 @@ def load(path: str | Path) -> Any:
             )
         if foreign:
             raise ModelFileError(f"{path} is not loaded: {_about(foreign)}")
+        if header["sha256"] != digest(parts, header["info"]):
+            raise ValueError("it was changed after it was written")
         if schema["protocol"] < SKOPS_PROTOCOL:
             raise ValueError(f"protocol {schema['protocol']}")
         check_numbers(schema)
@@ -154,6 +166,9 @@ def load(path: str | Path) -> Any:
             warnings.simplefilter("ignore", InconsistentVersionWarning)
             model = skops.loads(content, trusted=TRUSTED)
         check_values(model)
+        failures = _failures(model, header["works"])
+        if failures:
+            raise ValueError(f"its parts do not fit together: {failures.popitem()[1]}")
     written, here = versions.get("scikit-learn"), sklearn.__version__
     if written != here:
         warnings.warn(
@@ -174,6 +189,37 @@ def read_info(path: str | Path) -> dict[str, Any]:
         return _header_of(path, archive)
 
 
+def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
+    """SHA-256 of what a model file holds beside its header, and of its description."""
+    total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
+    for name in sorted(parts.keys() - {HEADER}):
+        total.update(f"\0{name}\0{len(parts[name])}\0".encode())
+        total.update(parts[name])
+    return total.hexdigest()
+
+
+def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
+    """What a model's methods raise for a few rows that are made up; nothing where they answer."""
+    n_columns = getattr(model, "n_features_in_", None)
+    if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MOST_COLUMNS:
+        return {name: ValueError("the number of columns is not known") for name in methods}
+    rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
+    failed: dict[str, Exception] = {}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if hasattr(model, "feature_names_in_"):
+            with suppress(ImportError):
+                import pandas as pd
+
+                rows = pd.DataFrame(rows, columns=model.feature_names_in_)
+        for name in methods:
+            try:
+                getattr(model, name)(rows)
+            except Exception as error:
+                failed[name] = error
+    return failed
+
+
 def _skops() -> Any:
     try:
         import skops.io
@@ -187,6 +233,7 @@ def _skops() -> Any:
 def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
     import skops
 
+    failed = _failures(model, METHODS)
     return {
         "format": FORMAT,
         "model": type(model).__name__,
@@ -197,7 +244,8 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
             "skops": skops.__version__,
             "python": platform.python_version(),
         },
-        "info": info or {},
+        "works": [name for name in METHODS if name not in failed],
+        "info": json.loads(json.dumps(info or {})),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
+from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix
 from domainwise.invariant.correction import correction, domain_factor, domain_rows
@@ -127,7 +129,8 @@ def score_group(
     prefix, machine = last_step(first)
     domain = None if sample_domain is None else sample_domain[train]
     X_train, X_held = _prepared(first, machine, X, y, domain, train, held)
-    exact = machine._is_exact(len(train))
+    # The positive part of what is no kernel is taken by the machines' own fit.
+    exact = machine._is_exact(len(train)) and _is_sound(machine, X_train)
     path = KernelPath.evaluate(machine, X_train, X_held) if exact else None
     scores: list[Any] = [None] * len(candidates)
     settings = [_settings(machine, candidate, prefix) for candidate in candidates]
@@ -137,7 +140,8 @@ def score_group(
         members = [i for i, kind in enumerate(kinds) if kind == (weight, conditional)]
         if path is None:
             for i in members:
-                with quiet_about_domains():
+                with quiet_about_domains(), warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", ".* are no kernel")  # the last fit says it
                     fitted = settings[i].fit(X_train, y[train], sample_domain=domain)
                 scores[i] = scored(scorer, fitted, X_held, y[held])
             continue
@@ -157,6 +161,14 @@ def score_group(
                 scores[i] = scored(scorer, fitted, cross, y[held])
                 known.append((arguments, scores[i]))
     return scores
+
+
+def _is_sound(machine: Any, X: Array) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        if machine.kernel == "precomputed":
+            return check_precomputed(X)
+        return check_kernel(resolved_kernel(machine, X), X).sound
 
 
 def _settings(machine: Any, candidate: dict[str, Any], prefix: str) -> Any:
