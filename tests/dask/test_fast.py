@@ -212,3 +212,17 @@ def test_rows_in_memory_can_follow_a_pass_on_dask(rows):
     here = FastDCM(n_landmarks=60).fit(p.X, p.y, sample_domain=p.domain)
     here.partial_fit(more.X, more.y, sample_domain=more.domain)
     assert_equal_models(there, here, p.X)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("method", FAST)
+def test_fourier_features_are_the_same_on_every_worker(method, kernel, rows, client):
+    p = rows("three")
+    X, y, domain = p.arrays()
+    params = dict(kernel=kernel, feature_map="fourier", n_landmarks=71, random_state=4)
+    here = method(**params).fit(p.X, p.y, sample_domain=p.domain)
+    with client.as_current():
+        there = method(**params).fit(X, y, sample_domain=domain)
+        np.testing.assert_allclose(there.transform(X).compute(), there.transform(p.X), atol=1e-12)
+    assert_equal_models(there, here, p.X)
+    np.testing.assert_array_equal(there.frequencies_, here.frequencies_)

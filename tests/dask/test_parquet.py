@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from domainwise import DCM, FastDCM, FastKPCA, InvariantFeatures
 from domainwise.distributed.fit import fit_parquet
@@ -35,9 +36,11 @@ def spoil(file, *, footer):
     file.write_bytes(bytes(data))
 
 
-def test_files_are_fitted_as_the_rows_in_them(folder, frame, client):
-    there = fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site", client=client)
-    here = FastDCM(n_landmarks=60).fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
+@pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
+def test_files_are_fitted_as_the_rows_in_them(feature_map, folder, frame, client):
+    model = FastDCM(n_landmarks=60, feature_map=feature_map)
+    there = fit_parquet(clone(model), folder, target="y", domain="site", client=client)
+    here = model.fit(frame[FEATURES], frame["y"], sample_domain=frame["site"])
     assert there.feature_names_in_.tolist() == FEATURES
     assert there.n_samples_seen_ == len(frame)
     np.testing.assert_allclose(

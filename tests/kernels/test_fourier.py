@@ -99,6 +99,7 @@ def test_float32_rows_lose_nothing_but_the_last_rounding(kernel, offset):
     np.testing.assert_array_equal(single, double.astype(np.float32))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_tensors_have_the_columns_of_arrays(kernel, dtype):

@@ -62,7 +62,11 @@ FAST = [
     FastSCA(n_landmarks=40, n_components=3),
     FastMDA(n_landmarks=40),
     FastMIDA(n_landmarks=40, n_components=3, domain_weight=0.01),
+    FastDCM(n_landmarks=41, feature_map="fourier"),
+    FastDCM(n_landmarks=500, feature_map="fourier", kernel="laplacian", conditional=True),
+    FastKPCA(n_landmarks=40, feature_map="fourier", n_components=3),
 ]
+FOURIER = FastDCM(n_landmarks=30, feature_map="fourier")
 
 
 def tensors(X, *labels, dtype=None):
@@ -109,7 +113,7 @@ def test_streamed_products_give_what_arrays_give(estimator, dtype, tolerance, da
     assert_same(found, expected, X, tolerance)
 
 
-@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30)], ids=repr)
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
 def test_a_continuous_target_and_descriptors_give_what_arrays_give(estimator, data):
     X, _, _ = data
     y, time = X[:, 0] + X[:, 1] ** 2, np.linspace(0, 1, len(X))[:, None]
@@ -167,7 +171,7 @@ def test_fitted_arrays_follow_the_rows(data):
     assert not torch.equal(model.X_fit_, T)
 
 
-@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30)], ids=repr)
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
 def test_one_row_projects_as_among_many(estimator, data):
     T, y, domain = tensors(*data)
     model = fitted(estimator, T, y, domain)
@@ -176,9 +180,11 @@ def test_one_row_projects_as_among_many(estimator, data):
     np.testing.assert_allclose(one, many, rtol=1e-10, atol=1e-12)
 
 
-def test_batches_of_tensors_give_what_one_pass_gives(data):
+@pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
+def test_batches_of_tensors_give_what_one_pass_gives(feature_map, data):
     T, y, domain = tensors(*data)
-    model = FastDCM(landmarks=data[0][:30], gamma=0.1)
+    landmarks = data[0][:30] if feature_map == "nystroem" else "uniform"
+    model = FastDCM(landmarks=landmarks, gamma=0.1, feature_map=feature_map)
     whole = model.fit(T, y, sample_domain=domain).transform(T)
     parts = clone(model)
     for rows in (slice(0, 100), slice(100, 240)):
@@ -197,7 +203,7 @@ def test_many_groups_and_batches_sum_up_alike(data, monkeypatch):
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30)], ids=repr)
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
 def test_models_are_pickled_copied_cloned_and_moved(estimator, data):
     X, y, domain = data
     T = torch.as_tensor(X)
@@ -212,7 +218,7 @@ def test_models_are_pickled_copied_cloned_and_moved(estimator, data):
     np.testing.assert_allclose(host.to("cpu").transform(T), expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30)], ids=repr)
+@pytest.mark.parametrize("estimator", [DCM(), FastDCM(n_landmarks=30), FOURIER], ids=repr)
 def test_models_are_saved_and_loaded(estimator, data, tmp_path):
     pytest.importorskip("skops")
     T, y, domain = tensors(*data)
