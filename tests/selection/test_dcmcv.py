@@ -44,8 +44,12 @@ def brute_force(model, head, data, y, scoring, points):
     [
         (DCMCV(**GRID, conditionals=(False, True)), DCM()),
         (FastDCMCV(**GRID, conditionals=(False, True), n_landmarks=40), FastDCM(n_landmarks=40)),
+        (
+            FastDCMCV(**GRID, conditionals=(False, True), n_landmarks=40, feature_map="fourier"),
+            FastDCM(n_landmarks=40, feature_map="fourier"),
+        ),
     ],
-    ids=["exact", "fast"],
+    ids=["exact", "fast", "fourier"],
 )
 def test_scores_equal_those_of_one_fit_at_a_time(data, search, model):
     search = clone(search).fit(data.data, data.target, sample_domain=data.sample_domain)

@@ -257,7 +257,7 @@ class LandmarkProjection(Projection):
 
     @property
     def _support(self) -> Array:
-        return vars(self)["landmarks_" if "landmarks_" in vars(self) else "frequencies_"]
+        return self.frequencies_ if hasattr(self, "frequencies_") else self.landmarks_
 
 
 class FastProjection(LandmarkProjection):

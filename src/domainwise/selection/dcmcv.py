@@ -255,6 +255,7 @@ class FastDCMCV(_SearchMixin, FastProjection):
         domain_gamma: float | str = "median",
         n_landmarks: Any = "auto",
         landmarks: Any = "uniform",
+        feature_map: str = "nystroem",
         target_landmarks: Any = None,
         random_state: Any = None,
     ) -> None:

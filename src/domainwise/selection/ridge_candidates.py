@@ -13,8 +13,10 @@ from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import Labels
+from domainwise.estimators.fast_base import fourier_map
 from domainwise.estimators.projection import fixed_seed
 from domainwise.gram.nystrom import NystromMap
+from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.kernels.landmarks import (
     check_seen,
@@ -51,6 +53,9 @@ class RidgeCandidates(BaseEstimator):
     ) -> list[NystromMap]:
         """Landmarks, which serve all kernels and splits, as a map for each kernel."""
         named = self._kernels(rows)
+        if self.feature_map == "fourier":
+            m = self._landmark_count(n_rows, among_rows=False)
+            return [fourier_map(self, *each, rows.shape[1], m) for each in named]
         X = backend.indexable(rows)
         kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in named]
         if isinstance(self.landmarks, str):
@@ -68,10 +73,10 @@ class RidgeCandidates(BaseEstimator):
             for kernel in kernels
         ]
 
-    def _landmark_count(self, n_rows: int) -> int:
+    def _landmark_count(self, n_rows: int, **options: bool) -> int:
         if isinstance(self.n_landmarks, str):
             return min(AUTO_LANDMARKS, n_rows)
-        return landmark_count(self.n_landmarks, n_rows)
+        return landmark_count(self.n_landmarks, n_rows, **options)
 
     def _landmarks(
         self, X: Any, count: int, codes: Array | None = None, kernel: Kernel | None = None
@@ -119,4 +124,5 @@ class RidgeCandidates(BaseEstimator):
 
 def named(nystrom: NystromMap) -> tuple[str, float]:
     """Name and gamma of a map's kernel."""
-    return nystrom.kernel.name, nystrom.kernel.gamma
+    kernel = nystrom.kernel
+    return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
