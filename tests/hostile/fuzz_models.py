@@ -215,7 +215,7 @@ def main(count, first=0):
             except MemoryError:
                 raise
             except Exception as error:
-                return len(content), f"raises {type(error).__name__} when used"
+                return len(content), f"raises {type(error).__name__} when used: {error}"
         return len(content), "works"
 
     return watch(count, case, first=first)

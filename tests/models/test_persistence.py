@@ -821,3 +821,10 @@ def test_what_answers_no_made_up_rows_is_saved_all_the_same(path):
     assert load(path).predict([["a"]]).shape == (1,)
     save(dw.DCM(), path)
     assert read_info(path)["works"] == []
+
+
+@pytest.mark.parametrize("model", [None, "text", {"a": 1}, [dw.DCM()], np.ones(3)])
+def test_what_is_no_estimator_is_not_saved(model, path):
+    with pytest.raises(ModelFileError, match="it is no estimator and no pipeline"):
+        save(model, path)
+    assert not path.exists()

@@ -326,6 +326,24 @@ def test_a_column_without_a_name_is_no_feature_unless_it_is_asked_for(frame, tmp
     assert "Unnamed: 0" not in again.schema.features
 
 
+def test_nor_are_row_numbers_that_were_read_and_written_again(frame, tmp_path):
+    for _ in range(3):
+        frame.to_csv(tmp_path / "t.csv")
+        frame = pandas.read_csv(tmp_path / "t.csv", keep_default_na=False)
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert not any("Unnamed" in name for name in table.schema.features)
+    assert sum("taken for row numbers" in note for note in table.notes) == 1
+    assert not any("Unnamed" in name for name in check_table(frame, **ROLES).schema.features)
+
+
+def test_words_for_none_are_classes_also_where_there_are_no_others(frame, tmp_path):
+    frame["ill"] = np.array(["None", "NA"])[np.arange(90) % 2]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = load_table(tmp_path / "t.csv", **ROLES)
+    assert table.classes == ["NA", "None"]
+    assert sum("is a class of the target" in note for note in table.notes) == 2
+
+
 def test_a_whole_csv_file_is_opened_once(frame, tmp_path, monkeypatch):
     import builtins
 

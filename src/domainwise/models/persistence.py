@@ -90,6 +90,9 @@ def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) ->
     check_arguments("save", rules, path=path, info=info)
     if isinstance(model, type):
         raise TypeError(f"model is the class {model.__name__}: save a fitted one of its kind")
+    if not hasattr(model, "get_params"):
+        what = type(model).__name__
+        raise ModelFileError(f"{what} cannot be saved: it is no estimator and no pipeline")
     skops = _skops()
     _refuse_functions(model)
     try:
@@ -251,8 +254,7 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
 
 def _refuse_functions(model: Any) -> None:
     """Name arguments that are functions, tensors or Dask collections: they cannot be saved."""
-    arguments = model.get_params(deep=True) if hasattr(model, "get_params") else {}
-    for name, value in {"the model": model, **arguments}.items():
+    for name, value in {"the model": model, **model.get_params(deep=True)}.items():
         parts = [value, *vars(value).values()] if hasattr(value, "get_params") else [value]
         if callable(value) and not isinstance(value, type):
             why = (

@@ -21,7 +21,8 @@ from domainwise.tables.errors import Argument, TableError
 
 #: Separators that are looked for.
 SEPARATORS = (",", "\t", ";", "|")
-#: What a nameless first column, in which pandas and R write row numbers, is called.
+#: What a nameless first column, in which pandas and R write row numbers, is called; pandas adds
+#: ".1" where that name is taken by those of an earlier file.
 ROW_NUMBERS = "Unnamed: 0"
 #: Lines that decide between separators, and bytes read at a time.
 LOOKED_AT, BLOCK = 20, 2**22
@@ -213,5 +214,17 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
         raise TableError(
             f"{path}: column {nameless[-1] + 1} has no name; the first line must name all columns"
         )
-    names = [name if name.strip() else ROW_NUMBERS for name in names]
+    if nameless:
+        names[0] = row_numbers_name(names[1:])
     return names, separator, blank + reader.line_num
+
+
+def row_numbers_name(others: Sequence[str]) -> str:
+    """Return the name of a nameless first column beside others."""
+    numbered = [ROW_NUMBERS, *(f"{ROW_NUMBERS}.{i}" for i in range(1, len(others) + 1))]
+    return next(name for name in numbered if name not in others)
+
+
+def holds_row_numbers(name: str) -> bool:
+    """Whether this is what a column without a name is called, here or by pandas."""
+    return re.fullmatch(rf"{ROW_NUMBERS}(\.[0-9]+)?", name) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from domainwise.tables.csv_text import ROW_NUMBERS
+from domainwise.tables.csv_text import row_numbers_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 
@@ -27,7 +27,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
     names = [str(name) for name in rows[0]]
     if "" in names[1:]:
         raise TableError(f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name")
-    names[0] = names[0] or ROW_NUMBERS
+    names[0] = names[0] or row_numbers_name(names[1:])
     columns = [[_excel_cell(row[i]) for row in rows[1:]] for i in range(len(names))]
     pandas = import_pandas()
     frame = pandas.concat([pandas.Series(cells, dtype=object) for cells in columns], axis=1)

@@ -61,6 +61,8 @@ def target_column(column: Any, mark: str | None) -> Any:
         if form in ("percent", "time") and not odd:
             return numbers_in(numbers, form).rename(column.name)
         return numbers
+    if numbers.isna().all():  # words for none, and nothing else: they are the classes
+        return column
     if fits(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
         return column.where(~column.isin(MISSING))
     return numbers

@@ -16,7 +16,7 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.tables.cells import decimal_marks, without
 from domainwise.tables.columns import DATE_PARTS, as_labels, split_names
-from domainwise.tables.csv_text import ROW_NUMBERS
+from domainwise.tables.csv_text import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
 from domainwise.tables.features import Schema, feature_schema, make_preprocessor, require_columns
 from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
@@ -172,8 +172,8 @@ def check_table(
 
 
 def _row_numbers(names: Sequence[str], spoken_of: Sequence[str]) -> list[str]:
-    left_out = ROW_NUMBERS in names and ROW_NUMBERS not in spoken_of
-    return ["the first column has no name: taken for row numbers, and left out"] * left_out
+    left_out = [name for name in names if holds_row_numbers(name) and name not in spoken_of]
+    return ["the first column has no name: taken for row numbers, and left out"] * bool(left_out)
 
 
 def _used(schema: Schema) -> str:
@@ -209,7 +209,7 @@ def choose_features(
         name
         for name in (names if features is None else dict.fromkeys(features))
         if name not in (target, domain, *(drop or ()))
-        and (name != ROW_NUMBERS or features is not None)
+        and (features is not None or not holds_row_numbers(name))
     ]
     if not chosen:
         raise TableError(f"{where} has no feature column left")
