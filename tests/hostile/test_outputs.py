@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -84,6 +85,34 @@ def test_a_folder_that_somebody_else_has_written_meanwhile_is_left(tmp_path):
         write_twice(replacing_folder(path), theirs)
     assert (path / "part").read_text() == "theirs"
     assert names_in(tmp_path) == ["out"]
+
+
+def test_of_many_writers_of_one_file_each_wins_or_is_told(tmp_path):
+    path, told, wrote = tmp_path / "out.txt", [], []
+
+    def write(number):
+        try:
+            with replacing(path) as temporary:
+                together.wait()
+                temporary.write_text(f"{number}" * 1000)
+            wrote.append(number)
+        except FileExistsError as error:
+            told.append(str(error))
+
+    for before in (False, True):
+        path.write_text("before") if before else path.unlink(missing_ok=True)
+        for _ in range(20):
+            told.clear(), wrote.clear()
+            together = threading.Barrier(4)
+            threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            assert len(wrote) == 1
+            assert len(told) == 3
+            assert path.read_text() == f"{wrote[0]}" * 1000
+            if not before:
+                path.unlink()
+    assert names_in(tmp_path) == ["out.txt"]
 
 
 def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):

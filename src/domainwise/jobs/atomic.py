@@ -28,14 +28,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        _refuse_other(path, before)
-        if before is None:
-            # A link, unlike a new name, is never put over a file that has just come.
-            with suppress(OSError):
-                os.link(temporary, path)
-                return
+        with _alone_in(path.parent):
             _refuse_other(path, before)
-        os.replace(temporary, path)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -58,10 +53,11 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        _refuse_other(path, before)
-        if path.exists():
-            os.rename(path, old)
-        os.rename(temporary, path)
+        with _alone_in(path.parent):
+            _refuse_other(path, before)
+            if path.exists():
+                os.rename(path, old)
+            os.rename(temporary, path)
         _remove(old)
     finally:
         if old.exists() and not path.exists():
@@ -75,6 +71,22 @@ def _remove(folder: Path) -> None:
         unwanted = _beside(folder)
         os.rename(folder, unwanted)
         shutil.rmtree(unwanted, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other writers of this package out of a folder, where the system has such locks."""
+    lock = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def _state(path: Path) -> tuple[int, int] | None:
