@@ -46,6 +46,7 @@ def fitted(estimator, X, y, domain):
         DICA(lam=0.1),
         KPCA(n_components=3),
         FastDCM(n_landmarks=40),
+        FastDCM(n_landmarks=40, feature_map="fourier", kernel="laplacian"),
     ],
     ids=repr,
 )

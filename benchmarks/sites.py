@@ -1,0 +1,260 @@
+"""Sites that keep their rows: what a map that depends on no row costs.
+
+Random Fourier features beside Nystrom features on the development sets: accuracy on domains left
+out, and the error of the kernel. Nothing is tuned: defaults, the median rule for gamma.
+
+    python benchmarks/sites.py             all parts, then SITES.md beside this file
+    python benchmarks/sites.py maps        one part, then SITES.md from the results there are
+    python benchmarks/sites.py --quick     few rows, to see that it works, no files
+    python benchmarks/sites.py --report    SITES.md from the results there are
+
+Results are JSON files in ``domainwise-results/sites``, one for each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from measuring import Report, Result, exponent, measured, run_point, serve_point, size  # noqa: E402
+
+# A file beside this one has the name of a package that is imported here.
+sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
+
+COLUMNS = (500, 1000, 2000)
+MAPS = ("nystroem", "fourier")
+METHODS = {
+    "dcm": "`FastDCM`, then linear discriminant analysis (numbers: ridge regression)",
+    "invariant": "`InvariantFeatures`, then ridge regression (classes: of balanced indicators)",
+}
+#: Loaders of the development sets with their arguments.
+DATA_SETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "facies": ("load_facies", {"missing": "drop_columns"}),
+    "GvHD": ("load_gvhd", {}),
+    "Parkinson's": ("load_parkinsons", {}),
+    "synthetic": ("make_synthetic", {"eta": 0.1, "n_per_domain": 300, "random_state": 0}),
+    "adult": ("load_adult", {}),
+    "bike": ("load_bike", {}),
+    "communities": ("load_communities", {}),
+}
+#: Rows drawn from all domains alike, and groups of domains of which each is left out once.
+ROWS, GROUPS = 3600, 3
+#: Rows between which kernels are compared.
+KERNEL_ROWS = 600
+
+
+# Tasks: each runs in a child, which alone imports the numerical libraries.
+
+
+def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> Result:
+    """Scores of both maps and methods on one data set, and how well they know the kernel."""
+    import warnings
+
+    import numpy as np
+    from sklearn.preprocessing import StandardScaler
+
+    from domainwise import datasets
+    from domainwise.selection.draw import draw_rows
+
+    warnings.simplefilter("ignore", UserWarning)
+    loader, arguments = DATA_SETS[name]
+    data = getattr(datasets, loader)(**arguments)
+    names, codes = np.unique(data.sample_domain, return_inverse=True)
+    drawn = draw_rows(codes, min(rows, len(codes)), 0)
+    X, y, codes = data.data[drawn], data.target[drawn], codes[drawn]
+    # The same number of domains in each group, dealt at random.
+    group = np.random.default_rng(0).permutation(len(names)) % GROUPS
+    points = [(method, kind, m) for method in METHODS for m in columns for kind in MAPS]
+    scores: dict[tuple[str, str, int], list[float]] = {point: [] for point in points}
+    errors: dict[tuple[str, int], list[float]] = {}
+    with measured() as meter:
+        for left_out in range(GROUPS):
+            test = group[codes] == left_out
+            scaler = StandardScaler().fit(X[~test])
+            sources = scaler.transform(X[~test]), y[~test], codes[~test]
+            new = scaler.transform(X[test]), y[test]
+            for method, kind, m in points:
+                asked = dict(n_landmarks=m, feature_map=kind, random_state=left_out)
+                scores[method, kind, m].append(_score(method, asked, sources, new))
+            for kind in MAPS:
+                for m in columns:
+                    error = _kernel_error(kind, m, left_out, sources[0], new[0])
+                    errors.setdefault((kind, m), []).append(error)
+    return meter.result(
+        rows=len(X),
+        sources=int(len(X) * (1 - 1 / GROUPS)),
+        domains=len(names),
+        measure="balanced accuracy" if _is_classes(y) else "RMSE",
+        scores={"|".join(map(str, point)): float(np.mean(s)) for point, s in scores.items()},
+        errors={"|".join(map(str, point)): float(np.mean(e)) for point, e in errors.items()},
+    )
+
+
+def _is_classes(y: Any) -> bool:
+    return bool(y.dtype.kind in "biuUO")
+
+
+def _score(method: str, asked: dict[str, Any], sources: Any, new: Any) -> float:
+    """Fit a method to sources and judge it on new domains."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.linear_model import Ridge, RidgeClassifier
+    from sklearn.metrics import balanced_accuracy_score, root_mean_squared_error
+
+    from domainwise import FastDCM, InvariantFeatures
+
+    X, y, domain = sources
+    if asked["feature_map"] == "nystroem":
+        asked = asked | {"n_landmarks": min(asked["n_landmarks"], len(X))}
+    classes = _is_classes(y)
+    if method == "dcm":
+        features, machine = FastDCM(**asked), LinearDiscriminantAnalysis() if classes else Ridge()
+    else:
+        features = InvariantFeatures(**asked)
+        machine = RidgeClassifier(class_weight="balanced") if classes else Ridge()
+    machine.fit(features.fit(X, y, sample_domain=domain).transform(X), y)
+    predicted = machine.predict(features.transform(new[0]))
+    return float(
+        (balanced_accuracy_score if classes else root_mean_squared_error)(new[1], predicted)
+    )
+
+
+def _kernel_error(kind: str, m: int, seed: int, X: Any, new: Any) -> float:
+    """Root mean squared error of the centred kernel between rows of new domains."""
+    import numpy as np
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    from domainwise import InvariantFeatures
+
+    asked = m if kind == "fourier" else min(m, len(X))
+    plain = InvariantFeatures(asked, feature_map=kind, domain_weight=0.0, random_state=seed)
+    Phi = plain.fit(X).transform(new[:KERNEL_ROWS])
+    K = rbf_kernel(new[:KERNEL_ROWS], gamma=plain.gamma_)
+    Phi = Phi - Phi.mean(axis=0)
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    return float(np.sqrt(np.mean((Phi @ Phi.T - K) ** 2)))
+
+
+TASKS = {"maps": maps_of}
+
+
+# Parts: what a run measures, and what the report says of it.
+
+
+def maps_part(quick: bool) -> Result:
+    """Both maps on every development set, or on two small ones."""
+    names = ["synthetic", "communities"] if quick else list(DATA_SETS)
+    less: dict[str, Any] = {"rows": 300, "columns": [20, 40]} if quick else {}
+    script = str(Path(__file__))
+    return {name: run_point(script, {"task": "maps", "name": name, **less}) for name in names}
+
+
+def report_maps(report: Report, found: Result) -> None:
+    """A table for each method, one of the kernel's error, and a sentence about them."""
+    counts = sorted({int(key.split("|")[2]) for r in found.values() for key in r["scores"]})
+    slopes = [
+        exponent(counts, [r["errors"][f"fourier|{m}"] for m in counts]) for r in found.values()
+    ]
+    report.check(
+        f"Fourier features: exponent of the kernel's error over M, median of {len(found)} sets",
+        statistics.median(slopes),
+        -0.45,
+        form="{:.2f}",
+        least=False,
+    )
+    report.text("## Fourier features beside Nyström features")
+    report.text(
+        f"Up to {size(ROWS)} rows of each development set, drawn from its domains alike; domains "
+        f"are left out in {GROUPS} groups, and scores are means over these. Features are "
+        "standardised on the sources, everything else is at its default: an RBF kernel with the "
+        "median rule, uniform landmarks, domain_weight = 1. Nyström features are at most as many "
+        "as there are source rows, with which the method is exact. Balanced accuracy (larger is "
+        "better), or RMSE where it says so (smaller is better)."
+    )
+    header = ["data (rows, domains)", *[f"{m:,}: {kind}" for m in counts for kind in MAPS]]
+    for method, title in METHODS.items():
+        report.text(f"{title}:")
+        rows = []
+        for name, r in found.items():
+            measure = ", RMSE" if r["measure"] == "RMSE" else ""
+            cells = [r["scores"][f"{method}|{kind}|{m}"] for m in counts for kind in MAPS]
+            label = f"{name} ({size(r['rows'])}, {r['domains']}{measure})"
+            rows.append([label, *[f"{value:.3f}" for value in cells]])
+        gains = [statistics.mean(_gains(found, method, m)) for m in counts]
+        rows.append(
+            ["Fourier against Nyström, mean", *[c for g in gains for c in ("", f"{g:+.1%}")]]
+        )
+        report.table(header, rows)
+    report.text("Root mean squared error of the centred kernel between rows of domains left out:")
+    report.table(
+        header,
+        [
+            [name, *[f"{r['errors'][f'{kind}|{m}']:.1e}" for m in counts for kind in MAPS]]
+            for name, r in found.items()
+        ],
+    )
+
+
+def _gains(found: Result, method: str, m: int) -> list[float]:
+    """Relative change of each score from Nystrom to Fourier features; positive is better."""
+    gains = []
+    for r in found.values():
+        nystroem, fourier = (r["scores"][f"{method}|{kind}|{m}"] for kind in MAPS)
+        sign = -1 if r["measure"] == "RMSE" else 1
+        gains.append(sign * (fourier - nystroem) / nystroem)
+    return gains
+
+
+#: What each part measures, and how the report tells it.
+PARTS: dict[str, tuple[Callable[[bool], Result], Callable[[Report, Result], None]]] = {
+    "maps": (maps_part, report_maps),
+}
+
+
+def write_report(folder: Path, path: Path | None) -> None:
+    """Put the parts there are into one file."""
+    report = Report(
+        "Sites that keep their rows",
+        "python benchmarks/sites.py",
+        "Every point ran in a process of its own.",
+    )
+    for name, (_, tell) in PARTS.items():
+        file = folder / f"{name}.json"
+        if file.exists():
+            tell(report, json.loads(file.read_text(encoding="utf-8")))
+    report.write(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="few rows, nothing written")
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "domainwise-results" / "sites")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        sys.path.insert(0, str(HERE.parent / "src"))
+        serve_point(arguments.point, TASKS)
+        return
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        out = Path(temporary) if arguments.quick else arguments.out
+        out.mkdir(parents=True, exist_ok=True)
+        for name in [] if arguments.report else arguments.parts or PARTS:
+            text = json.dumps(PARTS[name][0](arguments.quick), indent=1, default=float)
+            (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        write_report(out, None if arguments.quick else HERE / "SITES.md")
+
+
+if __name__ == "__main__":
+    main()
