@@ -41,8 +41,9 @@ def slowed(collection, seconds):
     return collection.map_blocks(wait, dtype=collection.dtype, meta=np.empty((0, 0)))
 
 
-def fit_while(client, fit, harm):
+def fit_while(client, fit, harm, *tasks):
     """Call fit in a thread, and harm the cluster once some tasks have been done."""
+    tasks = tasks or ("partial_sums", "square", "pair")
     fitted, failure = [], []
 
     def fit_there():
@@ -56,11 +57,11 @@ def fit_while(client, fit, harm):
     thread.start()
 
     def n_done(dask_scheduler):
-        # Sums that workers hold: the pass is under way.
+        # Results that workers hold: the pass is under way.
         from dask.utils import key_split
 
         done = [ts for ts in dask_scheduler.tasks.values() if ts.state == "memory"]
-        return sum(key_split(ts.key) in ("partial_sums", "square", "pair") for ts in done)
+        return sum(key_split(ts.key) in tasks for ts in done)
 
     deadline = time.monotonic() + PATIENCE
     while not client.run_on_scheduler(n_done) and thread.is_alive():
@@ -120,15 +121,29 @@ def test_a_fit_of_files_survives_as_well(
     assert not any(_alive(pid) for pid in pids)
 
 
-@pytest.mark.parametrize("how_many", [1, 2])
-def test_a_ridge_search_survives_as_well(how_many, rows, doomed, worker_pids):
+def middle_value(model, X, y):
+    """A score that has to see the values of all rows."""
+    return float(np.median(model.decision_function(X)))
+
+
+@pytest.mark.parametrize(
+    ("how_many", "scoring", "task"),
+    [
+        (1, None, "partial_sums"),
+        (2, None, "partial_sums"),
+        (2, "balanced_accuracy", "left_out_pieces"),
+        (1, middle_value, "left_out_pieces"),
+    ],
+)
+def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, worker_pids):
     X, y, domain = rows("three").arrays(cuts=np.linspace(0.05, 0.95, 19))
-    model = InvariantRidgeClassifierCV(n_landmarks=60, gammas=[0.1], alphas=[0.1, 2.0])
+    grid = {"gammas": [0.1], "alphas": [0.1, 2.0]}
+    model = InvariantRidgeClassifierCV(n_landmarks=60, scoring=scoring, **grid)
     undisturbed = clone(model).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
     slow = slowed(X, 0.1)
-    harmed = fit_while(doomed, lambda: clone(model).fit(slow, y, domain), lambda: kill(pids))
+    harmed = fit_while(doomed, lambda: clone(model).fit(slow, y, domain), lambda: kill(pids), task)
     assert not any(_alive(pid) for pid in pids)
     for name, scores in undisturbed.cv_results_.items():
         np.testing.assert_array_equal(harmed.cv_results_[name], scores)

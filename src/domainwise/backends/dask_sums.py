@@ -47,9 +47,8 @@ class Look:
 class Plan:
     """All that a task of the pass has to know, sent once to every worker."""
 
-    model: Any
+    model: Any  #: an estimator that has begun
     layout: Layout
-    continuous: tuple[bool, bool]
 
     def labels(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
         """Check a partition's labels: what they are was settled by the first look."""
@@ -63,7 +62,7 @@ class Plan:
         return target, check_sample_domain(domain, n, kernel)
 
     def _kernel(self, labels: Array, which: int, name: str, given: Any) -> Any:
-        if self.continuous[which]:
+        if self.model._kinds[which].startswith("continuous"):
             return "rbf" if given == "auto" else given
         if given == "auto" and labels.dtype.kind == "f":
             finite = labels[np.isfinite(labels)]
@@ -88,10 +87,9 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     here = NumpyBackend()
     target, domain = estimator._check_labels(here, look.y, look.domain, look.X, least_classes=1)
     estimator._begin(here, look.X, target, domain, n_rows=look.n_rows)
-    continuous = tuple(part is not None and part.values is not None for part in (target, domain))
     model = copy.copy(estimator)
     model.__dict__.pop("_sums", None)
-    plan = constant(Plan(model, parts.layout, continuous), "plan")  # type: ignore[arg-type]
+    plan = constant(Plan(model, parts.layout), "plan")
     sums = calls(partial_sums, [(plan, *parts.arguments(i)) for i in range(len(parts))])
     (merged,) = run([tree(sums, merge_sums)])
     # Arrays that have come over a network, as BLAS can use them.

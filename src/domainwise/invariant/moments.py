@@ -40,8 +40,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Weighted:
-    """Sum of weights, weighted mean, and weighted second moment about it."""
+    """Number of rows, sum of weights, weighted mean, and weighted second moment about it."""
 
+    n_samples: int
     total: float
     mean: Any
     second: Any
@@ -66,7 +67,8 @@ def weighted(
         if len(cells) > 1:
             away = means[key] - mean
             second += away[:, None] * (masses[key] * away)
-    return Weighted(float(total), mean, second)
+    n_samples = sum(cell.n_samples for cell in cells.values())
+    return Weighted(n_samples, float(total), mean, second)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.backends.dask_input import Layout, Partitions
-from domainwise.backends.dask_sums import sum_partitions
 from domainwise.distributed.parquet import (
     PARTITION_BYTES,
     Footer,
@@ -282,7 +281,7 @@ class LargeTable:
         files = tuple(piece.source for piece in self.pieces)
         parts = Partitions(layout, empty, unread, None, None, None, files)
         model = chosen.build(setting)
-        model.fit_sums(lambda: sum_partitions(model, parts))
+        model.fit_partitions(parts)
         # New rows come as arrays, whose columns have no names.
         del model.feature_names_in_
         search = chosen.make(setting)

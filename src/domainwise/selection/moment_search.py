@@ -27,6 +27,7 @@ from domainwise.invariant.moments import (
     weighted,
 )
 from domainwise.selection.folds import MAX_FOLDS
+from domainwise.selection.ridge_rules import score_of_errors
 from domainwise.selection.splitters import LeaveDomainsOut
 
 #: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
@@ -118,12 +119,13 @@ def score_cells(
     return scores
 
 
-def minus_errors(columns: Columns) -> Judge:
-    """Judge by minus the mean squared error, without looking at a row."""
+def by_errors(columns: Columns, scoring: str | None = None) -> Judge:
+    """Judge by squared errors, without looking at a row."""
+    targets = slice(columns.n_features + columns.n_descriptors, None)
 
     def judge(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
-        errors = problem.squared_errors(solutions, test, columns)
-        return -to_host(errors.mean(1)) / test.total
+        errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total
+        return score_of_errors(scoring, errors, test, targets)
 
     return judge
 
@@ -224,7 +226,7 @@ class HeldRows:
         mean = weight @ values / weight.sum()
         values -= mean
         values *= np.sqrt(weight)[:, None]
-        moments = Weighted(float(weight.sum()), mean, values.T @ values)
+        moments = Weighted(len(rows), float(weight.sum()), mean, values.T @ values)
         return RidgeProblem.of_moments(moments, Columns(m), directions)
 
     def predicted(self, rows: Array, problem: RidgeProblem, solutions: Array) -> list[Array]:

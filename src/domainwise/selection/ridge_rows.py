@@ -9,14 +9,13 @@ from itertools import groupby, product
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
-from domainwise.backends import Backend, backend_of
+from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
-from domainwise.gram.cells import CellRows, Cells, CellSums, check_cell_memory, merged_cells
+from domainwise.gram.cells import CellRows, check_cell_memory
 from domainwise.gram.label_sums import LabelMap
 from domainwise.gram.nystrom import NystromMap
 from domainwise.invariant.moments import Columns, RidgeProblem
@@ -29,17 +28,18 @@ from domainwise.selection.moment_search import (
     Penalties,
     Splits,
     all_rows,
+    by_errors,
     leaves_domains_out,
-    minus_errors,
     score_cells,
     split_domains,
     split_rows,
 )
 from domainwise.selection.ridge_candidates import named
 from domainwise.selection.ridge_rules import (
+    Gathered,
     class_codes,
+    judging,
     minus_squared_errors,
-    scores_of_predictions,
 )
 
 ADVICE = (
@@ -96,9 +96,9 @@ class _Search:
 
     def __init__(self, estimator: Any, rows: Rows, penalties: Penalties) -> None:
         self.rows, self.penalties, self.cv = rows, penalties, estimator.cv
-        scoring = estimator.scoring
-        self.scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-        self.rule = estimator._rule()
+        self.judging = None
+        if estimator.scoring is not None:
+            self.judging = judging(estimator.scoring, estimator._rule())
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
 
     def fitting(self, maps: list[NystromMap]) -> list[list[NystromMap]]:
@@ -178,11 +178,11 @@ class HeldSearch(_Search):
             problem = held.problem(train, penalties)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             blocks = held.predicted(test, problem, solutions)
-            if self.scorer is None:
+            if self.judging is None:
                 weights = 1.0 / np.bincount(classes[test])[classes[test]]
                 columns.append(minus_squared_errors(blocks, rows.Y[test], weights))
             else:
-                columns.append(scores_of_predictions(self.scorer, self.rule, blocks, rows.y[test]))
+                columns.append(self.judging(blocks, rows.y[test]))
         return np.column_stack(columns), held.problem(np.arange(len(rows.X)), penalties)
 
 
@@ -203,7 +203,7 @@ class MomentSearch(_Search):
                 for part_of, splits in split_rows(self.splits, len(rows.X))
             ]
         # Classes are kept apart where they weigh differently, in training or in the score.
-        self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
+        self.apart = self.judging is None or _classes_differ(self.penalties, self.descriptors)
         self.passes = [
             (cells_of(rows, part, self.apart, self.descriptors), part, splits)
             for part, splits in passes
@@ -213,7 +213,7 @@ class MomentSearch(_Search):
         """Maps that are summed together."""
         n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
         width, advice = self.passes[0][0].width, ADVICE
-        if self.apart and self.scorer is None and self.penalties.class_weight is None:
+        if self.apart and self.judging is None and self.penalties.class_weight is None:
             advice += ", or a scoring such as balanced_accuracy, for which classes go together"
         groups = in_groups(maps)
         for group in groups:
@@ -235,22 +235,23 @@ class MomentSearch(_Search):
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
                 columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
-                judge = minus_errors(columns)
-                if self.scorer is not None:
-                    judge = self._by_predictions(nystrom, part_of, splits)
+                judge = by_errors(columns)
+                if self.judging is not None:
+                    judge = self._by_predictions(self.judging, nystrom, part_of, splits)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, judge))
                 problems[k] = all_rows(cells, columns, self.penalties)
         return list(zip(map(np.hstack, scores), problems, strict=True))
 
-    def _by_predictions(self, nystrom: NystromMap, part_of: Any, splits: Splits) -> Judge:
+    def _by_predictions(
+        self, judging: Gathered, nystrom: NystromMap, part_of: Any, splits: Splits
+    ) -> Judge:
         """Judge by a scorer, which has to see predictions of the rows left out."""
         parts, y = to_host(part_of), self.rows.y
 
         def judge(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
             rows = np.flatnonzero(np.isin(parts, splits[split][1]))
             left_out = self.rows.X[placed(rows, part_of)]
-            blocks = left_out_values(nystrom, problem, solutions, left_out)
-            return scores_of_predictions(self.scorer, self.rule, blocks, y[rows])
+            return judging(left_out_values(nystrom, problem, solutions, left_out), y[rows])
 
         return judge
 
@@ -259,11 +260,15 @@ def left_out_values(
     nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
 ) -> list[Array]:
     """Values of many solutions on other rows, one block for each."""
-    c = len(problem.target)
-    tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, c)
+    values = to_host(expansion(nystrom, problem, solutions)(X))
+    return np.hsplit(values, solutions.shape[1] // len(problem.target))
+
+
+def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
+    """Many solutions as one function, whose values stand side by side."""
+    tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
     intercept = tiled.reshape(-1) - problem.mean @ solutions
-    function = Expansion.of_features(nystrom, solutions, intercept)
-    return np.hsplit(to_host(function(X)), solutions.shape[1] // c)
+    return Expansion.of_features(nystrom, solutions, intercept)
 
 
 def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
@@ -309,42 +314,3 @@ def problem_of(
     cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
     return all_rows(sums.maps[0], columns_of(nystrom, rows.target, apart, descriptors), penalties)
-
-
-# Cells of domains that may still come.
-
-
-def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
-    """Sums over a batch by domain and class, whose labels are the keys."""
-    classes, domains = rows.codes()
-    dense: Any = rows.Y if rows.target.codes is None else None
-    labels = [None] if rows.target.names is None else rows.target.names.tolist()
-    names = rows.domain.names.tolist()
-    cells = domains * len(labels) + classes
-    keys = list(product(names, labels))
-    groups = [(label, name) for name, label in keys]
-    cell_rows = CellRows(cells, cells, keys, groups, dense)
-    widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
-    check_cell_memory(len(keys), widths, rows.X, ADVICE)
-    found = [backend.sum_cells(group, rows.X, cell_rows) for group in in_groups(maps)]
-    return CellSums([cells for sums in found for cells in sums.maps])
-
-
-def score_domains(
-    estimator: Any, penalties: Penalties, domains: Array, classes: Array | None
-) -> Found:
-    """Scores of each map's candidates with domains left out, and its problem for all rows."""
-    parts, splits = split_domains(estimator.cv, len(domains))
-    labels = [None] if classes is None else classes.tolist()
-    codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
-    found = []
-    for nystrom, by_domain in zip(estimator._maps, estimator._sums.maps, strict=True):
-        cells: Cells = {}
-        for (d, domain), (c, label) in product(enumerate(domains.tolist()), enumerate(labels)):
-            if (domain, label) in by_domain:
-                key = (int(parts[d]), None if label is None else c)
-                cells = merged_cells(cells, {key: by_domain[domain, label]})
-        columns = Columns(nystrom.n_features, 0, codes)
-        scores = score_cells(cells, columns, splits, penalties, minus_errors(columns))
-        found.append((scores, all_rows(cells, columns, penalties)))
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.invariant.moments import RidgeProblem
 from domainwise.invariant.ridge import Expansion, summed
+from domainwise.selection.domain_cells import cells_by_domain, needs_predictions, score_domains
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import Penalties, leaves_domains_out
 from domainwise.selection.ridge_candidates import RidgeCandidates, named
@@ -32,10 +33,8 @@ from domainwise.selection.ridge_rows import (
     HeldSearch,
     MomentSearch,
     Rows,
-    cells_by_domain,
     left_out_values,
     problem_of,
-    score_domains,
 )
 from domainwise.selection.search import cv_results
 
@@ -100,7 +99,12 @@ class InvariantRidge(RidgeCandidates):
         if is_dask(X):
             raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
         self._validate_params()
-        self._refuse_rows_later("partial_fit")
+        self._refuse_splits_of_rows("partial_fit")
+        if needs_predictions(self.scoring, self.target_kernel == "delta"):
+            raise ValueError(
+                f"scoring={self.scoring!r} looks at predictions of rows, which partial_fit does "
+                "not keep: leave scoring at None, the squared error, which needs none"
+            )
         backend, first = backend_of(X), "_sums" not in vars(self)
         before = dict(vars(self))
         try:
@@ -120,7 +124,7 @@ class InvariantRidge(RidgeCandidates):
         self._sums = sums
         return self
 
-    def _fit_on(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+    def _fit_on(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> None:
         with backend.explaining_memory(X):
             if not is_dask(X):
                 rows, y = self._check_rows(backend, X, y)
@@ -128,30 +132,28 @@ class InvariantRidge(RidgeCandidates):
                 self._forget()
                 self._search(Rows(rows, target, domain))
                 return
-            self.fit_sums(lambda: backend.sum_training_rows(self, X, y, sample_domain))
+            from domainwise.backends.dask_input import partitions_of
 
-    def fit_sums(self, sum_up: Callable[[], Any]) -> Self:
-        """Fit from the sums that a pass over partitions brings."""
-        self._refuse_rows_later("a pass over partitions")
+            self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
+
+    def fit_partitions(self, parts: Any) -> Self:
+        """Fit to rows that lie in partitions, in one pass; a score of predictions takes another."""
+        from domainwise.backends.dask_sums import sum_partitions
+
+        self._refuse_splits_of_rows("a pass over partitions")
         before = dict(vars(self))
         try:
-            sums = sum_up()
+            self._forget()
+            sums: Any = sum_partitions(self, parts)
+            self._sums = sums
+            self._finish(parts)
         except BaseException:
             self.__dict__ = before
             raise
-        self._forget()
-        self._sums = sums
-        self._finish()
         del self._sums
         return self
 
-    def _refuse_rows_later(self, what: str) -> None:
-        """Refuse what needs rows again after they have been summed."""
-        if self.scoring is not None:
-            raise ValueError(
-                f"scoring={self.scoring!r} looks at predictions of rows, which {what} does not "
-                "keep: leave scoring at None, the squared error, which needs none"
-            )
+    def _refuse_splits_of_rows(self, what: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
                 f"cv={self.cv!r} splits rows, which {what} does not keep: use None, "
@@ -285,8 +287,8 @@ class InvariantRidge(RidgeCandidates):
         classes = {label for _, label in keys}
         return len({domain for domain, _ in keys}) > 1 and (classes == {None} or len(classes) > 1)
 
-    def _finish(self) -> None:
-        """Search among the sums of all rows."""
+    def _finish(self, parts: Any = None) -> None:
+        """Search among the sums of all rows, which lie in ``parts`` if they are not gone."""
         keys = list(self._sums.maps[0])
         domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
@@ -299,7 +301,7 @@ class InvariantRidge(RidgeCandidates):
         names = None if classes == [None] else label_array(classes, "y")
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
-        found = score_domains(self, penalties, domains, names)
+        found = score_domains(self, penalties, domains, names, parts)
         self._record_labels(names, domains)
         self._choose(found, self._maps, penalties)
 

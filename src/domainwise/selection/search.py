@@ -114,7 +114,7 @@ def default_scoring(continuous: bool) -> str:
     return "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
 
 
-def scored(scorer: Any, model: Any, X: Any, y: Array) -> Any:
+def scored(scorer: Any, model: Any, X: Any, y: Array, **weights: Array) -> Any:
     """Score a candidate, or keep its outputs for a score that looks at all splits together.
 
     Says it if the score asks for what candidates do not have.
@@ -122,7 +122,7 @@ def scored(scorer: Any, model: Any, X: Any, y: Array) -> Any:
     if isinstance(scorer, SmoothScore):
         return scorer.outputs(model, X)
     try:
-        return float(scorer(model, X, y))
+        return float(scorer(model, X, y, **weights))
     except AttributeError as error:
         if "predict_proba" not in str(error):
             raise

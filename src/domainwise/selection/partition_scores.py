@@ -1,0 +1,148 @@
+"""Scores of predictions of rows in partitions: one more pass for all candidates (theory 13.4).
+
+Rows do not travel. What a score needs of them does: counts of classes or means, however many rows
+there are, or the values of all rows that a split leaves out, which come together on one worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import dask
+import numpy as np
+from sklearn.base import clone
+
+from domainwise.arrays import Array
+from domainwise.backends.dask_input import Partitions, named
+from domainwise.backends.dask_sums import Plan
+from domainwise.gram.dask.graphs import (
+    call,
+    calls,
+    constant,
+    current_client,
+    memory_per_task,
+    run,
+    task,
+    tree,
+)
+from domainwise.invariant.ridge import Expansion
+from domainwise.selection.ridge_rows import Rows
+from domainwise.selection.ridge_rules import Gathered
+
+#: Rows whose values are held at a time.
+BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class ScorePlan:
+    """All that a task of the pass has to know."""
+
+    plan: Plan
+    judging: Gathered
+    n_points: int  #: candidates of all kernels
+    tested: list[Array]  #: domains that each split leaves out
+    functions: list[list[Expansion]]  #: candidates of each split, by kernel; some have none
+
+    def pieces(self, rows: Rows) -> list[Any]:
+        """Take what the score needs of the rows that each split leaves out; None where none are."""
+        y, domain, found = rows.y, rows.domain, []
+        for functions, tested in zip(self.functions, self.tested, strict=True):
+            inside = np.flatnonzero(np.isin(domain.names, tested)[domain.codes])
+            pieces = []
+            for start in range(0, len(inside) if functions else 0, BATCH_ROWS):
+                batch = inside[start : start + BATCH_ROWS]
+                values = np.hstack([function(rows.X[batch]) for function in functions])
+                blocks = np.hsplit(values, self.n_points)
+                pieces.append(self.judging.piece(blocks, y[batch]))
+            found.append(self.judging.joined(pieces) if pieces else None)
+        return found
+
+
+@task
+def left_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
+    """Look at one partition again."""
+    with named(source):
+        X, y, domain = plan.plan.layout.split(rows, y, domain)
+        if not len(X):
+            return [None] * len(plan.tested)
+        target, domains = plan.plan.labels(y, domain, len(X))
+        assert target is not None
+        return plan.pieces(Rows(X, target, domains))
+
+
+def join_pieces(judging: Gathered, parts: list[list[Any]]) -> list[Any]:
+    """Join the pieces of neighbouring partitions, split by split."""
+    there = [[piece for piece in each if piece is not None] for each in zip(*parts, strict=True)]
+    return [judging.joined(pieces) if pieces else None for pieces in there]
+
+
+@task
+def score_pieces(judging: Gathered, pieces: list[Any]) -> Any:
+    """Score the candidates on all rows that a split leaves out; None where there are none."""
+    (piece,) = join_pieces(judging, [[piece] for piece in pieces])
+    return None if piece is None else judging.scores(piece)
+
+
+def left_out_scores(
+    estimator: Any,
+    parts: Partitions,
+    functions: list[dict[int, Expansion]],
+    n_points: int,
+    tested: list[Array],
+    judging: Gathered,
+) -> list[Array]:
+    """Scores of the ``n_points`` candidates of each kernel, of shape (candidates, splits).
+
+    ``functions`` are the candidates of each kernel, by the number of the split that they were
+    fitted for; ``tested`` are the domains that each split leaves out.
+    """
+    model = clone(estimator)  # without sums and maps, which are large and of no use to workers
+    model._kinds = estimator._kinds
+    gathers = type(judging) is Gathered
+    if gathers:
+        _check_memory(estimator, functions, tested)
+    found: list[Array] = []
+    # Values of all rows are many: kernels then go one by one.
+    for group in [[each] for each in functions] if gathers else [functions]:
+        by_split = [[each[i] for each in group if i in each] for i in range(len(tested))]
+        plan = Plan(model, parts.layout)
+        sent = constant(ScorePlan(plan, judging, n_points * len(group), tested, by_split), "plan")
+        tasks = calls(left_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))])
+        if gathers:
+            each = [
+                call(score_pieces, judging, [part[i] for part in tasks]) for i in range(len(tested))
+            ]
+            scores = run(each)
+        else:
+            (pieces,) = run([tree(tasks, partial(join_pieces, judging))])
+            scores = [None if piece is None else judging.scores(piece) for piece in pieces]
+        none = np.full(n_points * len(group), np.nan)
+        columns = np.column_stack([none if column is None else column for column in scores])
+        found += np.vsplit(columns, len(group))
+    return found
+
+
+def _check_memory(
+    estimator: Any, functions: list[dict[int, Expansion]], tested: list[Array]
+) -> None:
+    """Refuse values of all rows left out that do not fit the workers."""
+    free, client = memory_per_task(), current_client()
+    if free is None:
+        return
+    slots = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
+    n_columns = max(each.dual.shape[1] for kernel in functions for each in kernel.values())
+    counts: dict[Any, int] = {}
+    for (domain, _), cell in estimator._sums.maps[0].items():
+        counts[domain] = counts.get(domain, 0) + cell.n_samples
+    rows = [sum(counts[domain] for domain in each.tolist()) for each in tested]
+    # A split is joined where its pieces come together, the pieces of all splits lie all around.
+    needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
+    if needed > free:
+        raise MemoryError(
+            f"scoring={estimator.scoring!r} sees the values of all rows that a split leaves out, "
+            f"{max(rows)} with {n_columns} columns: a worker needs {needed / 2**30:.1f} GiB for "
+            f"them and has {free / 2**30:.1f} GiB for a task; choose fewer alphas or "
+            "domain_weights, or a scoring that adds up, such as None or balanced_accuracy"
+        )
