@@ -100,7 +100,9 @@ class Gathered:
             config_context(assume_finite=True, skip_parameter_validation=True),
             warnings.catch_warnings(),
         ):
-            warnings.filterwarnings("ignore", message="y_pred contains classes not in y_true")
+            # A domain left out may lack classes, and hold a single one.
+            for message in ("y_pred contains classes not in y_true", "A single label was found"):
+                warnings.filterwarnings("ignore", message=message)
             return np.array([scored(self.scorer, **case) for case in self._cases(piece)])
 
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
