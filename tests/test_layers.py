@@ -27,6 +27,7 @@ LAYERS = [
     ["distributed"],
     ["models"],
     ["plots"],
+    ["export"],
     ["report"],
     ["evaluation"],
     ["reference"],

@@ -48,6 +48,7 @@ _LAZY = {
     "evaluate": "domainwise.evaluation",
     "load": "domainwise.models.persistence",
     "save": "domainwise.models.persistence",
+    "to_onnx": "domainwise.export",
 }
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "load",
     "precision",
     "save",
+    "to_onnx",
 ]
 
 

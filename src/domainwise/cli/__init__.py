@@ -14,7 +14,7 @@ from domainwise.cli.apply import predict, transform
 from domainwise.cli.datasets import list_datasets
 from domainwise.cli.evaluate import evaluate
 from domainwise.cli.fit import fit
-from domainwise.cli.info import info
+from domainwise.cli.info import export, info
 from domainwise.cli.report import report
 from domainwise.cli.reproduce import reproduce
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, fit, predict, transform, info, reproduce, report):
+for command in (evaluate, fit, predict, transform, info, export, reproduce, report):
     app.command()(command)
 app.command(name="datasets")(list_datasets)
 

@@ -1,15 +1,16 @@
-"""The command info: what a model file holds."""
+"""The commands info and export: what a model file holds, and the model as an ONNX graph."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from domainwise.cli.common import DebugOption, JsonOption, ModelArgument, reported_errors, shown
+from domainwise.cli.outputs import ForceOption, check_output
 from domainwise.cli.show import print_facts, print_model, print_notes, size_in_words
 
 
@@ -37,3 +38,29 @@ def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None
     versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
     print_facts(console, [("versions", versions)])
     print_notes(console, header["info"])
+
+
+def export(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="ONNX file.", show_default=False)],
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Write a model as an ONNX graph, which predicts without Python."""
+    with reported_errors(debug):
+        check_output(out, force, [".onnx"])
+        from domainwise.export import to_onnx
+        from domainwise.jobs.atomic import replacing
+        from domainwise.models.persistence import load
+
+        made = to_onnx(load(model))
+        with replacing(out) as temporary:
+            temporary.write_bytes(made.SerializeToString())
+        names = {k: [v.name for v in getattr(made.graph, k)] for k in ("input", "output")}
+        if as_json:
+            typer.echo(json.dumps({"file": str(out), **names}, indent=2))
+            return
+        console = Console(highlight=False)
+        console.print(f"wrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
+        print_facts(console, [(kind, shown(", ".join(each))) for kind, each in names.items()])

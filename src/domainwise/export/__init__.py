@@ -1,0 +1,47 @@
+"""Fitted models as ONNX graphs, which predict without Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["to_onnx"]
+
+
+def to_onnx(model: Any) -> Any:
+    """Convert a fitted model to an ONNX graph that predicts rows one by one, in float64.
+
+    Parameters
+    ----------
+    model : estimator
+        A projection, machine, search or ensemble of this package, or a pipeline with one, such as
+        those of ``domainwise fit``. Other steps may be what skl2onnx converts. A ShiftWatch is
+        passed over, and an ensemble predicts without context, as ``predict(X)`` does.
+
+    Returns
+    -------
+    graph : onnx.ModelProto
+        Its input is ``X``, or where columns are chosen by name one input for each feature: numbers
+        (double; NaN if missing) or text (empty if missing). Its outputs are ``prediction``, and of
+        a classifier ``probabilities``, or ``decisions`` if it has none, with one column for two
+        classes; of what predicts nothing ``projection``. Its metadata tells the classes.
+
+    Raises
+    ------
+    ValueError
+        If a part cannot be converted, by its name: a kernel that is a Python function, a
+        :class:`~domainwise.DomainContext`, a member of an ensemble that is not known here.
+
+    Examples
+    --------
+    >>> from domainwise import DCM, to_onnx
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> dcm = DCM().fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> [output.name for output in to_onnx(dcm).graph.output]
+    ['projection']
+    """
+    try:
+        from domainwise.export.convert import convert
+    except ModuleNotFoundError as error:
+        raise ImportError(f'{error.name} missing: pip install "domainwise[onnx]"') from None
+    return convert(model)

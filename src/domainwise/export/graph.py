@@ -1,0 +1,107 @@
+"""Values in an ONNX graph that is being made, with NumPy's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partialmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from onnx import TensorProto, numpy_helper, parser
+
+from domainwise.arrays import Array
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value in a graph; numbers are in float64, as the models' own are."""
+
+    scope: Any  #: of skl2onnx, which gives out names
+    container: Any  #: of skl2onnx, which holds the nodes
+    name: str
+
+    def op(self, kind: str, *others: Any, domain: str = "", **attributes: Any) -> Tensor:
+        """Add a node with this as its first input; arrays become constants."""
+        inputs = [self.name, *(self._constant(other).name for other in others)]
+        names = (
+            self.scope.get_unique_variable_name(kind),
+            self.scope.get_unique_operator_name(kind),
+        )
+        self.container.add_node(kind, inputs, names[0], domain, name=names[1], **attributes)
+        return Tensor(self.scope, self.container, names[0])
+
+    def _constant(self, value: Any) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        value, name = np.asarray(value), self.scope.get_unique_variable_name("constant")
+        if value.dtype.kind in "OUT":
+            words = [str(word).encode() for word in value.ravel()]
+            self.container.add_initializer(name, TensorProto.STRING, value.shape, words)
+        else:
+            value = value.astype(np.float64) if value.dtype.kind == "f" else value
+            self.container.add_initializer(name, None, None, numpy_helper.from_array(value))
+        return Tensor(self.scope, self.container, name)
+
+    __add__: ClassVar[Any] = partialmethod(op, "Add")
+    __sub__: ClassVar[Any] = partialmethod(op, "Sub")
+    __mul__: ClassVar[Any] = partialmethod(op, "Mul")
+    __truediv__: ClassVar[Any] = partialmethod(op, "Div")
+    __matmul__: ClassVar[Any] = partialmethod(op, "MatMul")
+
+    def cast(self, kind: str) -> Tensor:
+        """Values of another type."""
+        return self.op("Cast", to=getattr(TensorProto, kind))
+
+    def over(self, reduction: str) -> Tensor:
+        """Reduce each row to one column: "Mean", "Max", "Min" or "SumSquare"."""
+        return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
+
+    def where(self, condition: Tensor, value: Any) -> Tensor:
+        """A value where the condition holds, this elsewhere."""
+        return condition.op("Where", value, self)
+
+    def codes(self, *, last: bool = False) -> Tensor:
+        """Place of the largest column, the first or the last of equals."""
+        return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
+
+    def taken_from(self, values: Array) -> Tensor:
+        """Those of some values that stand at these places."""
+        return self._constant(values).op("Gather", self)
+
+    def repeated(self, row: Array) -> Tensor:
+        """The same row for each row of this."""
+        shape = self.op("Shape", start=0, end=1).op("Concat", np.array([len(row)]), axis=0)
+        return self._constant(row[None]).op("Expand", shape)
+
+    def distances(self, rows: Array, *, l1: bool) -> Tensor:
+        """L1 or squared Euclidean distances to rows, from differences, a row after the other."""
+        body = parser.parse_graph(
+            f"""distances (double[{rows.shape[1]}] row) => (double[{len(rows)}] all) {{
+                apart = Sub(rows, row)  size = Abs(apart)
+                all = ReduceSum{"" if l1 else "Square"} <keepdims = 0> (size, axis) }}"""
+        )
+        body.initializer.append(numpy_helper.from_array(rows, "rows"))
+        body.initializer.append(numpy_helper.from_array(np.array([1]), "axis"))
+        return self.op("Scan", body=body, num_scan_inputs=1)
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What a classifier says of rows; decisions are one column for two classes."""
+
+    codes: Tensor  #: places of the classes
+    decisions: Any = None
+    probabilities: Any = None
+
+
+def class_columns(values: Tensor, n_classes: int) -> Tensor:
+    """One column of values for each class, where two classes have one for both."""
+    return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
+
+
+def mean_of(values: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    """Mean of several values, or their sum with weights."""
+    shares = [1.0 / len(values)] * len(values) if weights is None else weights
+    first, *others = (value * share for value, share in zip(values, shares, strict=True))
+    return sum(others, start=first)

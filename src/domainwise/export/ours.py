@@ -1,0 +1,157 @@
+"""Parts of models that are this package's own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+
+from domainwise import ensemble, estimators, invariant, selection
+from domainwise.arrays import Array
+from domainwise.arrays.namespace import to_host
+from domainwise.ensemble.members import Member
+from domainwise.export.graph import Classified, Tensor, class_columns, mean_of
+from domainwise.export.kernels import kernel_values
+from domainwise.export.parts import converts, part, refuse
+from domainwise.models.search import MethodSearch
+from domainwise.selection.curves import Curve
+from domainwise.selection.smooth import LEAST_PROBABILITY
+
+PROJECTIONS = [getattr(estimators, name) for name in estimators.__all__]
+
+
+@converts(*PROJECTIONS, selection.DCMCV, selection.FastDCMCV, invariant.InvariantFeatures)
+def _projection(model: Any, X: Tensor) -> Tensor:
+    rows = None if model.kernel == "precomputed" else _host(model._support)
+    return kernel_values(model._kernel, X, rows) @ _host(model.dual_coef_) - _host(model._offset)
+
+
+def _host(values: Any) -> Array:
+    return np.asarray(to_host(values), dtype=np.float64)
+
+
+@converts(invariant.InvariantKernel)
+def _kernel(model: Any, X: Tensor) -> Tensor:
+    K = kernel_values(model._kernel, X, getattr(model, "X_fit_", None))
+    K = K - K.over("Mean") - (model._row_means - model._row_means.mean())
+    if model._positive is not None:
+        K = (K @ model._positive) @ model._positive.T
+    return K - (K @ model._dual) @ model._images.T
+
+
+@converts(invariant.InvariantSVR)
+def _svr(model: Any, X: Tensor) -> Tensor:
+    return part(model.machine_, part(model.transformer_, X)) + model._target_mean
+
+
+@converts(invariant.InvariantSVC)
+def _svc(model: Any, X: Tensor) -> Classified:
+    found = part(model.machine_, part(model.transformer_, X))
+    if not model.probability:
+        return found
+    calibrated = part(model.calibration_.model, found.decisions / model.calibration_.scale)
+    return Classified(found.codes, found.decisions, calibrated.probabilities)
+
+
+@converts(selection.InvariantRidgeCV)
+def _ridge(model: Any, X: Tensor) -> Tensor:
+    parts = [
+        kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
+        for f in model.expansions_
+    ]
+    return mean_of(parts, [1.0] * len(parts))
+
+
+@converts(selection.InvariantRidgeClassifierCV)
+def _ridge_classes(model: Any, X: Tensor) -> Classified:
+    columns = class_columns(values := _ridge(model, X), len(model.classes_))
+    curve = vars(model).get("curve_")
+    return Classified(columns.codes(), values, curve and _probabilities(curve, columns))
+
+
+def _probabilities(curve: Curve, values: Tensor) -> Tensor:
+    return (values * curve.slope + curve.bias).op("Softmax", axis=1)
+
+
+@converts(selection.InvariantSearchCV)
+def _search(model: Any, X: Tensor) -> Any:
+    found = [part(each, X) for each in model.estimators_]
+    if len(found) == 1 or not is_classifier(model):
+        return found[0] if len(found) == 1 else mean_of(found)
+    n, mean = len(model.classes_), mean_of([each.decisions for each in found])
+    votes = mean_of([each.codes.taken_from(np.eye(n)) for each in found], [1.0] * len(found))
+    votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
+    decisions = votes + mean / ((mean.op("Abs") + 1.0) * 3.0)
+    probabilities = None
+    if hasattr(model, "predict_proba"):
+        probabilities = mean_of([each.probabilities for each in found])
+    return Classified(class_columns(decisions, n).codes(), decisions, probabilities)
+
+
+@converts(ensemble.DomainEnsembleRegressor)
+def _ensemble(model: Any, X: Tensor) -> Tensor:
+    return _mix(model, X) * model._deviation + model._mean
+
+
+@converts(ensemble.DomainEnsembleClassifier)
+def _ensemble_classes(model: Any, X: Tensor) -> Classified:
+    probabilities = _mix(model, X)
+    return Classified(probabilities.codes(), None, probabilities)
+
+
+def _mix(model: Any, X: Tensor) -> Tensor:
+    """Predictions of the members for rows one by one, averaged."""
+    Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
+    Z = Z.where(Z.op("IsNaN"), 0.0)
+    parts = []
+    for name in model.weights_:
+        try:
+            parts.append(_member(model.members_[name], Z))
+        except ValueError as error:
+            refuse(model, f"with the member {name!r}: {error}")
+    return mean_of(parts, list(model.weights_.values()))
+
+
+def _member(member: Member, Z: Tensor) -> Tensor:
+    Z = Z if member.clip is None else (Z / member.clip).op("Tanh") * member.clip
+    mean = mean_of([_said(model, Z, member.n_classes) for model in member.estimators])
+    return mean if member.curve is None else _probabilities(member.curve, mean)
+
+
+def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
+    """What :func:`domainwise.selection.smooth.outputs` makes of a model."""
+    found = part(model, Z)
+    if not n_classes:
+        return found
+    seen = np.asarray(model.classes_, dtype=np.intp)
+    if hasattr(model, "decision_function"):
+        columns = class_columns(found.decisions, len(seen))
+        least = columns.over("Min").op("Min", 0.0)
+    else:
+        columns = found.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
+        least = Z.repeated(np.log([LEAST_PROBABILITY]))
+    # Classes that it has not seen have the least of all values.
+    place = np.full(n_classes, len(seen))
+    place[seen] = np.arange(len(seen))
+    return columns.op("Concat", least, axis=1).op("Gather", place, axis=1)
+
+
+def _inside(name: str, model: Any, X: Tensor) -> Any:
+    return part(getattr(model, name), X)
+
+
+#: What these hold, by the attribute that holds it, is what predicts.
+WRAPPERS: dict[type, str] = {
+    **dict.fromkeys((MethodSearch, selection.DomainConformal), "estimator_"),
+    **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
+    FrozenEstimator: "estimator",
+}
+for _type, _name in WRAPPERS.items():
+    converts(_type)(partial(_inside, _name))
+converts(ensemble.DomainContext)(
+    lambda model, X: refuse(model, "(it looks at all rows of a domain, a graph at one by one)")
+)
