@@ -21,7 +21,10 @@ from domainwise.datasets import make_synthetic
 METHODS = [FastDCM, FastCOIR, FastDICA, FastKPCA, FastSCA, FastMDA, FastMIDA]
 
 
-@parametrize_with_checks([method() for method in METHODS] + [FastDCM(landmarks="kmeans++")])
+@parametrize_with_checks(
+    [method() for method in METHODS]
+    + [FastDCM(landmarks="kmeans++"), FastDCM(feature_map="fourier", kernel="laplacian")]
+)
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 

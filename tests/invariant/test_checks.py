@@ -7,6 +7,7 @@ from domainwise import InvariantFeatures, InvariantKernel, InvariantSVC, Invaria
 ESTIMATORS = [
     InvariantKernel(),
     InvariantFeatures(),
+    InvariantFeatures(feature_map="fourier"),
     InvariantSVC(),
     InvariantSVC(solver="fast"),
     InvariantSVR(),

@@ -9,7 +9,6 @@ import numpy as np
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.fast_base import LandmarkProjection
-from domainwise.gram.label_sums import finalize
 from domainwise.invariant.correction import scaling
 from domainwise.labels.factors import label_factor
 
@@ -114,10 +113,7 @@ class InvariantFeatures(LandmarkProjection):
 
     def _finish(self) -> None:
         """Scale the features by what the sums tell about domains."""
-        sums = self._map.moments(self._sums)
-        gram, classes, domains = finalize(
-            sums, self._map, domain=self._domain_map, conditional=self.conditional
-        )
+        gram, classes, domains, mean = self._finalized()
         space = gram.labels
         factor = np.zeros((space.size, 0))
         if space.domain is not None:
@@ -126,7 +122,7 @@ class InvariantFeatures(LandmarkProjection):
         weights = scaling(cross, self.domain_weight, gram.tolerance)
         self.domain_eigenvalues_ = np.linalg.svd(cross, compute_uv=False) ** 2
         self.solver_info_: dict[str, Any] = {}
-        self._record_map(weights, sums.mean[: gram.size], classes, domains)
+        self._record_map(weights, mean, classes, domains)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
