@@ -12,8 +12,9 @@ pytest.importorskip("distributed")
 
 from domainwise import check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
-from domainwise.models.large_table import LargeTable, Statistics, sketched  # noqa: E402
+from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
+from domainwise.models.table_statistics import Statistics, sketched  # noqa: E402
 from domainwise.tables.schema import load_table  # noqa: E402
 
 pytestmark = pytest.mark.dask

@@ -1,8 +1,6 @@
 """Models of Parquet tables that do not fit memory: statistics in one pass, sums in another.
 
-What a column is, and the task, are told from evenly spaced rows. Categories and the most frequent
-of them, means and deviations are those of all rows; medians, which stand in for missing numbers,
-come from a sketch, within 1 % of rank.
+What a column is, and the task, are told from evenly spaced rows.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described, table_setting
+from domainwise.models.table_statistics import Statistics, labels_by_text, sketched
 from domainwise.models.watch import ShiftWatch
-from domainwise.tables.cells import MAX_CATEGORIES
 from domainwise.tables.columns import as_labels, as_numbers, split_names
 from domainwise.tables.files import existing_format
 from domainwise.tables.schema import (
@@ -42,15 +40,12 @@ from domainwise.tables.schema import (
     check_table,
     choose_features,
     import_pandas,
-    make_preprocessor,
 )
 
 #: Copies of a table's cells, of eight bytes each, that fitting it in memory takes.
 COPIES = 4
 #: Rows that columns are told from, and pieces that these are taken from.
 LOOK_ROWS, LOOK_PIECES = 40_000, 20
-#: Values of a sketch. Each merge moves a rank by up to half of one over this; there are few merges.
-SKETCH = 2000
 METHOD = "invariantridge"
 
 
@@ -61,53 +56,6 @@ def exceeds_memory(path: str | Path) -> bool:
     free = available_memory()
     cells = sum(f.content.num_rows * f.content.num_columns for f in read_footers(path))
     return free is not None and COPIES * 8 * cells > free
-
-
-Sketch = tuple[Array, Array]  #: Sorted values, and how many each of them stands for.
-
-
-def sketched(values: Array, weights: Array) -> Sketch:
-    """At most ``SKETCH`` values that stand for all, by equal shares of their weights."""
-    order = np.argsort(values, kind="stable")
-    values, weights = values[order], weights[order]
-    if len(values) <= SKETCH:
-        return values, weights
-    middle, total = np.cumsum(weights) - weights / 2, float(weights.sum())
-    shares = (np.arange(SKETCH) + 0.5) * (total / SKETCH)
-    chosen = np.searchsorted(middle, shares).clip(max=len(values) - 1)
-    return values[chosen], np.full(SKETCH, total / SKETCH)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What the first pass finds: of numbers, of categories, and of labels."""
-
-    left_out: int
-    numbers: Moments
-    sketches: list[Sketch]
-    categories: list[Counter[str]]
-    classes: Counter[str]
-    domains: Counter[str]
-
-    def merged(self, other: Statistics) -> Statistics:
-        """Of the rows of both."""
-        pairs = zip(self.sketches, other.sketches, strict=True)
-        return Statistics(
-            self.left_out + other.left_out,
-            self.numbers.merged(other.numbers),
-            [sketched(*(np.concatenate(two) for two in zip(a, b, strict=True))) for a, b in pairs],
-            [a + b for a, b in zip(self.categories, other.categories, strict=True)],
-            self.classes + other.classes,
-            self.domains + other.domains,
-        )
-
-    def medians(self) -> Array:
-        """Median of each numeric column; 0 where there is no value."""
-        found = []
-        for values, weights in self.sketches:
-            half = np.searchsorted(np.cumsum(weights), weights.sum() / 2)
-            found.append(values[min(half, len(values) - 1)] if len(values) else 0.0)
-        return np.array(found)
 
 
 @dataclass(frozen=True)
@@ -178,41 +126,6 @@ def merge_statistics(parts: list[Statistics]) -> Statistics:
     return first
 
 
-def fitted_preprocessor(schema: Schema, found: Statistics) -> Any:
-    """The transformer of a table's features, as a fit to all rows would leave it."""
-    for name, counts in zip(schema.categorical, found.categories, strict=True):
-        if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
-            raise TableError(
-                f"column {name!r} has {len(counts)} different texts in {counts.total()} rows: it "
-                "names rows instead of describing them; leave it out"
-            )
-    # One row for each category makes the encoder; what is learnt of numbers is put in its place.
-    most = max([1, *(len(counts) for counts in found.categories)])
-    columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(most)))
-    frequent = []
-    for name, counts in zip(schema.categorical, found.categories, strict=True):
-        names: list[Any] = sorted(counts)
-        frequent.append(min(names, key=lambda text: (-counts[text], text), default=np.nan))
-        columns[name] = import_pandas().Series((names or [np.nan]) * most, dtype=object)[:most]
-    prepare = make_preprocessor(schema)
-    prepare.fit(import_pandas().DataFrame(columns, index=range(most)))
-    if schema.numbers:
-        imputer, scaler = (step for _, step in prepare.named_transformers_["numeric"].steps)
-        count, mean, squares = (np.asarray(part)[0] for part in vars(found.numbers).values())
-        n, medians = sum(found.domains.values()), found.medians()
-        missing = n - count
-        imputer.statistics_ = medians
-        scaler.mean_ = (count * mean + missing * medians) / n
-        away = count * (mean - scaler.mean_) ** 2 + missing * (medians - scaler.mean_) ** 2
-        scaler.var_ = (squares + away) / n
-        scaler.scale_ = np.where(scaler.var_ > 0, np.sqrt(scaler.var_), 1.0)
-        scaler.n_samples_seen_ = np.int64(n)
-    if schema.categorical:
-        imputer = prepare.named_transformers_["categorical"].steps[0][1]
-        imputer.statistics_ = np.array(frequent, dtype=object)
-    return prepare
-
-
 @dataclass(frozen=True)
 class LargeTable:
     """A Parquet table of which some rows have been looked at."""
@@ -271,8 +184,8 @@ class LargeTable:
         schema, chosen = self.table.schema, find_method(METHOD, len(self.table.y))
         n_rows = sum(found.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
-        labels = _labels(found.classes), _labels(found.domains)
-        prepare = fitted_preprocessor(schema, found)
+        labels = labels_by_text(found.classes), labels_by_text(found.domains)
+        prepare = found.learnt(schema).preprocessor(schema)
         reader = replace(self.reader, prepare=prepare, labels=labels)
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
@@ -308,12 +221,3 @@ class LargeTable:
         watch.categories_ = [sorted(counts) for counts in found.categories]
         steps = [("watch", watch), ("prepare", prepare), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
-
-
-def _labels(texts: Counter[str]) -> dict[str, Any]:
-    """Labels by their text: whole numbers if all are, as in a table in memory."""
-    names = sorted(texts)
-    if not names:
-        return {}
-    found = as_labels(import_pandas().Series(names))
-    return dict(zip(names, found.tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -158,6 +158,50 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.freedom_ = np.array([self._freedom(Z[codes == d]) for d in range(len(self.sources_))])
         return self
 
+    @classmethod
+    def of_summary(
+        cls,
+        numbers: Sequence[str],
+        categories: dict[str, list[str]],
+        *,
+        ends: Array,
+        mean: Array,
+        scale: Array,
+        landmarks: Array,
+        gamma: float,
+    ) -> ShiftWatch:
+        """A watch of data frames whose ranges, scales and landmarks are known before any row is.
+
+        Its sources are to come: ``sources_``, and what :meth:`summed_up` tells of each. Kernel
+        features are the same wherever it is made, down to their signs.
+        """
+        watch = cls()
+        watch.columns_ = [*numbers, *categories]
+        watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
+        watch.n_features_in_ = len(watch.columns_)
+        watch.numeric_ = list(range(len(numbers)))
+        watch.categorical_ = list(range(len(numbers), len(watch.columns_)))
+        watch.categories_ = list(categories.values())
+        watch.lowest_, watch.highest_ = ends
+        watch.mean_, watch.scale_ = mean, scale
+        watch.landmarks_, watch.gamma_ = landmarks, gamma
+        root = _inverse_root(landmarks, gamma)
+        watch._root = root[0] @ root[1].T
+        return watch
+
+    def summed_up(self, X: Any, codes: Array, n_groups: int) -> tuple[Array, Array]:
+        """``totals_`` and ``freedom_`` of groups of rows, -1 for rows of none."""
+        totals = np.zeros((n_groups, self.n_totals))
+        for start in range(0, len(codes), 5 * BLOCK_ROWS):
+            rows = slice(start, start + 5 * BLOCK_ROWS)
+            totals += self._totals(self._columns(X.iloc[rows]), codes[rows], n_groups)[0]
+        freedom = np.ones(n_groups)
+        for d in range(n_groups):
+            own = np.flatnonzero(codes == d)
+            some = X.iloc[own[:: -(-len(own) // 2000)]]
+            freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(some))))
+        return totals, freedom
+
     def transform(self, X: Any) -> Any:
         """Return X as it is."""
         check_is_fitted(self)
@@ -189,11 +233,19 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sources' range, and sums (``level``) and squares (``spread``) of standardised values.
         ``kernel`` features have squared ``norms``.
         """
-        p, q, r = len(self.numeric_), len(self.categorical_), self._root.shape[1]
-        sizes = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
-        sizes |= {"kernel": r, "norms": 1}
+        sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
         return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
+
+    def _sizes(self) -> dict[str, int]:
+        p, q, r = len(self.numeric_), len(self.categorical_), self._root.shape[1]
+        sizes = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
+        return sizes | {"kernel": r, "norms": 1}
+
+    @property
+    def n_totals(self) -> int:
+        """Number of sums that are kept of a source."""
+        return sum(self._sizes().values())
 
     def _columns(self, X: Any) -> list[Any]:
         """The columns of fit, one by one."""
@@ -249,9 +301,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.gamma_ = 1.0 if alike else float(resolve_gamma("median", "rbf", filled))
         kernel = Kernel("rbf", self.gamma_)
         self.landmarks_ = filled[choose_landmarks("stratified", filled, m, codes, kernel, rng)]
-        values, vectors = np.linalg.eigh(rbf_kernel(self.landmarks_, gamma=self.gamma_))
-        some = values > 1e-6 * values[-1]
-        self._root = vectors[:, some] / np.sqrt(values[some])
+        self._root = _inverse_root(self.landmarks_, self.gamma_)[0]
 
     def _features(self, Z: Array) -> Array:
         """Rows in the kernel's space, as far as landmarks span it."""
@@ -310,6 +360,15 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def _inverse_root(landmarks: Array, gamma: float) -> tuple[Array, Array]:
+    """Eigenvectors of the landmarks' kernel over roots of their eigenvalues, and as they are."""
+    if not len(landmarks):
+        return np.zeros((0, 0)), np.zeros((0, 0))
+    values, vectors = np.linalg.eigh(rbf_kernel(landmarks, gamma=gamma))
+    some = values > 1e-6 * values[-1]
+    return vectors[:, some] / np.sqrt(values[some]), vectors[:, some]
 
 
 def _missing(column: Any) -> Array:
