@@ -274,6 +274,22 @@ class FastProjection(LandmarkProjection):
     def _relative_shift(self) -> float:
         return float(self.ridge)
 
+    def fit_sums(
+        self, nystrom: NystromMap, sums: NystromSums, width: int, target: LabelMap | None = None
+    ) -> Self:
+        """Fit from sums over rows of some width that are elsewhere, of a map that they share.
+
+        ``target`` are the features of a continuous target, which stand behind those of the map.
+        """
+        self._validate_params()
+        if not self._uses_domain:
+            sums = sums.regrouped(lambda key: (key[0], None))
+        self._map, self._target_map, self._domain_map = nystrom, target, None
+        self._sums, self.n_features_in_ = sums, width
+        self._finish()
+        del self._sums, self._map
+        return self
+
     def _finish(self) -> None:
         """Solve from the sums; nothing is stored while one row or one class only has been seen."""
         gram, classes, domains, mean = self._finalized()

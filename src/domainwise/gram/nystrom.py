@@ -259,6 +259,14 @@ class NystromSums:
         """Classes that occurred."""
         return {key[0] for key in self.groups}
 
+    def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
+        """Return the same sums with groups joined that have the same new key."""
+        groups: dict[Any, tuple[int, Array]] = {}
+        for key, (count, total) in self.groups.items():
+            n, s = groups.get(key_of(key), (0, 0.0))
+            groups[key_of(key)] = (n + count, s + total)
+        return replace(self, groups=groups)
+
     def merge(self, other: NystromSums) -> NystromSums:
         """Join the sums of two sets of rows."""
         n = self.n_samples + other.n_samples

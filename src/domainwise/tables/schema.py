@@ -115,6 +115,7 @@ def check_table(
     decimal: str | None = None,
     na: Sequence[str] = (),
     where: str = "the table",
+    several: bool = True,
 ) -> Table:
     """Split a data frame into features, target and domains, and refuse what cannot be learnt from.
 
@@ -125,7 +126,7 @@ def check_table(
     date columns, which stays the same for new tables); without any they are refused. ``decimal`` is
     the mark of numbers that are text, None tells it from them. ``na`` stands for none in every
     column; words such as "NA" do without being named, but not among labels and categories.
-    ``where`` names the table in messages.
+    ``where`` names the table in messages; ``several`` domains are needed to learn from it.
 
     Raises TableError with words about what to do, a :class:`ColumnError` for all features at once.
     """
@@ -156,7 +157,8 @@ def check_table(
         raise TableError(f"{where}: no row has both a target and a domain")
     task = task_of(frame[target], task)
     y = target_values(frame[target], task, notes)
-    check_domains(domains, y, task, domain, notes)
+    if several:
+        check_domains(domains, y, task, domain, notes)
     schema, frame = feature_schema(
         frame[chosen], marks, dates=dates, auto_drop=auto_drop, notes=notes
     )
