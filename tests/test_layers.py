@@ -30,6 +30,7 @@ LAYERS = [
     ["export"],
     ["report"],
     ["evaluation"],
+    ["federated"],
     ["reference"],
     ["paper"],
     ["cli"],

@@ -1,0 +1,163 @@
+"""Files that leave a site: NumPy arrays and JSON, never anything that could run.
+
+A file is an uncompressed zip archive of ``about.json`` and arrays in NumPy's own format, of whole
+numbers and float64. It is read without pickle, and every size is compared with the file's own
+before memory is asked for. The digest in it tells of a file that was changed; it is no signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.federated.plan import Plan
+from domainwise.jobs.atomic import replacing
+
+FORMAT, ABOUT = 1, "about.json"
+ROUNDS = {"statistics": "first", "moments": "second"}
+
+
+class SiteFileError(ValueError):
+    """A site's file that cannot be used, with words about why."""
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """What a site tells: arrays, and words and counts beside them.
+
+    :func:`~domainwise.federated.statistics` and :func:`~domainwise.federated.moments` make it.
+    """
+
+    kind: str  #: "statistics" of the first round or "moments" of the second
+    site: str
+    plan: str  #: hash of the plan that it was made by
+    content: dict[str, Any]
+    arrays: dict[str, Array]
+
+    def words(self) -> list[str]:
+        """What the file contains, what it does not, and what was withheld."""
+        first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
+        withheld = [f"withheld: {each}" for each in self.content["withheld"]]
+        return [first, *self.content["words"], *withheld]
+
+    def digest(self) -> str:
+        """SHA-256 of everything in the file."""
+        told = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
+        for name in sorted(self.arrays):
+            array = _stored(self.arrays[name])
+            told.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        return told.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the file in one step."""
+        about = json.dumps({**self._about(), "digest": self.digest()}, allow_nan=False)
+        with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            archive.writestr(ABOUT, about)
+            for name, array in self.arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as part:
+                    np.lib.format.write_array(part, _stored(array), (1, 0), allow_pickle=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SiteFile:
+        """Read what :meth:`save` has written; nothing in it is run, and nothing taken on trust."""
+        size = Path(path).stat().st_size
+        try:
+            with zipfile.ZipFile(path) as archive:
+                about, arrays = _read(archive, size)
+            number, digest = about.pop("format"), about.pop("digest")
+            if number != FORMAT or about["kind"] not in ROUNDS:
+                raise ValueError(f"it is of format {number}, and this reads format {FORMAT}")
+            if [type(about[name]) for name in ("site", "plan", "content")] != [str, str, dict]:
+                raise ValueError("it says nothing about its site")
+            found = cls(**about, arrays=arrays)
+            if found.digest() != digest:
+                raise ValueError("it was changed after it was written: its digest is another")
+        except Exception as error:
+            raise SiteFileError(f"{path} is damaged, or no file of a site: {error}") from error
+        return found
+
+    def _about(self) -> dict[str, Any]:
+        told = {"kind": self.kind, "site": self.site, "plan": self.plan, "content": self.content}
+        return {"format": FORMAT, **told}
+
+
+def _stored(array: Array) -> Array:
+    return np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind in "iu" else "<f8")
+
+
+def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The parts of an archive, looked at one by one."""
+    parts = {part.filename: part for part in archive.infolist()}
+    if any(part.compress_type != zipfile.ZIP_STORED for part in parts.values()):
+        raise ValueError("it is compressed")
+    # Parts that overlap, or are declared larger than they are, come to more than the file.
+    if sum(part.file_size for part in archive.infolist()) > size:
+        raise ValueError("its parts are larger than it is")
+    about = dict(json.loads(archive.read(parts.pop(ABOUT))))
+    return about, {n.removesuffix(".npy"): _array(archive.read(p), n) for n, p in parts.items()}
+
+
+def _array(content: bytes, name: str) -> Array:
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"{name!r} is an array of another version")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.str not in ("<f8", "<i8") or fortran:
+        raise ValueError(f"{name!r} holds {dtype}: whole numbers or float64 are expected")
+    # Of Python's integers, which do not overflow.
+    if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
+        raise ValueError(f"{name!r} declares the shape {shape}, which its bytes do not fill")
+    array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name!r} holds NaN or infinite values")
+    return array
+
+
+def gathered(
+    plan: Plan, files: Iterable[Any], kind: str, check: Callable[[Plan, SiteFile], None]
+) -> list[SiteFile]:
+    """Files of one round of a plan, or paths of such, checked and in the order of their sites."""
+    found: dict[str, SiteFile] = {}
+    for given in [files] if isinstance(files, (str, Path, SiteFile)) else files:
+        file = given if isinstance(given, SiteFile) else SiteFile.load(given)
+        name = f"the file of site {file.site!r}" if isinstance(given, SiteFile) else str(given)
+        if file.kind != kind:
+            raise SiteFileError(f"{name} holds {file.kind}, where {kind} are needed")
+        if file.plan != plan.hash:
+            raise SiteFileError(
+                f"{name} was made with another plan ({file.plan[:12]}, this one is "
+                f"{plan.hash[:12]}): give the site this plan, and ask for a new file"
+            )
+        if file.site in found:
+            raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
+        try:
+            check(plan, file)
+        except Exception as error:
+            raise SiteFileError(f"{name} does not fit the plan: {error}") from error
+        found[file.site] = file
+    if not found:
+        raise SiteFileError(f"there is no file of {kind}")
+    return [found[site] for site in sorted(found)]
+
+
+def check_shapes(file: SiteFile, expected: dict[str, tuple[int, ...]], counts: str) -> None:
+    """Refuse arrays of other names, shapes or types; one holds whole numbers, all others do not."""
+    odd = sorted(set(file.arrays) ^ set(expected))
+    if odd:
+        raise ValueError(f"the array {odd[0]!r} is missing, or too much")
+    for name, shape in expected.items():
+        array = file.arrays[name]
+        if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):
+            raise ValueError(f"{name!r} has shape {array.shape} of {array.dtype}, not {shape}")
+    if (file.arrays[counts] < 0).any():
+        raise ValueError(f"{counts!r} holds negative counts")

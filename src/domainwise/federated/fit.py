@@ -1,0 +1,257 @@
+"""From moments of sites to a model that was chosen by leaving sites out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import label_array
+from domainwise.evaluation.check import compare_with_constant
+from domainwise.federated.files import SiteFile, SiteFileError, gathered
+from domainwise.federated.heads import discriminant, least_squares, ridge_head
+from domainwise.federated.methods import RIDGE, build, candidates
+from domainwise.federated.moments import check_moments, unpacked
+from domainwise.federated.plan import Plan
+from domainwise.gram.cells import Cells, CellSums, merged_cells
+from domainwise.gram.nystrom import NystromMap
+from domainwise.invariant.moments import Columns, by_split, joined, weighted
+from domainwise.models.method import Setting
+from domainwise.models.registry import find_method
+from domainwise.models.table_model import TableModel, described
+from domainwise.models.table_statistics import labels_by_text
+from domainwise.models.watch import MOST_SOURCES
+from domainwise.selection.moment_search import (
+    Penalties,
+    minus_errors,
+    score_cells,
+    split_domains,
+)
+from domainwise.selection.ridge_candidates import named
+from domainwise.selection.ridge_rules import class_codes
+from domainwise.selection.search import cv_results
+from domainwise.selection.splitters import LeaveDomainsOut
+
+METRICS = {
+    "classification": "neg_squared_error_of_class_indicators",
+    "regression": "neg_root_mean_squared_error",
+}
+Point = dict[str, Any]  #: arguments that were chosen, or that there are to choose from
+
+
+def fit(plan: Plan, files: Iterable[Any]) -> TableModel:
+    """Fit a model from the moments of sites, chosen by leaving each site out.
+
+    It is the model of all their rows in one place with the same plan. ``predict``, ``info`` and
+    :func:`~domainwise.check_shift` take it as any other. A site can come later, with the plan as
+    it is; a site whose file is left out has no part in the model but through the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan that :func:`merge` has returned.
+    files : iterable of SiteFile or path-like
+        Moments of two sites or more, one file of each, in any order.
+
+    Returns
+    -------
+    model : TableModel
+        ``model.pipeline[-1].expected_score_`` has the error on each site of what was chosen without
+        it: the root mean squared error, or the squared error of class indicators (0 or 1), in which
+        classes count the same. It is also in ``model.info``, beside that of a constant.
+    """
+    sites = gathered(plan, files, "moments", check_moments)
+    if len(sites) < 2:
+        raise SiteFileError(
+            f"there is one site only, {sites[0].site!r}: leaving sites out needs two or more"
+        )
+    found, method = _Search(plan, sites), find_method(plan.method)
+    model, points, scores, best = found.ridge() if plan.method == RIDGE else found.projection()
+    classes = None if plan.classes is None else list(plan.classes)
+    setting = Setting(
+        classes is not None, found.n_rows, class_weight=plan.class_weight, seed=plan.seed
+    )
+    search = method.make(setting)
+    search._keep(model, best, points, "domains")
+    search.expected_score_ = expected = found.errors(scores)
+    watch, sources = plan.watch, found.sources()
+    watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MOST_SOURCES])
+    watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
+    watch.freedom_ = np.array([sources[name][1] for name in watch.sources_])
+    labels = labels_by_text(sources)
+    counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in sources.items())
+    notes = _notes(plan, sites)
+    info = described(method, setting, search, classes=classes, domains=counts, notes=notes)
+    info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
+    if len(expected) > 1:
+        told = (expected, found.errors(found.constant()))
+        minus = [{site: -error for site, error in each.items()} for each in told]
+        info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *minus))
+    steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
+    return TableModel(Pipeline(steps), plan.schema, info)
+
+
+def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
+    names, before = {file.site for file in sites}, set(plan.told("sites"))
+    notes = [f"fitted from the moments of {len(sites)} sites, which keep their rows"]
+    for which, words in (
+        (names - before, "came later: preprocessing and widths have not seen them"),
+        (before - names, "have no part but in preprocessing and widths"),
+    ):
+        notes += [f"sites that {words}: {', '.join(sorted(which))}"] if which else []
+    notes += [f"withheld by {f.site}: {each}" for f in sites for each in f.content["withheld"]]
+    left_out = sum(file.content["left_out"] for file in sites)
+    return notes + [f"{left_out} rows have no target or domain and are left out"] * bool(left_out)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Moments of all sites, and whatever leaves some of them out.
+
+    Its searches return what was fitted, all candidates, scores of the best on each site, and that.
+    """
+
+    plan: Plan
+    sites: list[SiteFile]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(int(file.arrays["counts"].sum()) for file in self.sites)
+
+    @cached_property
+    def splits(self) -> Any:
+        return split_domains(LeaveDomainsOut(), len(self.sites))[1]
+
+    @property
+    def penalties(self) -> Penalties:
+        """Of a problem that has none but that of the head."""
+        return Penalties([(0.0, False)], [1.0], 1.0, self.plan.class_weight)
+
+    def cells(self, i: int) -> Cells:
+        """Of one map, by place of the site and code of the class."""
+        classes = self.plan.classes
+        return {
+            (s, None if classes is None else c): cell
+            for s, file in enumerate(self.sites)
+            for c, cell in enumerate(unpacked(file, i, classes))
+            if cell.n_samples
+        }
+
+    def columns(self, nystrom: NystromMap) -> Columns:
+        """What the columns of a map's moments are."""
+        m = nystrom.n_features
+        if self.plan.classes is None:
+            return Columns(m, self.plan.width(nystrom) - m - 1)
+        return Columns(m, 0, dict(enumerate(class_codes(len(self.plan.classes)))))
+
+    def sources(self) -> dict[str, tuple[Array, float]]:
+        """Sums and freedom of each domain, whichever sites have it."""
+        found: dict[str, tuple[Array, float]] = {}
+        for file in self.sites:
+            told = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+            for name, totals, freedom in zip(*told, strict=True):
+                before, mean = found.get(name, (0.0 * totals, 0.0))
+                share = totals[0] / (totals[0] + before[0])
+                found[name] = before + totals, float((1 - share) * mean + share * freedom)
+        return found
+
+    def errors(self, scores: Array) -> dict[str, float]:
+        """Errors by site of scores, minus squared errors of targets, where there is one."""
+        # Codes of classes are twice as far apart as indicators.
+        told = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
+        return {f.site: float(e) for f, e in zip(self.sites, told, strict=True) if np.isfinite(e)}
+
+    def constant(self) -> Array:
+        """Scores of the mean target of the other sites."""
+        columns = self.columns(self.plan.maps[0])
+        judge = minus_errors(columns)
+        return score_cells(
+            self.cells(0),
+            columns,
+            self.splits,
+            self.penalties,
+            lambda split, problem, found, test: judge(split, problem, 0.0 * found, test),
+        )[0]
+
+    def ridge(self) -> tuple[Any, list[Point], Array, Point]:
+        """Kernel ridge regression, which searches by itself."""
+        plan, labels = self.plan, self.plan.classes
+        arguments: Point = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
+        arguments |= {} if labels is None else {"class_weight": plan.class_weight}
+        model = build(plan.method, labels is not None, random_state=plan.seed, **arguments)
+
+        def sums() -> CellSums:
+            model._maps, model._flat, model.n_features_in_ = plan.maps, True, self._width
+            names: dict[Any, Any] = {None: None, **dict(enumerate(labels or ()))}
+            return CellSums(
+                [
+                    {(self.sites[s].site, names[c]): cell for (s, c), cell in self.cells(i).items()}
+                    for i in range(len(plan.maps))
+                ]
+            )
+
+        model.fit_sums(sums)
+        del model._maps
+        model.domains_ = label_array(sorted(self.sources()), "sample_domain")
+        found = model.cv_results_
+        by_site = [found[f"split{i}_test_score"][model.best_index_] for i in range(len(self.sites))]
+        return model, found["params"], np.array(by_site), model.best_params_
+
+    def projection(self) -> tuple[Any, list[Point], Array, Point]:
+        """A projection and the head behind it; candidates are judged by least squares."""
+        plan, points, scores = self.plan, [], []
+        grid = candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
+        for i, nystrom in enumerate(plan.maps):
+            kernel = dict(zip(("kernel", "gamma"), named(nystrom), strict=True))
+            points += [{**kernel, **point} for point in grid]
+            scores.append(self._judged(nystrom, self.cells(i), points[-len(grid) :]))
+        table = np.vstack(scores)
+        best = int(cv_results(points, table, arguments=False)["rank_test_score"].argmin())
+        nystrom = plan.maps[best // len(grid)]
+        cells: Cells = {}
+        for (_, c), cell in self.cells(best // len(grid)).items():
+            cells = merged_cells(cells, {c: cell})
+        project, W = self._projected(nystrom, cells, points[best])
+        if plan.classes is None:
+            head = ridge_head(self.penalties.problem(cells, self.columns(nystrom)), W)
+        else:
+            cells = {c: cells[c] for c in sorted(cells)}
+            labels = label_array([plan.classes[c] for c in cells], "y")
+            head = discriminant(cells, W, labels, plan.class_weight)
+        model = Pipeline([("project", project), ("predict", head)])
+        return model, points, table[best], points[best]
+
+    def _judged(self, nystrom: NystromMap, cells: Cells, points: list[Point]) -> Array:
+        columns = self.columns(nystrom)
+        judge, scores = minus_errors(columns), np.full((len(points), len(self.sites)), np.nan)
+        for s, (train, test) in enumerate(by_split(cells, self.splits)):
+            if self.plan.classes is not None and len(train) < 2:
+                continue
+            problem = self.penalties.problem(train, columns)
+            equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
+            left_out = weighted(test, equal, columns)
+            for j, point in enumerate(points):
+                with warnings.catch_warnings():  # about splits, which are no models
+                    warnings.simplefilter("ignore", UserWarning)
+                    W = self._projected(nystrom, train, point)[1]
+                scores[j, s] = judge(s, problem, W @ least_squares(problem, W), left_out)[0]
+        return scores
+
+    def _projected(self, nystrom: NystromMap, cells: Cells, point: Point) -> tuple[Any, Array]:
+        """A projection fitted to cells by class, and its weights of the map's columns."""
+        fourier, triangle = nystrom.triangle is None, nystrom.triangle
+        shape = {"feature_map": "fourier" if fourier else "nystroem"}
+        project = build(self.plan.method, True, n_landmarks=self.plan.n_features, **shape, **point)
+        project.fit_sums(nystrom, joined(cells), self._width, self.plan.target_map)
+        dual = project.dual_coef_
+        return project, dual if triangle is None else triangle.T @ dual
+
+    @property
+    def _width(self) -> int:
+        return len(self.plan.prepare.get_feature_names_out())

@@ -1,0 +1,340 @@
+"""The plan of sites that keep their rows: all that they have to agree on, in one JSON file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cholesky
+
+from domainwise.arrays import Array
+from domainwise.checks.arguments import COUNT, SEED, check_arguments
+from domainwise.federated.methods import METHODS, RIDGE, candidates
+from domainwise.gram.label_sums import LabelMap
+from domainwise.gram.nystrom import NystromMap
+from domainwise.jobs.atomic import write_text
+from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
+from domainwise.kernels.functions import Kernel
+from domainwise.models.table_statistics import Learnt
+from domainwise.models.watch import ShiftWatch
+from domainwise.tables.schema import Schema, check_table, import_pandas
+
+FORMAT = 1
+#: Columns of a map, at most: what is told of each class is of their squared number.
+MOST_FEATURES = 20_000
+#: From here on quantiles are no smallest or largest values.
+SMALLEST_CELL = 3
+#: Arguments of how a table is read.
+READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "method": METHODS,
+    "feature_map": ("fourier", "ranges", "centres"),
+    "class_weight": ("balanced", None),
+}
+
+
+class PlanError(ValueError):
+    """A plan that cannot be used, with words about why."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What sites that keep their rows have to agree on.
+
+    :meth:`of_table` makes one of the columns of a table; of its rows it keeps nothing but the names
+    of classes and, of dates, the latest day. :func:`~domainwise.federated.merge` adds what the
+    first round has told: preprocessing, widths of kernels and which centres serve.
+
+    Parameters
+    ----------
+    schema : Schema
+        Columns, what each is for, and how its cells are read.
+    classes : tuple or None
+        Classes of the target, sorted; None for a continuous one.
+    method : {"invariantridge", "fastdcm", "fastcoir", "fastdica"}, default="invariantridge"
+    kernels : tuple of {"rbf", "laplacian"}, default=("rbf", "laplacian")
+    gammas : "auto" or tuple of float, default="auto"
+        Widths to choose from; "auto" takes 0.3, 1 and 3 times the median rule.
+    feature_map : {"fourier", "ranges", "centres"}, default="fourier"
+        Random Fourier features, landmarks drawn from ranges, or given ones: nobody's rows.
+    n_features : int, default=500
+        Columns of the map.
+    seed : int, default=0
+    points : dict, default=None
+        By column ``[low, high]`` for "ranges", the value of each centre for "centres".
+    candidates : dict, default={}
+        Lists to choose from: ``alphas``, ``domain_weights``, ``conditionals`` and the number
+        ``n_average`` of "invariantridge"; arguments of projections, such as ``ridge``.
+    class_weight : {"balanced", None}, default=None
+    smallest_cell : int, default=10
+        Rows that a domain has of a class, for a site to tell anything of them.
+    merged : dict, default=None
+        What the first round has told.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from domainwise.federated import Plan
+    >>> frame = pd.DataFrame({"dose": [1.0, 2.0, 2.5, 4.0], "ill": ["no", "no", "yes", "yes"]})
+    >>> plan = Plan.of_table(frame, target="ill", n_features=100)
+    >>> plan.classes, plan.schema.numeric, plan.schema.domain
+    (('no', 'yes'), ('dose',), 'site')
+    """
+
+    schema: Schema
+    classes: tuple[Any, ...] | None
+    method: str = RIDGE
+    kernels: tuple[str, ...] = FOURIER_KERNELS
+    gammas: Any = "auto"
+    feature_map: str = "fourier"
+    n_features: int = 500
+    seed: int = 0
+    points: Mapping[str, Any] | None = None
+    candidates: Mapping[str, Any] = field(default_factory=dict)
+    class_weight: str | None = None
+    smallest_cell: int = 10
+    merged: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                accepted = ", ".join(map(repr, known))
+                raise PlanError(f"{name}={getattr(self, name)!r}: use one of {accepted}")
+        rules: dict[str, list[Any]] = {"n_features": [COUNT], "smallest_cell": [COUNT]}
+        rules |= {"seed": [SEED]}
+        given = {name: getattr(self, name) for name in (*rules, "gammas")}
+        check_arguments("Plan", rules, **given)
+        if self.n_features > MOST_FEATURES:
+            raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
+        if self.smallest_cell < SMALLEST_CELL:
+            raise PlanError(f"smallest_cell has to be {SMALLEST_CELL} or more: not single rows")
+        if not self.kernels or not set(self.kernels) <= set(FOURIER_KERNELS):
+            raise PlanError(f"kernels={self.kernels!r}: use some of {', '.join(FOURIER_KERNELS)}")
+        if self.class_weight and self.classes is None:
+            raise PlanError("class_weight is about classes, but the target is continuous")
+        try:
+            candidates(self.method, self.candidates, self.classes is not None, 1000)
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"candidates={dict(self.candidates)!r}: {error}") from None
+        self._check_points()
+
+    def _check_points(self) -> None:
+        if self.feature_map == "fourier":
+            if self.points is not None:
+                raise PlanError("points are given, but feature_map='fourier' has a seed only")
+            return
+        ranges, numbers = self.feature_map == "ranges", self.schema.numbers
+        count, given = 2 if ranges else self.n_features, self.points or {}
+        for name in numbers if ranges else [*numbers, *self.schema.categorical]:
+            if len(given.get(name, ())) != count:
+                raise PlanError(f"points need {count} values of the column {name!r}")
+            if name in numbers:
+                values = np.array(given[name], dtype=np.float64)
+                if np.isinf(values).any() or (ranges and not values[0] < values[1]):
+                    raise PlanError(f"points of {name!r} have to be finite, and low < high")
+
+    @classmethod
+    def of_table(
+        cls, frame: Any, *, target: str, domain: str = "site", classes: Any = None, **options: Any
+    ) -> Plan:
+        """Make a plan of the columns of a table: one's own, or a few made-up rows.
+
+        Parameters
+        ----------
+        frame : data frame
+            A table with the columns that all sites have.
+        target : str
+            Column to predict.
+        domain : str, default="site"
+            Column that names the domain of a row. The rows of a site without one are one domain,
+            with the name of the site.
+        classes : sequence, default=None
+            Classes of the target; None are those of the table.
+        **options
+            ``features``, ``drop``, ``task``, ``auto_drop``, ``dates``, ``decimal`` and ``na`` as
+            ``domainwise fit`` takes them, and other arguments of the plan. ``points`` of centres
+            may be a data frame.
+
+        Returns
+        -------
+        plan : Plan
+        """
+        frame = frame if domain in frame.columns else frame.assign(**{domain: "all"})
+        reading = {name: options.pop(name) for name in READING if name in options}
+        table = check_table(frame, target=target, domain=domain, several=False, **reading)
+        if hasattr(options.get("points"), "columns"):
+            points = table.schema.prepare(options["points"])
+            options = {"n_features": len(points), **options}
+            points = points.astype(object).where(points.notna(), None)
+            options["points"] = {name: points[name].tolist() for name in points.columns}
+        classes = table.classes if classes is None else sorted(classes)
+        return cls(table.schema, None if table.classes is None else tuple(classes), **options)
+
+    # As a file.
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        told = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        return {"format": FORMAT, **told, "schema": self.schema.as_dict()}
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything in the plan: sites with the same have the same plan."""
+        text = json.dumps(self.as_dict(), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a JSON file."""
+        content = json.dumps({**self.as_dict(), "hash": self.hash}, indent=1, allow_nan=False)
+        write_text(path, content + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read what :meth:`save` has written; a plan that was changed since is refused."""
+        content = Path(path).read_bytes()
+        try:
+            told = json.loads(content)
+            number, said = told.pop("format"), told.pop("hash")
+            if number != FORMAT:
+                raise PlanError(f"it is of format {number}, and this reads format {FORMAT}")
+            tuples = {n: tuple(v) for n, v in told.items() if isinstance(v, list)}
+            lists = {n: _values(each) for n, each in told["candidates"].items()}
+            schema = Schema.from_dict(told["schema"])
+            plan = cls(**{**told, **tuples, "schema": schema, "candidates": lists})
+            if plan.hash != said:
+                raise PlanError("it was changed after it was written: its hash is another")
+            if plan.merged is not None:  # all that is made of it can be made
+                _ = plan.maps, plan.watch, plan.target_map
+        except PlanError as error:
+            raise PlanError(f"{path}: {error}") from None
+        except Exception as error:
+            raise PlanError(f"{path} is damaged, or no plan: {error!r}") from error
+        return plan
+
+    def words(self) -> list[str]:
+        """What the plan contains, and what it does not."""
+        schema, told = (
+            self.schema,
+            [f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map"],
+        )
+        if self.merged is None:
+            told += [
+                f"contains: names and kinds of {len(schema.features)} columns, the target "
+                f"{schema.target!r}{f' and its classes {list(self.classes)}' if self.classes else ''}, "
+                "kernels, the map and what there is to choose from",
+                "does not contain: rows, or anything that was counted, but the centres, if given",
+            ]
+        else:
+            told += [
+                f"contains, of {len(self.merged['sites'])} sites together: medians, means and "
+                "deviations, categories, ranges between outer quantiles, widths of kernels",
+                "does not contain: rows, or what a single site has told",
+            ]
+        return [*told, f"cells of fewer than {self.smallest_cell} rows are withheld at each site"]
+
+    # What the first round has told.
+
+    def told(self, name: str) -> Any:
+        """A part of what the first round has told."""
+        if self.merged is None:
+            raise PlanError(
+                "this plan knows nothing of the sites yet: merge the statistics of each into the "
+                "plan of the second round"
+            )
+        return self.merged[name]
+
+    @cached_property
+    def learnt(self) -> Learnt:
+        """What preprocessing has learnt."""
+        told = self.told("learnt")
+        arrays = {n: np.array(told[n], dtype=float) for n in ("medians", "mean", "variance")}
+        return Learnt(**{**told, **arrays})
+
+    @cached_property
+    def prepare(self) -> Any:
+        """The transformer of features into numbers, fitted."""
+        return self.learnt.preprocessor(self.schema)
+
+    @cached_property
+    def maps(self) -> list[NystromMap]:
+        """A map for each kernel and width, the same at every site."""
+        told = self.told("maps")
+        if self.feature_map == "fourier":
+            shape = (len(self.prepare.get_feature_names_out()), self.n_features, self.seed)
+            return [NystromMap.fourier(FourierMap(k["kernel"], k["gamma"], *shape)) for k in told]
+        centres, found = self.centres(), []
+        for each in told:
+            # No pivots are looked for here: they may differ from machine to machine.
+            kernel, chosen = Kernel(each["kernel"], each["gamma"]), np.array(each["chosen"], int)
+            triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
+            found.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
+        return found
+
+    def centres(self) -> Array:
+        """Landmarks as prepared rows: those that were given, or drawn from ranges."""
+        points, m, schema = self.points or {}, self.n_features, self.schema
+        if self.feature_map == "ranges":
+            # NumPy will never change the numbers that RandomState draws.
+            rng = np.random.RandomState(self.seed)
+            points = {n: rng.uniform(points[n][0], points[n][1], m) for n in schema.numbers}
+            for name, known in zip(schema.categorical, self.learnt.categories, strict=True):
+                texts = np.array([*known] or np.nan, dtype=object).ravel()
+                points[name] = texts[rng.randint(len(texts), size=m)]
+        frame = import_pandas().DataFrame(dict(points)).fillna(np.nan)
+        return np.asarray(
+            self.prepare.transform(frame.astype(dict.fromkeys(schema.numbers, float)))
+        )
+
+    @cached_property
+    def target_map(self) -> LabelMap | None:
+        """Features of a continuous target, for projections."""
+        told = self.told("target")
+        if told is None:
+            return None
+        points, kernel = np.array(told["points"])[:, None], Kernel("rbf", told["gamma"])
+        return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
+
+    def width(self, nystrom: NystromMap) -> int:
+        """Columns whose moments are taken: a map's, and those of a continuous target."""
+        target = 0 if self.target_map is None else self.target_map.n_features
+        return nystrom.n_features + target + (self.classes is None)
+
+    @property
+    def watch(self) -> ShiftWatch:
+        """What sums up each domain, to compare new rows with."""
+        told, learnt, schema = self.told("watch"), self.learnt, self.schema
+        shape = (len(told["landmarks"]), len(schema.numbers))
+        return ShiftWatch.of_summary(
+            schema.numbers,
+            dict(zip(schema.categorical, learnt.categories, strict=True)),
+            ends=np.array(told["ends"], dtype=float),
+            mean=learnt.mean,
+            scale=np.where(learnt.variance > 0, np.sqrt(learnt.variance), 1.0),
+            landmarks=np.array(told["landmarks"], dtype=float).reshape(shape),
+            gamma=float(told["gamma"]),
+        )
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: what is missing as none, what is infinite as text."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if value != value:
+        return None
+    return "inf" if value == float("inf") else value
+
+
+def _values(value: Any) -> Any:
+    """Undo :func:`plain`."""
+    if isinstance(value, list):
+        return [_values(each) for each in value]
+    return float("inf") if value == "inf" else value

@@ -1,0 +1,447 @@
+"""One model of sites that keep their rows is the model of all rows in one place."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("skops")
+
+from scipy.special import softmax  # noqa: E402
+from sklearn.linear_model import Ridge  # noqa: E402
+
+from domainwise import COIR, DCM, DICA, check_shift  # noqa: E402
+from domainwise.federated import Plan, PlanError, SiteFileError, fit, merge  # noqa: E402
+from domainwise.federated import moments as moments_of  # noqa: E402
+from domainwise.federated import statistics as statistics_of  # noqa: E402
+from domainwise.models.table_model import TableModel  # noqa: E402
+from domainwise.tables.errors import TableError  # noqa: E402
+
+M = 30
+
+
+def make_frame(n, seed, shift=0.0, wards=2):
+    """Rows of a hospital with some wards, gaps and a rare category."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(shift, 1.0, (n, 3))
+    soil = rng.choice(["clay", "sand", "silt"], n)
+    value = x[:, 0] + 0.5 * x[:, 1] ** 2 + (soil == "clay") + rng.normal(0, 0.5, n)
+    frame = pandas.DataFrame(x, columns=["a", "b", "c"]).assign(soil=soil)
+    frame.loc[rng.random(n) < 0.1, "b"] = np.nan
+    ill = np.where(value > 1, "yes", np.where(value > 0, "perhaps", "no"))
+    ward = [f"{seed}-{i % wards}" for i in range(n)]
+    return frame.assign(value=100 + value, ill=ill, sick=ill == "yes", ward=ward)
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return {f"s{i}": make_frame(120 + 40 * i, i, 0.3 * i) for i in range(4)}
+
+
+def make_plan(frame, target="sick", **options):
+    drop = [name for name in ("value", "ill", "sick") if name != target]
+    options = {"n_features": M, "kernels": ("rbf",), "gammas": (0.1,), "smallest_cell": 3} | options
+    return Plan.of_table(frame, target=target, domain="ward", drop=drop, **options)
+
+
+def both_rounds(plan, frames):
+    """The merged plan, and files of the second round."""
+    merged = merge(plan, [statistics_of(frame, plan, site=s) for s, frame in frames.items()])
+    return merged, [moments_of(frame, merged, site=s) for s, frame in frames.items()]
+
+
+# All of the following is written anew, from rows: nothing is taken from the package.
+
+
+def fourier_features(Z, gamma, m, seed=0):
+    rng = np.random.RandomState(seed)
+    angles = Z @ (np.sqrt(2 * gamma) * rng.standard_normal((m // 2, Z.shape[1]))).T
+    Phi = np.empty((len(Z), m))
+    Phi[:, ::2], Phi[:, 1::2] = np.cos(angles), np.sin(angles)
+    return np.sqrt(2.0 / m) * Phi
+
+
+def prepared(plan, frame):
+    learnt, columns = plan.merged["learnt"], []
+    for j, name in enumerate(("a", "b", "c")):
+        values = frame[name].fillna(learnt["medians"][j])
+        columns.append((values - learnt["mean"][j]) / np.sqrt(learnt["variance"][j]))
+    columns += [frame["soil"] == text for text in learnt["categories"][0]]
+    return np.column_stack(columns).astype(float)
+
+
+def dense_ridge(Phi, Y, domains, alpha, weight, classes=None, epsilon=1e-3):
+    """Coefficients, intercept: least squares with the price of telling domains apart."""
+    n = len(Phi)
+    inside = np.zeros(n) if classes is None else classes
+    P = np.zeros((n, n))
+    for c in np.unique(inside):
+        mine = inside == c
+        K = (domains[mine][:, None] == domains[mine]).astype(float)
+        H = np.eye(mine.sum()) - 1.0 / mine.sum()
+        K = H @ K @ H
+        P[np.ix_(mine, mine)] = np.linalg.solve(K + n * epsilon * np.eye(len(K)), K)
+    mean, target = Phi.mean(axis=0), Y.mean(axis=0)
+    A = (Phi - mean).T @ (Phi - mean) + alpha * np.eye(Phi.shape[1])
+    A += alpha * weight * Phi.T @ P @ Phi
+    coefficients = np.linalg.solve(A, (Phi - mean).T @ (Y - target))
+    return coefficients, target - mean @ coefficients
+
+
+def discriminant_probabilities(Z, y, new):
+    """Normal classes of one covariance, from rows."""
+    labels, counts = np.unique(y, return_counts=True)
+    means = np.array([Z[y == label].mean(axis=0) for label in labels])
+    within = sum((Z[y == k] - m).T @ (Z[y == k] - m) for k, m in zip(labels, means, strict=True))
+    inverse = np.linalg.inv(within / len(Z))
+    logs = [-0.5 * np.einsum("ij,jk,ik->i", new - m, inverse, new - m) for m in means]
+    return softmax(np.column_stack(logs) + np.log(counts / len(Z)), axis=1)
+
+
+def pooled(frames):
+    rows = pandas.concat(frames.values(), ignore_index=True)
+    return rows, np.repeat(list(frames), [len(frame) for frame in frames.values()])
+
+
+@pytest.mark.parametrize("target", ["sick", "ill", "value"])
+def test_a_search_over_sites_is_that_of_a_dense_solution_on_all_rows(frames, target):
+    alphas, weights = [0.03, 1.0], [0.0, 3.0]
+    options = {"alphas": alphas, "domain_weights": weights, "n_average": 1}
+    if target != "value":
+        options["conditionals"] = [False, True]
+    plan, files = both_rounds(make_plan(frames["s0"], target, candidates=options), frames)
+    model = fit(plan, files)
+    rows, sites = pooled(frames)
+    Phi, domains = fourier_features(prepared(plan, rows), 0.1, M), rows["ward"].to_numpy()
+    labels, codes = np.unique(rows[target], return_inverse=True)
+    if target == "value":
+        Y, codes = rows[["value"]].to_numpy(), None
+    else:
+        Y = 2.0 * np.eye(len(labels))[codes] - 1.0
+        Y = Y[:, 1:] if len(labels) == 2 else Y
+    points = [(0.0, False, a) for a in alphas]
+    points += [(3.0, c, a) for c in options.get("conditionals", [False]) for a in alphas]
+    errors = np.zeros((len(points), 4))
+    for s, site in enumerate(frames):
+        train, test = sites != site, sites == site
+        for p, (weight, conditional, alpha) in enumerate(points):
+            inside = codes[train] if conditional else None
+            B, b = dense_ridge(Phi[train], Y[train], domains[train], alpha, weight, inside)
+            squares = ((Y[test] - Phi[test] @ B - b) ** 2).mean(axis=1)
+            groups = [squares] if codes is None else [squares[codes[test] == c] for c in
+                      np.unique(codes[test])]  # fmt: skip
+            errors[p, s] = np.mean([group.mean() for group in groups])
+    best = int(errors.mean(axis=1).argmin())
+    weight, conditional, alpha = points[best]
+    told = np.sqrt(errors[best]) if target == "value" else errors[best] / 4
+    expected = model.pipeline[-1].expected_score_
+    np.testing.assert_allclose([expected[site] for site in frames], told, rtol=1e-9)
+    assert model.info["chosen"]["alpha"] == alpha
+    B, b = dense_ridge(Phi, Y, domains, alpha, weight, codes if conditional else None)
+    new = make_frame(50, 9, 0.5)
+    values = fourier_features(prepared(plan, new), 0.1, M) @ B + b
+    X = model.schema.prepare(new)
+    if target == "value":
+        got = model.pipeline.predict(X)
+        np.testing.assert_allclose(got, values[:, 0], rtol=1e-10)
+    else:
+        got = model.pipeline.decision_function(X)
+        np.testing.assert_allclose(got, values[:, 0] if len(labels) == 2 else values, atol=1e-10)
+
+
+@pytest.mark.parametrize("target", ["sick", "ill", "value"])
+@pytest.mark.parametrize("method", ["fastdcm", "fastcoir", "fastdica"])
+def test_a_projection_and_its_head_are_those_of_all_rows(frames, method, target):
+    arguments = {"lam": 3.0} if method == "fastdica" else {"ridge": 1e-2}
+    if method == "fastdcm":
+        arguments["domain_weight"] = 0.1
+    candidates = {name: [value] for name, value in arguments.items()}
+    plan = make_plan(frames["s0"], target, method=method, candidates=candidates)
+    plan, files = both_rounds(plan, frames)
+    model = fit(plan, files)
+    rows, _ = pooled(frames)
+    Phi = fourier_features(prepared(plan, rows), 0.1, M)
+    exact = {"fastdcm": DCM, "fastcoir": COIR, "fastdica": DICA}[method]
+    exact = exact(kernel="linear", solver="dense", **arguments)
+    if target == "value":
+        exact.set_params(target_gamma=plan.merged["target"]["gamma"])
+    exact.fit(Phi, rows[target], sample_domain=rows["ward"])
+    Z, project = exact.transform(Phi), model.pipeline[-1].projection_
+    got = project.transform(prepared(plan, rows))
+    some = min(2, Z.shape[1])
+    signs = np.sign((got * Z[:, : got.shape[1]]).sum(axis=0))
+    # The exact method follows the kernel of a continuous target on all rows, this one its grid.
+    error = 1e-10 if target != "value" else 2e-3
+    np.testing.assert_allclose(got[:, :some] * signs[:some], Z[:, :some], atol=error * 30)
+    new = model.schema.prepare(make_frame(50, 9, 0.5))
+    Z_new = project.transform(plan.prepare.transform(new))
+    if target == "value":
+        head = Ridge().fit(got, rows[target])
+        np.testing.assert_allclose(model.pipeline.predict(new), head.predict(Z_new), rtol=1e-10)
+    else:
+        probabilities = model.pipeline.predict_proba(new)
+        expected = discriminant_probabilities(got, rows[target].to_numpy(), Z_new)
+        np.testing.assert_allclose(probabilities, expected, atol=1e-9)
+
+
+def values_of(model, frame):
+    return model.predictions(model.schema.prepare(frame)).select_dtypes("number").to_numpy()
+
+
+@pytest.mark.parametrize("method", ["invariantridge", "fastdcm"])
+@pytest.mark.parametrize("target", ["sick", "value"])
+def test_neither_the_order_of_sites_nor_how_domains_are_shared_out_matters(frames, method, target):
+    one = {"alphas": [0.3], "domain_weights": [1.0]}
+    one = one if method == "invariantridge" else {"ridge": [1e-2], "domain_weight": [0.1]}
+    plan = make_plan(frames["s0"], target, method=method, candidates=one)
+    merged, files = both_rounds(plan, frames)
+    new = make_frame(60, 9, 0.5)
+    first = values_of(fit(merged, files), new)
+    np.testing.assert_array_equal(values_of(fit(merged, files[::-1]), new), first)
+    rows, _ = pooled(frames)
+    for groups in (
+        dict(tuple(rows.groupby("ward"))),
+        {"x": rows[: len(rows) // 3], "y": rows[len(rows) // 3 :]},  # which cuts a domain
+    ):
+        other = [moments_of(frame, merged, site=name) for name, frame in groups.items()]
+        np.testing.assert_allclose(values_of(fit(merged, other), new), first, rtol=1e-10)
+
+
+def test_a_site_can_come_late_and_another_be_withdrawn(frames):
+    early = {name: frame for name, frame in frames.items() if name != "s3"}
+    plan, files = both_rounds(make_plan(frames["s0"]), early)
+    late = fit(plan, [*files, moments_of(frames["s3"], plan, site="s3")])
+    assert late.info["sites"] == list(frames)
+    assert any("came later" in note and "s3" in note for note in late.info["notes"])
+    assert late.info["n_rows"] == sum(map(len, frames.values()))
+    left = fit(plan, files[1:])
+    assert left.info["sites"] == ["s1", "s2"]
+    assert set(left.info["expected_score"]) == {"s1", "s2"}
+    assert any("no part but in preprocessing" in note for note in left.info["notes"])
+    assert {name for name, _ in left.info["domains"]} == {"1-0", "1-1", "2-0", "2-1"}
+
+
+def test_small_cells_are_withheld_and_named_and_their_rows_have_no_part_anywhere(frames):
+    rows = frames["s1"].copy()
+    few = (rows["ward"] == "1-0") & (rows["ill"] == "perhaps")
+    rows = rows.drop(rows.index[few][:-4])
+    rows.loc[rows.index[:3], "soil"] = "loam"
+    plan = make_plan(frames["s0"], "ill", smallest_cell=10)
+    first = statistics_of(rows, plan, site="s1")
+    named = [
+        "domain '1-0', class 'perhaps': fewer than 10 rows",
+        "column 'soil': categories of fewer than 10 rows",
+    ]
+    assert first.content["withheld"] == named
+    assert "loam" not in json.dumps(first.content)
+    without = rows[~((rows["ward"] == "1-0") & (rows["ill"] == "perhaps"))]
+    again = statistics_of(without, plan, site="s1")
+    for name, array in again.arrays.items():
+        np.testing.assert_array_equal(array, first.arrays[name])
+    merged = merge(plan, [first, statistics_of(frames["s2"], plan, site="s2")])
+    second, other = (moments_of(part, merged, site="s1") for part in (rows, without))
+    for name, array in other.arrays.items():
+        np.testing.assert_array_equal(array, second.arrays[name])
+    assert second.content["withheld"] == named[:1]
+    assert second.arrays["counts"].min() == 0
+    model = fit(merged, [second, moments_of(frames["s2"], merged, site="s2")])
+    assert f"withheld by s1: {named[0]}" in model.info["notes"]
+    with pytest.raises(TableError, match="every domain and class has fewer than 10"):
+        statistics_of(rows[:12], plan, site="s1")
+
+
+def test_medians_of_all_sites_are_within_a_hundredth_of_the_rank():
+    rng = np.random.default_rng(0)
+    draws = [rng.lognormal(0.5 * i, 1 + 0.3 * i, n) for i, n in enumerate((700, 2500, 20_000, 900))]
+    frames = [
+        pandas.DataFrame({"a": values, "b": np.round(values), "y": rng.random(len(values)) < 0.5})
+        for values in draws
+    ]
+    frames[0].loc[::2, "a"] = np.nan
+    plan = Plan.of_table(frames[0], target="y", n_features=4)
+    merged = merge(plan, [statistics_of(f, plan, site=str(i)) for i, f in enumerate(frames)])
+    every = pandas.concat(frames)
+    for j, name in enumerate(("a", "b")):
+        values, median = every[name].dropna(), merged.learnt.medians[j]
+        assert (values < median).mean() - 0.01 < 0.5 < (values <= median).mean() + 0.01
+    filled = every["a"].fillna(merged.learnt.medians[0])
+    np.testing.assert_allclose(merged.learnt.mean[0], filled.mean(), rtol=1e-12)
+    np.testing.assert_allclose(merged.learnt.variance[0], filled.var(ddof=0), rtol=1e-12)
+
+
+def test_widths_are_close_to_the_median_rule_on_all_rows(frames):
+    from domainwise.kernels.functions import resolve_gamma
+
+    plan = merge_of(make_plan(frames["s0"], gammas="auto", kernels=("rbf", "laplacian")), frames)
+    Z = prepared(plan, pooled(frames)[0])
+    found = {(k["kernel"], i % 3): k["gamma"] for i, k in enumerate(plan.merged["maps"])}
+    for kernel in ("rbf", "laplacian"):
+        ratio = found[kernel, 1] / resolve_gamma("median", kernel, Z)
+        assert 0.7 < ratio < 1.4
+        assert found[kernel, 0] == pytest.approx(0.3 * found[kernel, 1])
+
+
+def merge_of(plan, frames):
+    return merge(plan, [statistics_of(frame, plan, site=s) for s, frame in frames.items()])
+
+
+def test_files_are_as_large_for_many_rows_as_for_few(frames, tmp_path):
+    plan = make_plan(frames["s0"])
+    many = pandas.concat([frames["s0"]] * 30, ignore_index=True)
+    sizes = []
+    merged = merge_of(plan, frames)
+    for rows in (many, pandas.concat([many] * 3, ignore_index=True)):
+        for make, agreed in ((statistics_of, plan), (moments_of, merged)):
+            make(rows, agreed, site="s0").save(tmp_path / "file.npz")
+            sizes.append((tmp_path / "file.npz").stat().st_size)
+    assert abs(sizes[0] - sizes[2]) < 100
+    assert abs(sizes[1] - sizes[3]) < 100
+    few = moments_of(frames["s0"], merged, site="s0")
+    few.save(tmp_path / "few.npz")
+    assert abs((tmp_path / "few.npz").stat().st_size - sizes[1]) < 100
+
+
+@pytest.mark.parametrize("feature_map", ["ranges", "centres"])
+def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, feature_map):
+    points = {name: [-3.0, 3.0] for name in "abc"}
+    if feature_map == "centres":
+        points = make_frame(40, 77)
+    plan = make_plan(
+        frames["s0"], feature_map=feature_map, points=points, n_features=40, gammas="auto"
+    )
+    merged, files = both_rounds(plan, frames)
+    model = fit(merged, files)
+    kernel = merged.merged["maps"][0]
+    centres = merged.centres()[kernel["chosen"]]
+    rows, _ = pooled(frames)
+    Z = prepared(merged, rows)
+    K = np.exp(-kernel["gamma"] * ((Z[:, None] - centres) ** 2).sum(axis=2))
+    W = np.exp(-kernel["gamma"] * ((centres[:, None] - centres) ** 2).sum(axis=2))
+    Phi = np.linalg.solve(np.linalg.cholesky(W), K.T).T
+    total = sum(file.arrays["sums0"].sum(axis=(0, 1)) for file in files)
+    np.testing.assert_allclose(total, Phi.sum(axis=0), rtol=1e-8, atol=1e-8)
+    assert model.info["check"]["better"]
+
+
+def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path):
+    plan, files = both_rounds(make_plan(frames["s0"], "ill", class_weight="balanced"), frames)
+    model = fit(plan, files)
+    model.save(tmp_path / "model.skops")
+    again = TableModel.load(tmp_path / "model.skops")
+    new = make_frame(200, 9, 0.5)
+    np.testing.assert_array_equal(values_of(again, new), values_of(model, new))
+    assert again.pipeline[-1].expected_score_ == model.info["expected_score"]
+    assert not check_shift(again, new)
+    strange = new.assign(a=new["a"] * 40 + 90, soil="peat", ward="new")
+    kinds = Counter(finding.kind for finding in check_shift(again, strange))
+    assert kinds["range"] == 1
+    assert kinds["category"] == 1
+    far = Counter(finding.kind for finding in check_shift(again, make_frame(200, 9, 4.0)))
+    assert far["distance"]
+    watch = again.pipeline[0]
+    assert watch.sources_ == sorted(pooled(frames)[0]["ward"].unique())
+    assert watch.totals_[:, 0].sum() == sum(map(len, frames.values()))
+
+
+def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
+    plan = make_plan(frames["s0"])
+    bare = {name: frame.drop(columns="ward") for name, frame in frames.items()}
+    merged, files = both_rounds(plan, bare)
+    assert [file.content["domains"] for file in files] == [[name] for name in frames]
+    assert [name for name, _ in fit(merged, files).info["domains"]] == list(frames)
+    with pytest.raises(TableError, match="give the name of the site"):
+        statistics_of(bare["s0"], plan)
+    one = frames["s0"].assign(ward=7)
+    assert statistics_of(one, plan).site == "7"
+
+
+def test_rows_without_a_target_are_left_out_and_counted(frames):
+    plan = make_plan(frames["s0"], "ill")
+    gaps = frames["s1"].copy()
+    gaps.loc[gaps.index[:5], "ill"] = None
+    gaps.loc[gaps.index[5:7], "ward"] = None
+    merged = merge(plan, [statistics_of(gaps, plan, site="s1")])
+    files = [moments_of(f, merged, site=s) for s, f in (("s1", gaps), ("s2", frames["s2"]))]
+    model = fit(merged, files)
+    assert "7 rows have no target or domain and are left out" in model.info["notes"]
+    assert model.info["n_rows"] == len(gaps) - 7 + len(frames["s2"])
+    with pytest.raises(TableError, match="holds 'dead', which the plan does not have"):
+        statistics_of(frames["s1"].assign(ill="dead"), plan, site="s1")
+    with pytest.raises(TableError, match="has no column 'b'"):
+        moments_of(frames["s1"].drop(columns="b"), merged, site="s1")
+
+
+def test_a_constant_that_is_as_good_is_called_so(frames):
+    rng = np.random.default_rng(0)
+    noise = {s: frame.assign(sick=rng.random(len(frame)) < 0.5) for s, frame in frames.items()}
+    plan, files = both_rounds(make_plan(noise["s0"]), noise)
+    check = fit(plan, files).info["check"]
+    assert not check["better"]
+    assert check["metric"] == "neg_squared_error_of_class_indicators"
+    assert check["constant"] == pytest.approx(-0.25, abs=0.01)
+
+
+def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
+    plan, files = both_rounds(make_plan(frames["s0"]), frames)
+    with pytest.raises(SiteFileError, match="one site only, 's0'"):
+        fit(plan, files[:1])
+    single = {**frames, "s0": frames["s0"][frames["s0"]["sick"]]}
+    again = [moments_of(frame, plan, site=s) for s, frame in single.items()]
+    assert set(fit(plan, again).info["expected_score"]) == set(frames)
+    with pytest.warns(UserWarning, match="not defined on 1 of 2 splits"):
+        two = fit(plan, again[:2])  # without s1 one class is left
+    assert set(two.info["expected_score"]) == {"s0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "svm"}, "method='svm'"),
+        ({"feature_map": "nystroem"}, "feature_map='nystroem'"),
+        ({"kernels": ("poly",)}, "kernels="),
+        ({"n_features": 10**6}, "n_features=1000000 is more"),
+        ({"n_features": 0}, "n_features"),
+        ({"smallest_cell": 1}, "smallest_cell has to be 3"),
+        ({"seed": -1}, "seed"),
+        ({"candidates": {"lam": [1.0]}}, "does not choose 'lam'"),
+        ({"candidates": {"alphas": [-1.0]}}, "alphas"),
+        ({"method": "fastdcm", "candidates": {"ridge": [-1.0]}}, "ridge"),
+        ({"points": {"a": [0, 1]}}, "points are given"),
+        ({"feature_map": "ranges", "points": {"a": [0, 1]}}, "2 values of the column 'b'"),
+        ({"feature_map": "ranges", "points": {n: [1, 0] for n in "abc"}}, "low < high"),
+    ],
+)  # fmt: skip
+def test_what_a_plan_cannot_be_is_refused_by_name(frames, options, words):
+    with pytest.raises(ValueError, match=words):
+        make_plan(frames["s0"], **options)
+
+
+def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_path):
+    candidates = {"ridge": [1e-3, float("inf")]}
+    plan = make_plan(frames["s0"], method="fastdcm", candidates=candidates, gammas="auto")
+    merged = merge_of(plan, frames)
+    for each in (plan, merged):
+        each.save(tmp_path / "plan.json")
+        again = Plan.load(tmp_path / "plan.json")
+        assert again.hash == each.hash
+        assert again.candidates == candidates
+    assert plan.hash != merged.hash
+    text = (tmp_path / "plan.json").read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    for old, new, words in (
+        ('"seed": 0', '"seed": 1', "was changed"),
+        ('"format": 1', '"format": 9', "format 9"),
+        ('"method"', '"methods"', "damaged"),
+        ('"learnt": {', '"learnt": [', "damaged"),
+    ):
+        (tmp_path / "bad.json").write_text(text.replace(old, new))
+        with pytest.raises(PlanError, match=words):
+            Plan.load(tmp_path / "bad.json")
+    with pytest.raises(PlanError, match="merged before"):
+        merge(merged, [])
+    with pytest.raises(PlanError, match="knows nothing of the sites yet"):
+        moments_of(frames["s0"], plan, site="s0")
+    assert replace(plan, seed=1).hash != plan.hash
