@@ -13,6 +13,7 @@ from domainwise import __version__
 from domainwise.cli.apply import predict, transform
 from domainwise.cli.datasets import list_datasets
 from domainwise.cli.evaluate import evaluate
+from domainwise.cli.federate import federate
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
 from domainwise.cli.report import report
@@ -30,6 +31,7 @@ app = typer.Typer(
 for command in (evaluate, fit, predict, transform, info, export, reproduce, report):
     app.command()(command)
 app.command(name="datasets")(list_datasets)
+app.add_typer(federate, name="federate", help="Fit one model across sites that keep their rows.")
 
 
 @app.callback(invoke_without_command=True)

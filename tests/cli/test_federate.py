@@ -1,0 +1,114 @@
+"""The commands federate plan, statistics, moments and fit."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skops")
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+testing = pytest.importorskip("typer.testing")
+
+from domainwise.cli import app  # noqa: E402
+
+runner = testing.CliRunner()
+
+
+def make_frame(seed, n=90):
+    rng = np.random.default_rng(seed)
+    frame = pandas.DataFrame(rng.normal(0.2 * seed, 1, (n, 2)), columns=["dose", "age"])
+    ill = np.where(frame["dose"] + rng.normal(0, 0.4, n) > 0.2, "yes", "no")
+    return frame.assign(
+        ward=np.arange(n) % 2 + 10 * seed, name=[f"p{i}" for i in range(n)], ill=ill
+    )
+
+
+def run(*arguments):
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def done(*arguments):
+    found = run(*arguments)
+    assert found.exit_code == 0, found.output
+    return " ".join(found.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables of three sites, and all that their two rounds wrote, with what was said."""
+    folder, said = tmp_path_factory.mktemp("sites"), {}
+    (folder / "more.json").write_text('{"kernels": ["rbf"], "candidates": {"alphas": [0.1, 1.0]}}')
+    for i, site in enumerate(("east", "north", "south")):
+        make_frame(i).to_csv(folder / f"{site}.csv", index=False)
+    said["plan"] = done("federate", "plan", folder / "east.csv", "--target", "ill", "--domain",
+         "ward", "--drop", "name", "--columns", 20, "--more", folder / "more.json", "-o",
+         folder / "plan.json")  # fmt: skip
+    for site in ("east", "north", "south"):
+        said["statistics"] = done("federate", "statistics", folder / f"{site}.csv", "--plan",
+             folder / "plan.json", "--site", site, "-o", folder / f"{site}.1.npz")  # fmt: skip
+    files = sorted(folder.glob("*.1.npz"))
+    said["merged"] = done("federate", "plan", folder / "plan.json", *files, "-o",
+                          folder / "merged.json")  # fmt: skip
+    for site in ("east", "north", "south"):
+        said["moments"] = done("federate", "moments", folder / f"{site}.csv", "--plan",
+             folder / "merged.json", "--site", site, "-o", folder / f"{site}.2.npz")  # fmt: skip
+    files = sorted(folder.glob("*.2.npz"))
+    said["fit"] = done("federate", "fit", *files, "--plan", folder / "merged.json", "-o",
+                       folder / "model.skops")  # fmt: skip
+    return folder, said
+
+
+def test_each_command_says_what_its_file_contains_and_what_not(folder):
+    for name, words in folder[1].items():
+        assert "contains" in words, name
+        assert "does not contain: rows" in words, name
+        assert words.index("does not contain") < words.index("wrote "), name
+    assert "site 'south', first round" in folder[1]["statistics"]
+    assert "error on each site without it: east 0." in folder[1]["fit"]
+
+
+def test_the_model_predicts_and_is_described_as_any_other(folder, tmp_path):
+    folder = folder[0]
+    make_frame(5).to_csv(tmp_path / "new.csv", index=False)
+    done("predict", folder / "model.skops", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    new = pandas.read_csv(tmp_path / "out.csv")
+    assert (new["prediction"] == make_frame(5)["ill"]).mean() > 0.8
+    words = done("info", folder / "model.skops")
+    assert "squared error of class indicators" in words
+    assert "6 in ward: 0 (45), 1 (45), 10 (45)" in words
+    assert "note: fitted from the moments of 3 sites, which keep their rows" in words
+    info = json.loads(done("info", folder / "model.skops", "--json"))["info"]
+    assert set(info["expected_score"]) == {"east", "north", "south"}
+
+
+def test_no_file_holds_a_name_or_a_row(folder):
+    folder = folder[0]
+    values = make_frame(0)["dose"].to_numpy()
+    for path in (*folder.glob("*.npz"), folder / "plan.json", folder / "merged.json"):
+        content = path.read_bytes()
+        assert b"p17" not in content, path.name
+        told = sum(value.tobytes() in content for value in values)
+        assert told <= len(values) // 10, path.name  # quantiles are values that rows have
+
+
+def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
+    folder, out = folder[0], tmp_path / "out.skops"
+    file = folder / "east.2.npz"
+    for arguments, words in (
+        (["fit", file, file, "--plan", folder / "merged.json"], "site 'east' appears twice"),
+        (["fit", "--plan", folder / "merged.json"], "there is no file of moments"),
+        (["fit", file, "--plan", folder / "merged.json"], "one site only"),
+        (["fit", file, "--plan", folder / "plan.json"], "another plan"),
+        (["fit", file, "--plan", file], "damaged, or no plan"),
+    ):
+        found = run("federate", *arguments, "-o", out)
+        assert found.exit_code == 2
+        assert words in " ".join(found.output.split())
+    found = run("federate", "plan", folder / "east.csv", "-o", tmp_path / "plan.json")
+    assert found.exit_code == 2
+    assert "--target" in found.output
+    found = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json", "--site",
+                "east", "-o", tmp_path / "a.npz")  # fmt: skip
+    assert "knows nothing of the sites yet" in " ".join(found.output.split())
+    assert not list(tmp_path.iterdir())
