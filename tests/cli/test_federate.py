@@ -19,9 +19,8 @@ def make_frame(seed, n=90):
     rng = np.random.default_rng(seed)
     frame = pandas.DataFrame(rng.normal(0.2 * seed, 1, (n, 2)), columns=["dose", "age"])
     ill = np.where(frame["dose"] + rng.normal(0, 0.4, n) > 0.2, "yes", "no")
-    return frame.assign(
-        ward=np.arange(n) % 2 + 10 * seed, name=[f"p{i}" for i in range(n)], ill=ill
-    )
+    ward, name = np.arange(n) % 2 + 10 * seed, [f"p{i}" for i in range(n)]
+    return frame.assign(ward=ward, name=name, ill=ill)
 
 
 def run(*arguments):
@@ -108,7 +107,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
     found = run("federate", "plan", folder / "east.csv", "-o", tmp_path / "plan.json")
     assert found.exit_code == 2
     assert "--target" in found.output
-    found = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json", "--site",
-                "east", "-o", tmp_path / "a.npz")  # fmt: skip
+    found = run("federate", "moments", folder / "east.csv", "--plan", folder / "plan.json",
+                "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
     assert "knows nothing of the sites yet" in " ".join(found.output.split())
     assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ from domainwise.models.table_statistics import labels_by_text
 from domainwise.models.watch import MOST_SOURCES
 from domainwise.selection.moment_search import (
     Penalties,
-    minus_errors,
+    by_errors,
     score_cells,
     split_domains,
 )
@@ -170,7 +170,7 @@ class _Search:
     def constant(self) -> Array:
         """Scores of the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
-        judge = minus_errors(columns)
+        judge = by_errors(columns)
         return score_cells(
             self.cells(0),
             columns,
@@ -181,25 +181,15 @@ class _Search:
 
     def ridge(self) -> tuple[Any, list[Point], Array, Point]:
         """Kernel ridge regression, which searches by itself."""
-        plan, labels = self.plan, self.plan.classes
+        plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Point = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
-        arguments |= {} if labels is None else {"class_weight": plan.class_weight}
-        model = build(plan.method, labels is not None, random_state=plan.seed, **arguments)
-
-        def sums() -> CellSums:
-            model._maps, model._flat, model.n_features_in_ = plan.maps, True, self._width
-            names: dict[Any, Any] = {None: None, **dict(enumerate(labels or ()))}
-            return CellSums(
-                [
-                    {(self.sites[s].site, names[c]): cell for (s, c), cell in self.cells(i).items()}
-                    for i in range(len(plan.maps))
-                ]
-            )
-
-        model.fit_sums(sums)
-        del model._maps
-        model.domains_ = label_array(sorted(self.sources()), "sample_domain")
-        found = model.cv_results_
+        arguments |= {"class_weight": plan.class_weight} if labels else {}
+        model = build(plan.method, bool(labels), **arguments, **self._map_arguments)
+        cells = [
+            {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
+            for i in range(len(plan.maps))
+        ]
+        found = model.fit_sums(plan.maps, CellSums(cells), self._width).cv_results_
         by_site = [found[f"split{i}_test_score"][model.best_index_] for i in range(len(self.sites))]
         return model, found["params"], np.array(by_site), model.best_params_
 
@@ -229,7 +219,7 @@ class _Search:
 
     def _judged(self, nystrom: NystromMap, cells: Cells, points: list[Point]) -> Array:
         columns = self.columns(nystrom)
-        judge, scores = minus_errors(columns), np.full((len(points), len(self.sites)), np.nan)
+        judge, scores = by_errors(columns), np.full((len(points), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
@@ -245,12 +235,17 @@ class _Search:
 
     def _projected(self, nystrom: NystromMap, cells: Cells, point: Point) -> tuple[Any, Array]:
         """A projection fitted to cells by class, and its weights of the map's columns."""
-        fourier, triangle = nystrom.triangle is None, nystrom.triangle
-        shape = {"feature_map": "fourier" if fourier else "nystroem"}
-        project = build(self.plan.method, True, n_landmarks=self.plan.n_features, **shape, **point)
+        project = build(self.plan.method, True, **point, **self._map_arguments)
         project.fit_sums(nystrom, joined(cells), self._width, self.plan.target_map)
-        dual = project.dual_coef_
+        dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual
+
+    @property
+    def _map_arguments(self) -> Point:
+        """What the map is, as an argument of estimators."""
+        plan = self.plan
+        kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
+        return {"feature_map": kind, "n_landmarks": plan.n_features, "random_state": plan.seed}
 
     @property
     def _width(self) -> int:

@@ -219,16 +219,12 @@ class Plan:
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not."""
-        schema, told = (
-            self.schema,
-            [f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map"],
-        )
+        told = [f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map"]
         if self.merged is None:
             told += [
-                f"contains: names and kinds of {len(schema.features)} columns, the target "
-                f"{schema.target!r}{f' and its classes {list(self.classes)}' if self.classes else ''}, "
-                "kernels, the map and what there is to choose from",
-                "does not contain: rows, or anything that was counted, but the centres, if given",
+                f"contains: names and kinds of {len(self.schema.features)} columns, the target "
+                f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from",
+                "does not contain: rows, but centres where these are given; nothing was counted",
             ]
         else:
             told += [

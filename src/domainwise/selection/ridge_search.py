@@ -59,6 +59,7 @@ class InvariantRidge(RidgeCandidates):
     _sums: CellSums
     _maps: list[NystromMap]
     curve_: Any  # of classes
+    domains_: Any
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
@@ -151,6 +152,19 @@ class InvariantRidge(RidgeCandidates):
             self.__dict__ = before
             raise
         del self._sums
+        return self
+
+    def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
+        """Fit from sums over rows of some width that are elsewhere, of maps that they share.
+
+        Keys of cells name what is left out together; domains are those of their groups.
+        """
+        self._forget()
+        self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
+        self._finish()
+        groups = [key for cell in sums.maps[0].values() for key in cell.groups]
+        self.domains_ = label_array(sorted({domain for _, domain in groups}), "sample_domain")
+        del self._sums, self._maps
         return self
 
     def _refuse_splits_of_rows(self, what: str) -> None:
