@@ -68,7 +68,7 @@ def test_classes_and_domains_come_as_they_are_called():
     X, y, domain = problem()
     Spy.seen.clear()
     evaluate(X, y, domain, methods=[("spy", Spy())], progress=False)
-    fits = [seen for seen in Spy.seen if len(seen[0]) == 48]  # the others are inside one domain
+    fits = Spy.seen[::2]  # the others are of random folds, where all domains are seen
     assert len(fits) == 4
     for i, (rows, targets, domains) in enumerate(fits):
         assert set(targets) == {"no", "yes"}
@@ -194,8 +194,9 @@ def test_a_domain_in_context_is_all_of_its_rows_also_those_that_are_not_drawn():
         frozenset({"site 0", "site 1", "site 2"} - {name}) for name in np.unique(domain)
     }
     asked = [(n, None if d is None else set(d)) for n, d, rows in Whole.seen if rows is None]
-    assert asked.count((10, None)) == 3  # others are of folds inside
-    assert [n for n, names in asked if names is not None] == [40] * 3
+    assert asked.count((10, None)) >= 3
+    # Others are of random folds, or have a column shuffled in copies of the domain.
+    assert [n for n, names in asked if names is not None and len(names) == 1] == [40] * 3
 
 
 def test_a_job_with_one_of_its_two_rows_lost_is_done_again(tmp_path):

@@ -67,8 +67,15 @@ def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, 
     if len(known) < 2:
         return mean, float("nan"), float("nan")
     draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
-    low, high = np.quantile(known[draws].mean(axis=1), [TAIL, 1 - TAIL])
-    wider = np.sqrt(len(known) / (len(known) - 1)) * stdtrit(len(known) - 1, TAIL) / ndtri(TAIL)
     # Shares are at most 1, negative errors at most 0.
     most = next((bound for bound in (0.0, 1.0) if known.max() <= bound), np.inf)
-    return mean, float(mean - wider * (mean - low)), float(min(mean + wider * (high - mean), most))
+    return mean, *widened(mean, known[draws].mean(axis=1), len(known), most)
+
+
+def widened(mean: float, draws: Array, n: int, most: float) -> tuple[float, float]:
+    """Ends of an interval from means of draws of ``n`` domains, as wide as Student's t asks for."""
+    if n < 2:
+        return float("nan"), float("nan")
+    low, high = np.quantile(draws, [TAIL, 1 - TAIL])
+    wider = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
+    return float(mean - wider * (mean - low)), float(min(mean + wider * (high - mean), most))

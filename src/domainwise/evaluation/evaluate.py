@@ -11,12 +11,13 @@ from typing import Any
 from joblib import effective_n_jobs
 
 from domainwise.checks.arguments import SEED, check_arguments
+from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
 from domainwise.evaluation.follow import Follow
 from domainwise.evaluation.gather import gather
 from domainwise.evaluation.jobs import MethodJob, Row, can_score
 from domainwise.evaluation.judge import Judge
-from domainwise.evaluation.problem import Problem, make_problem, outer_splits
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.projection import project_domains
 from domainwise.evaluation.result import Evaluation
 from domainwise.jobs.atomic import write_text
@@ -278,9 +279,12 @@ def compare_methods(
                 kept.chosen_by, problem.y, problem.classification, problem.positive
             )
             problem = replace(problem, measure=made_for)
-        _run(problem, able, splits, kept, inner_cv, inside, n_jobs, progress)
+        differences = describe_differences(problem) if inside else {"columns": []}
+        columns = [column["name"] for column in differences["columns"]]
+        _run(problem, able, splits, kept, inner_cv, inside, columns, n_jobs, progress)
         found, *others = (_judged(problem, by, methods, splits, kept.rows) for by in measures)
         found.others, found.chosen_for = others, problem.measure
+        found.differences = differences
         best = next((r.key for r in found.results if r.kind == "projection"), None)
         if inside and best is not None:
             method = next(method for method in able if method.key == best)
@@ -297,10 +301,12 @@ def _run(
     kept: Any,
     inner_cv: Any,
     inside: bool,
+    columns: Sequence[str],
     n_jobs: int | None,
     progress: bool | Progress,
 ) -> None:
     """Run the jobs that are not done: one of each method first, which tells the time left."""
+    seen = dict(enumerate(seen_splits(problem, len(splits)) if inside else ()))
     jobs = {
         # Rows that were not drawn are sent along where they are needed, alone.
         (method.key, number): MethodJob(
@@ -310,6 +316,8 @@ def _run(
             number,
             inner_cv,
             inside,
+            seen.get(number),
+            columns,
         )
         for number, split in enumerate(splits)
         for method in methods

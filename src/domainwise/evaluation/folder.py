@@ -177,9 +177,18 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
     told = stored["measure"]
     sign = 1 if told["greater_is_better"] else -1
 
+    def number(value: float | None) -> float:
+        return float("nan") if value is None else float(value)
+
     def scores(method: Row, name: str) -> dict[Any, float]:
-        values = {row["domain"]: row[name] for row in method["per_domain"]}
-        return {d: float("nan") if v is None else sign * v for d, v in values.items()}
+        return {row["domain"]: sign * number(row[name]) for row in method["per_domain"]}
+
+    def ends(method: Row) -> dict[Any, tuple[float, float]]:
+        told = {
+            row["domain"]: [sign * number(v) for v in row["ends"]][::sign]
+            for row in method["per_domain"]
+        }
+        return {domain: (low, high) for domain, (low, high) in told.items()}
 
     results = [
         MethodResult(
@@ -188,6 +197,10 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
             **{name: method[name] for name in ("p_value", "p_adjusted", "context")},
             scores=scores(method, "score"),
             within=scores(method, "within"),
+            seen=scores(method, "seen"),
+            ends=ends(method),
+            around={k: (number(v[0]), number(v[1])) for k, v in method["around"].items()},
+            worth=method["worth"],
             warnings=tuple(method["warnings"]),
         )
         for method in stored["methods"]
@@ -200,6 +213,7 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         stored["facts"],
         stored["notes"],
         next_step=stored["next_step"],
+        differences=stored["differences"],
         calibration=next(m["calibration"] for m in stored["methods"] if m["key"] == stored["best"]),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,14 @@ class MethodResult:
     p_value: float | None = None
     p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
     context: bool = False  #: whether it was given the rows of a left-out domain together
+    #: Of each domain in random folds of all rows: what is reached where a domain was seen.
+    seen: Mapping[Any, float] = field(default_factory=dict)
+    #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (what being
+    #: unseen costs) and, of the best method, "gap" (to its rival).
+    ends: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
+    around: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: What is lost on left-out domains if a column is shuffled, by column.
+    worth: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def known(self) -> dict[Any, float]:
@@ -67,8 +75,17 @@ class MethodResult:
     @property
     def reference(self) -> float:
         """Mean over domains of the score inside each."""
-        values = [value for value in self.within.values() if np.isfinite(value)]
-        return float(np.mean(values)) if values else float("nan")
+        return _mean(self.within.values())
+
+    @property
+    def seen_mean(self) -> float:
+        """Mean score in random folds, over the domains that are scored when left out, too."""
+        return _mean(self.seen.get(name, float("nan")) for name in self.known)
+
+    @property
+    def price(self) -> float:
+        """What being unseen costs."""
+        return self.seen_mean - self.mean
 
 
 @dataclass(repr=False)
@@ -109,6 +126,8 @@ class Found:
         What parameters were chosen for.
     calibration : dict
         Of the best method's prediction sets, where its predictions are not at hand.
+    differences : dict
+        What differs between the domains, and what looks like a fault in the table.
     """
 
     results: list[MethodResult]
@@ -126,6 +145,7 @@ class Found:
     others: list[Any] = field(default_factory=list)
     chosen_for: Measure | None = None
     calibration: dict[str, Any] = field(default_factory=dict)
+    differences: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> MethodResult:
@@ -152,17 +172,56 @@ class Found:
         """Scores by method and domain; larger is better."""
         return {result.key: dict(result.scores) for result in self.results}
 
+    @property
+    def rival(self) -> MethodResult | None:
+        """Whom the best method is set against: the best plain one, or for that the best other."""
+        if self.best.kind != "baseline":
+            return self.baseline
+        others = [result for result in self.results if result.kind != "baseline"]
+        if not others and self.best.key == "constant":
+            others = self.results[1:]
+        return others[0] if others else None
+
+    @property
+    def margin(self) -> float:
+        """A difference of means below this is none in practice: 0.01, or 2 % of an error."""
+        if self.measure.sign > 0:
+            return 0.01
+        return 0.02 * abs((self.baseline or self.best).mean)
+
+    def show(self, score: float | None) -> str:
+        """A score with as many digits as tell the best method from the next and its rival."""
+        rivals = [r.mean for r in (*self.results[1:2], self.rival) if r is not None]
+        for digits in (3, 4, 5):
+            texts = {self.measure.format(mean, digits) for mean in rivals}
+            if self.measure.format(self.best.mean, digits) not in texts:
+                return self.measure.format(score, digits)
+        return self.measure.format(score)
+
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
-        """Mean over domains as it is shown, and a 95 % interval of it (bootstrap over domains)."""
+        """Mean over domains as it is shown, and a 95 % interval of it.
+
+        From draws of domains, then rows where predictions are at hand.
+        """
         mean, *ends = expected(list(result.known.values()), 0)
+        ends = list(result.around.get("mean", ends))
         low, high = sorted(self.measure.shown(end) for end in ends)
         return self.measure.shown(mean), low, high
+
+    def ends(self, result: MethodResult, domain: Any) -> list[float]:
+        """Ends of the 95 % interval of the score on a domain, as they are shown."""
+        return sorted(self.measure.shown(end) for end in result.ends.get(domain, (np.nan, np.nan)))
 
     def find(self, name: str) -> MethodResult | None:
         """A method by its key or its name in tables, if it was evaluated."""
         wanted = name.lower()
         named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
         return next(named, None)
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else float("nan")
 
 
 def plain(value: Any) -> Any:

@@ -12,9 +12,10 @@ import sklearn
 
 from domainwise import __version__
 from domainwise.evaluation.found import MethodResult, Row, plain
-from domainwise.evaluation.jobs import OUTSIDE
+from domainwise.evaluation.jobs import OUTSIDE, SEEN
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.result import Evaluation
+from domainwise.evaluation.sure import with_intervals
 from domainwise.jobs.statistics import compare
 from domainwise.models.method import CONTEXT, Method
 
@@ -24,7 +25,9 @@ def gather(
 ) -> Evaluation:
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
     missing = dict(left_out)
-    results, records = [], {}
+    results = []
+    records: dict[str, list[Row]] = {}
+    seen: dict[str, list[Row]] = {}
     variants = [(method, *row) for method in methods for row in method.rows(problem.classification)]
     for method, key, label, context in variants:
         mine = [row for row in rows if row["method"] == key]
@@ -49,14 +52,16 @@ def gather(
                 float(sum(row["seconds"] for row in mine)),
                 tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
                 context=context,
+                worth=_worth(mine),
             )
         )
-        records[key] = [
-            {**record, "domain": plain(problem.domains[record["domain"]])}
-            for row in mine
-            for record in row["predictions"]
-            if record["fold"] == OUTSIDE
-        ]
+        for kept, fold in ((records, OUTSIDE), (seen, SEEN)):
+            kept[key] = [
+                {**record, "domain": plain(problem.domains[record["domain"]])}
+                for row in mine
+                for record in row["predictions"]
+                if record["fold"] == fold
+            ]
     if not results:
         reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
         raise ValueError(f"no method could be evaluated: {reasons}")
@@ -70,8 +75,18 @@ def gather(
         records=records,
         methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
     )
+    found.results = with_intervals(found, seen)
     found.notes = _notes(problem, found, rows)
     return found
+
+
+def _worth(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean over all left-out domains, by column."""
+    lost: dict[str, list[float]] = {}
+    for row in rows:
+        for name, values in row.get("worth", {}).items():
+            lost.setdefault(name, []).extend(values)
+    return {name: float(np.mean(values)) for name, values in lost.items()}
 
 
 def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:

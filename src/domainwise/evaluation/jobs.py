@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.evaluation.problem import Problem, within_splits
+from domainwise.evaluation.worth import worth_of_columns
 from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
@@ -35,15 +36,17 @@ _EXPECTED = (
     NO_DOMAINS,  # a note says it, for all methods
 )
 FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, AttributeError)
-#: In place of the number of a fold inside a domain: predicted by a model that had not seen it.
-OUTSIDE = -1
+#: In place of the number of a fold inside a domain: predicted by a model that had not seen it, or
+#: by one that has seen other rows of it, among those of all domains.
+OUTSIDE, SEEN = -1, 1000
 
 
 @dataclass(frozen=True)
 class MethodJob:
     """A method on a split; picklable, and independent of all others.
 
-    ``inside`` asks for the reference inside the left-out domains, too.
+    ``inside`` asks for references where domains are seen, too: inside those left out, and in
+    ``seen``, a random split of all rows. ``columns`` are those whose worth is asked for.
     """
 
     problem: Problem
@@ -52,6 +55,8 @@ class MethodJob:
     number: int
     inner_cv: Any = None
     inside: bool = True
+    seen: Split | None = None
+    columns: Sequence[str] = ()
 
     @property
     def cost(self) -> float:
@@ -116,8 +121,16 @@ class MethodJob:
             rows = test[problem.codes[test] == code]
             records.append(self._record(model, train, rows, OUTSIDE, context))
             records += self._within(search, rows) if self.inside and not context else []
+        if self.inside and self.seen is not None and not context:
+            records += self._seen(search, *self.seen)
         chosen = plain_parameters(search.best_params_)
+        worth: dict[str, list[float]] = {}
+        if self.columns:
+            with suppress(*FAILURES, KeyError, TypeError):
+                asked = (self.split, self.columns, context)
+                worth = worth_of_columns(problem, self.method, model, *asked)
         return {
+            "worth": worth,
             "parameters": {name: chosen[name] for name in search.varied_},
             "settled": chosen,
             "candidates": search.n_candidates_,
@@ -163,15 +176,32 @@ class MethodJob:
 
         A fold with too few rows for the method, which may need several domains, has none.
         """
-        problem, prepare = self.problem, self.method.prepare
         records = []
-        for fold, (train, test) in enumerate(within_splits(problem, rows)):
-            steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
-            model = Pipeline([*steps, ("model", _smaller(search.settled_, len(train)))])
+        for fold, (train, test) in enumerate(within_splits(self.problem, rows)):
             with suppress(*FAILURES, TypeError):
-                model.fit(problem.rows(rows[train], prepare), problem.y[rows[train]])
+                model = self._settled(search, rows[train], domains=False)
                 records.append(self._record(model, rows[train], rows[test], fold))
         return records
+
+    def _seen(self, search: MethodSearch, train: Array, test: Array) -> list[Row]:
+        """Predictions for rows of all domains by a model that was fitted to others of them."""
+        problem = self.problem
+        with suppress(*FAILURES, TypeError):
+            model = self._settled(search, train, domains=True)
+            return [
+                self._record(model, train, test[problem.codes[test] == code], SEEN)
+                for code in np.unique(problem.codes[test])
+            ]
+        return []
+
+    def _settled(self, search: MethodSearch, train: Array, domains: bool) -> Pipeline:
+        """What was chosen on the sources, fitted to other rows."""
+        problem, prepare = self.problem, self.method.prepare
+        steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
+        model = Pipeline([*steps, ("model", _smaller(search.settled_, len(train)))])
+        rows, y = problem.rows(train, prepare), problem.y[train]
+        names = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
+        return fit_with_domains(model, rows, y, names) if domains else model.fit(rows, y)
 
 
 def _smaller(model: Any, n_rows: int) -> Any:

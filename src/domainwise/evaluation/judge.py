@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.jobs import FAILURES, OUTSIDE, Row, unexpected
+from domainwise.evaluation.jobs import FAILURES, OUTSIDE, SEEN, Row, unexpected
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.selection.folds import Split
 from domainwise.selection.predictions import Predictions
@@ -50,7 +50,7 @@ class Judge:
 
     def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
         """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
-        if not any(domain == code and fold != OUTSIDE for domain, fold in records):
+        if not any(domain == code and fold not in (OUTSIDE, SEEN) for domain, fold in records):
             return float("nan")
         folds = range(len(self._folds(number, code)))
         counting = [fold for fold in folds if self._defined(number, code, fold)]

@@ -23,6 +23,8 @@ from domainwise.selection.predictions import codes_of
 
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
+#: Rows that a domain needs for them, and rows of its second class.
+WITHIN_ROWS, WITHIN_CLASS = 60, 20
 
 
 @dataclass(frozen=True)
@@ -225,12 +227,22 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds inside one domain; none where it is too small or has one class."""
+    """Folds inside one domain; none where it has too few rows to tell anything."""
     y = problem.y[rows]
-    if len(y) < 2 * WITHIN_FOLDS or (problem.classification and len(np.unique(y)) < 2):
+    if len(y) < WITHIN_ROWS:
         return []
-    return [
-        (train, test)
-        for train, test in row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
-        if not (problem.classification and len(np.unique(y[train])) < 2)
-    ]
+    if problem.classification:
+        counts = np.sort(np.unique(y, return_counts=True)[1])
+        if len(counts) < 2 or counts[-2] < WITHIN_CLASS:
+            return []
+    return row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
+
+
+def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
+    """Random folds of all rows, with domains and classes spread over them: all domains are seen."""
+    if problem.classes is None:
+        strata = problem.codes
+    else:
+        strata = problem.codes * len(problem.classes) + codes_of(problem.y, problem.classes)
+    folds = row_folds(strata, True, max(n_splits, 2), problem.seed)
+    return folds[:n_splits]

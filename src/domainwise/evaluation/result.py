@@ -80,8 +80,9 @@ class Evaluation(Found):
     def table(self) -> Any:
         """Return a data frame with one row per method, the best mean first.
 
-        Columns: method, mean, worst, worst_domain, spread, within (the reference with labels of
-        the domain itself), p_value, p_adjusted, seconds. Errors are shown as positive numbers.
+        Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
+        (the mean in random folds, where each domain was seen), within (of folds inside each domain
+        with enough rows), p_value, p_adjusted, seconds. Errors are shown as positive numbers.
         """
         shown = self.measure.shown
         return import_pandas().DataFrame(
@@ -89,9 +90,11 @@ class Evaluation(Found):
                 {
                     "method": result.label,
                     "mean": shown(result.mean),
+                    **dict(zip(("low", "high"), self.expect(result)[1:], strict=True)),
                     "worst": shown(result.worst),
                     "worst_domain": result.worst_domain,
                     "spread": result.spread,
+                    "seen": shown(result.seen_mean),
                     "within": shown(result.reference),
                     "p_value": result.p_value,
                     "p_adjusted": result.p_adjusted,
@@ -110,6 +113,8 @@ class Evaluation(Found):
                     "method": result.label,
                     "domain": name,
                     "score": shown(score),
+                    **dict(zip(("low", "high"), self.ends(result, name), strict=True)),
+                    "seen": shown(result.seen.get(name, float("nan"))),
                     "within": shown(result.within[name]),
                     "worst": name == result.worst_domain,
                 }
@@ -164,12 +169,13 @@ class Evaluation(Found):
             "next_step": self.next_step,
             "recipe": self._recipe(),
             "methods": [self._method_dict(result) for result in self.results],
+            "differences": self.differences,
             "others": [other.measured() for other in self.others],
         }
 
     def measured(self) -> dict[str, Any]:
         """Return what depends on the measure, of :meth:`to_dict`."""
-        alike = ("facts", "next_step", "recipe", "others")
+        alike = ("facts", "next_step", "recipe", "differences", "others")
         return {name: value for name, value in self.to_dict().items() if name not in alike}
 
     def to_json(self) -> str:
@@ -177,10 +183,10 @@ class Evaluation(Found):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
-        lines = [f"{'method':18}{'mean':>9}{'worst':>9}{'within':>9}{'p':>8}  worst domain"]
+        lines = [f"{'method':18}{'mean':>9}{'worst':>9}{'seen':>9}{'p':>8}  worst domain"]
         for result in self.results:
-            numbers = (result.mean, result.worst, result.reference)
-            shown = "".join(f"{self.measure.format(value):>9}" for value in numbers)
+            numbers = (result.mean, result.worst, result.seen_mean)
+            shown = "".join(f"{self.show(value):>9}" for value in numbers)
             p = p_text(result.p_value)
             lines.append(f"{result.label:18}{shown}{p:>8}  {result.worst_domain!s}")
         return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
@@ -189,18 +195,18 @@ class Evaluation(Found):
 
     def _repr_html_(self) -> str:
         """The table and the verdict, for a notebook."""
-        show = self.measure.format
+        show = self.show
         cells = [
             [
                 f"{result.label} ●" if result is self.baseline else result.label,
                 *(show(value) for value in (result.mean, result.worst)),
                 str(result.worst_domain),
-                show(result.reference),
+                show(result.seen_mean),
                 p_text(result.p_value),
             ]
             for result in self.results
         ]
-        head = ("method", "mean", "worst", "worst domain", "within", "p")
+        head = ("method", "mean", "worst", "worst domain", "seen", "p")
         rows = [("th", head), *(("td", row) for row in cells)]
         body = "".join(
             "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in row) + "</tr>"
@@ -240,6 +246,11 @@ class Evaluation(Found):
             "worst_domain": plain(result.worst_domain),
             "spread": _number(result.spread),
             "within": _number(shown(result.reference)),
+            "seen": _number(shown(result.seen_mean)),
+            "price": _number(result.price),
+            # As scores: the larger, the better.
+            "around": {name: list(map(_number, ends)) for name, ends in result.around.items()},
+            "worth": dict(result.worth),
             "p_value": result.p_value,
             "p_adjusted": result.p_adjusted,
             "seconds": round(result.seconds, 3),
@@ -249,6 +260,8 @@ class Evaluation(Found):
                     "domain": plain(name),
                     "score": _number(shown(score)),
                     "within": _number(shown(result.within[name])),
+                    "seen": _number(shown(result.seen.get(name, float("nan")))),
+                    "ends": list(map(_number, self.ends(result, name))),
                 }
                 for name, score in result.scores.items()
             ],

@@ -1,0 +1,178 @@
+"""How sure scores are: intervals by drawing domains, then rows; and what being unseen costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.ensemble.weights import BOOTSTRAP, TAIL, widened
+from domainwise.evaluation.found import Found, MethodResult, Row
+from domainwise.selection.measure import Measure
+from domainwise.selection.predictions import Predictions, codes_of
+
+#: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
+ROW_DRAWS, SLOW_DRAWS = 400, 100
+PARTS = ("prediction", "probabilities", "decisions")
+Ends = tuple[float, float]
+UNKNOWN: Ends = (float("nan"), float("nan"))
+
+
+def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResult]:
+    """Return the results with intervals, and scores of ``seen``: records of random folds.
+
+    Rows of all methods are drawn alike, so that differences are those of the same rows.
+    """
+    measure, classes = found.measure, found.facts["classes"]
+    classes = None if classes is None else np.asarray(classes)
+    names = list(found.best.known)
+    chosen = np.random.default_rng(0).integers(len(names), size=(BOOTSTRAP, len(names)))
+    drawn = np.random.default_rng(1).integers(ROW_DRAWS, size=chosen.shape)
+    some = (found.best, found.rival, found.baseline)
+    results, outside = [], {}
+    for result in found.results:
+        if list(result.known) != names:
+            results.append(result)
+            continue
+        mine, theirs = (
+            _by_domain(records.get(result.key, ())) for records in (found.records, seen)
+        )
+        known = {
+            name: pooled_score(measure, classes, theirs[name])
+            if name in theirs and name in result.known
+            else float("nan")
+            for name in result.scores
+        }
+        result = replace(result, seen=known)
+        # Others that need a scorer of scikit-learn are judged by their domains alone.
+        rows = measure.name in QUICK or (result in some and not measure.own)
+        scores = np.array([[result.known[name]] * ROW_DRAWS for name in names])
+        inside = np.array([[known[name]] * ROW_DRAWS for name in names])
+        for place, name in enumerate(names if rows else ()):
+            for values, records in ((scores, mine), (inside, theirs)):
+                if name in records and np.isfinite(values[place, 0]):
+                    values[place] = resampled(measure, classes, records[name], place)
+        outside[result.key] = scores
+        draws = scores[chosen, drawn]
+        # Shares are at most 1, negative errors at most 0.
+        most = 0.0 if measure.sign < 0 else 1.0 if draws.max() <= 1 else np.inf
+        around = {"mean": widened(result.mean, draws.mean(axis=1), len(names), most)}
+        around["worst"] = _ends(draws.min(axis=1)) if len(names) > 1 else UNKNOWN
+        lost = inside - scores
+        if np.isfinite(lost).all():
+            around["price"] = _between(lost, chosen, drawn)
+        ends = {n: _ends(scores[i]) if rows else UNKNOWN for i, n in enumerate(names)}
+        results.append(replace(result, ends=ends, around=around))
+    first, rival = results[0], found.rival
+    if rival is not None and {first.key, rival.key} <= outside.keys():
+        gap = _between(outside[first.key] - outside[rival.key], chosen, drawn)
+        results[0] = replace(first, around={**first.around, "gap": gap})
+    return results
+
+
+def _between(differences: Array, chosen: Array, drawn: Array) -> Ends:
+    mean = float(differences.mean(axis=1).mean())
+    return widened(mean, differences[chosen, drawn].mean(axis=1), len(differences), np.inf)
+
+
+def _ends(values: Array) -> Ends:
+    low, high = np.nanquantile(values, (TAIL, 1 - TAIL))
+    return float(low), float(high)
+
+
+def _by_domain(records: Sequence[Row]) -> dict[Any, list[Row]]:
+    found: dict[Any, list[Row]] = {}
+    for record in records:
+        found.setdefault(record["domain"], []).append(record)
+    return found
+
+
+def joined(records: Sequence[Row]) -> Row:
+    """Rows of one domain from several models, in the order of the table."""
+    order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
+
+    def part(name: str) -> Any:
+        values = [record[name] for record in records]
+        return None if any(v is None for v in values) else np.concatenate(values)[order]
+
+    return {name: part(name) for name in ("target", *PARTS)}
+
+
+def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]) -> float:
+    """Score of all rows of a domain together, whichever model predicted them."""
+    if measure.own:
+        return float(
+            np.average([r["score"] for r in records], weights=[len(r["row"]) for r in records])
+        )
+    return _score(measure, classes, joined(records), slice(None))
+
+
+def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float:
+    parts = [rows[name] if rows[name] is None else rows[name][at] for name in PARTS]
+    some = Predictions.kept(classes, *parts)
+    try:
+        return float(measure.scorer(some, None, rows["target"][at]))
+    except (ValueError, AttributeError):
+        return float("nan")
+
+
+def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
+    """Scores of a domain whose rows are drawn with replacement.
+
+    A domain that was left out more than once has the mean over its models, of the same rows.
+    """
+    found = []
+    if len({len(record["row"]) for record in records}) > 1 or _different(records):
+        records = [{**joined(records), "row": np.concatenate([r["row"] for r in records])}]
+    for record in records:
+        n = len(record["row"])
+        rng = np.random.default_rng([seed, n])
+        if measure.name in QUICK:
+            counts = rng.multinomial(n, np.full(n, 1 / n), size=ROW_DRAWS).astype(np.float64)
+            scores = QUICK[measure.name](record, counts, classes)
+        else:
+            draws = rng.integers(n, size=(SLOW_DRAWS, n))
+            scores = np.array([_score(measure, classes, record, at) for at in draws])
+            scores = np.resize(scores, ROW_DRAWS)
+        usual = np.nanmean(scores) if np.isfinite(scores).any() else np.nan
+        found.append(np.where(np.isfinite(scores), scores, usual))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _different(records: Sequence[Row]) -> bool:
+    return any(not np.array_equal(r["row"], records[0]["row"]) for r in records[1:])
+
+
+def _hits(record: Row) -> Array:
+    return np.asarray(record["target"] == record["prediction"], dtype=np.float64)
+
+
+def _accuracies(record: Row, counts: Array, classes: Array | None) -> Array:
+    return np.asarray(counts @ _hits(record) / counts.sum(axis=1))
+
+
+def _balanced(record: Row, counts: Array, classes: Array | None) -> Array:
+    """Mean over the classes that a draw has."""
+    assert classes is not None
+    member = np.eye(len(classes))[codes_of(record["target"], classes)]
+    of = counts @ member
+    right = counts @ (member * _hits(record)[:, None])
+    return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
+
+
+def _errors(record: Row, counts: Array, power: int) -> Array:
+    away = np.abs(np.asarray(record["target"], np.float64) - record["prediction"])
+    return np.asarray(counts @ away**power / counts.sum(axis=1))
+
+
+#: Scores of all draws at once; a scorer would take a millisecond for each.
+QUICK: dict[str, Any] = {
+    "accuracy": _accuracies,
+    "balanced_accuracy": _balanced,
+    "neg_root_mean_squared_error": lambda record, counts, _: -np.sqrt(_errors(record, counts, 2)),
+    "neg_mean_squared_error": lambda record, counts, _: -_errors(record, counts, 2),
+    "neg_mean_absolute_error": lambda record, counts, _: -_errors(record, counts, 1),
+}
