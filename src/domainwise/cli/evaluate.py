@@ -208,7 +208,7 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
     )
     console.print(_scores_table(found))
     console.print(
-        "\n[dim]within: folds inside the left-out domain, with labels from there. p: Wilcoxon over "
+        "\n[dim]seen: where other rows of the domain were seen, in random folds. p: Wilcoxon over "
         "domains against the best plain method (●).[/]"
     )
     console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}", soft_wrap=False)
@@ -222,10 +222,10 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
 def _scores_table(found: Evaluation) -> RichTable:
     from domainwise.jobs.statistics import p_text
 
-    show = found.measure.format
+    show = found.show
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    for name in ("mean", "worst", "spread", "within", "p"):
+    for name in ("mean", "worst", "spread", "seen", "p"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("worst domain")
     for result in found.results:
@@ -237,7 +237,7 @@ def _scores_table(found: Evaluation) -> RichTable:
             mean,
             show(result.worst),
             show(found.measure.sign * result.spread),
-            show(result.reference),
+            show(result.seen_mean),
             p_text(result.p_value),
             shown(result.worst_domain),
         )

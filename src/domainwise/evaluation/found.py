@@ -208,9 +208,10 @@ class Found:
         low, high = sorted(self.measure.shown(end) for end in ends)
         return self.measure.shown(mean), low, high
 
-    def ends(self, result: MethodResult, domain: Any) -> list[float]:
+    def ends(self, result: MethodResult, domain: Any) -> tuple[float, float]:
         """Ends of the 95 % interval of the score on a domain, as they are shown."""
-        return sorted(self.measure.shown(end) for end in result.ends.get(domain, (np.nan, np.nan)))
+        ends = result.ends.get(domain, (np.nan, np.nan))[:: self.measure.sign]
+        return self.measure.shown(ends[0]), self.measure.shown(ends[1])
 
     def find(self, name: str) -> MethodResult | None:
         """A method by its key or its name in tables, if it was evaluated."""

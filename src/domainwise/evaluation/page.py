@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation import plots
+from domainwise.evaluation import plots, why
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
@@ -17,11 +17,11 @@ from domainwise.report.page import Templates, TextCell, TextTable
 #: Said below the table of methods.
 LEGEND = (
     "Mean, worst and spread (standard deviation) are over domains that were left out; each counts "
-    "once. Within: folds inside each left-out domain, with the parameters chosen on the others: "
-    "what labels from there would give. p: Wilcoxon's signed-rank test over domains against the "
-    "best plain method (marked ●), adjusted: by Holm's rule for the number of methods tested. "
-    "Domains share training rows, so that p-values are approximate. Methods with +context were "
-    "given the rows of the left-out domain together, without labels; all others one by one."
+    "once. Seen: where other rows of the domain were seen, in random folds; unseen costs the "
+    "difference. p: Wilcoxon's signed-rank test over domains against the best plain method (marked "
+    "●), adjusted: by Holm's rule for the number of methods tested. Domains share training rows, "
+    "so that p-values are approximate. Methods with +context were given the rows of the left-out "
+    "domain together, without labels; all others one by one."
 )
 
 
@@ -33,6 +33,14 @@ def render(found: Found, *, title: str | None = None) -> str:
         styles=["style.css", "evaluate.css"],
         title=title or "Which method holds up on an unseen domain?",
         verdict=make_verdict(found),
+        faults=why.faults(found),
+        sure=why.sure_sentences(found),
+        sure_table=why.sure_table(found),
+        sure_legend=why.SURE_LEGEND,
+        why=why.why_sentences(found) if found.differences.get("columns") else [],
+        why_table=why.why_table(found) if found.differences.get("columns") else None,
+        why_legend=why.WHY_LEGEND,
+        more_columns=found.differences.get("others", 0),
         notes=found.notes,
         what=_what(found),
         methods=methods_table(found),
@@ -60,28 +68,31 @@ def render(found: Found, *, title: str | None = None) -> str:
 
 def methods_table(found: Found) -> TextTable:
     """Lay out one row per method, the best mean first."""
-    show = found.measure.format
+    show = found.show
     safest = max(result.worst for result in found.results)
     rows = [
         [
             TextCell(result.label + (" ●" if result is found.baseline else "")),
             TextCell(show(result.mean), result is found.best),
+            TextCell(why.interval(found, result.around.get("mean", (np.nan, np.nan)))),
             TextCell(show(result.worst), result.worst == safest),
             TextCell(str(result.worst_domain)),
             TextCell(show(result.spread * found.measure.sign)),
-            TextCell(show(result.reference)),
+            TextCell(show(result.seen_mean)),
+            TextCell(show(result.price * found.measure.sign)),
             TextCell(p_text(result.p_value)),
             TextCell(p_text(result.p_adjusted)),
         ]
         for result in found.results
     ]
-    columns = ["method", "mean", "worst", "on", "spread", "within", "p", "adjusted"]
+    columns = ["method", "mean", "95 %", "worst", "on", "spread", "seen", "unseen costs"]
+    columns += ["p", "adjusted"]
     return TextTable(columns, rows, [result.kind for result in found.results])
 
 
 def domains_table(found: Found) -> TextTable:
     """Lay out one row per domain, the hardest for the best method first."""
-    best, show = found.best, found.measure.format
+    best, show = found.best, found.show
     order = sorted(best.known, key=lambda domain: best.known[domain])
     order += [domain for domain in found.domains if domain not in best.known]
     rows = []
@@ -99,10 +110,9 @@ def domains_table(found: Found) -> TextTable:
                     )
                     for result in found.results
                 ),
-                TextCell(show(best.within[domain])),
             ]
         )
-    columns = ["domain", *(result.label for result in found.results), f"within, {best.label}"]
+    columns = ["domain", *(result.label for result in found.results)]
     kinds = ["worst" if domain == found.worst_domain else "" for domain in order]
     return TextTable(columns, rows, kinds)
 

@@ -46,24 +46,20 @@ def scores_figure(found: Found) -> Any:
         return figure
 
 
-def domains_picture(found: Found, name: str, intervals: Any = None) -> Picture:
-    """Scores of the methods on each domain, the worst domain singled out.
-
-    ``intervals`` are lower and upper ends by key of the method and domain, as they are shown.
-    """
+def domains_picture(found: Found, name: str) -> Picture:
+    """Scores of the methods on each domain, the worst domain singled out."""
     worst, best, measure = found.worst_domain, found.best, found.measure
     alt = (
         f"{measure.label} of every method on each of {len(found.domains)} left-out domains. "
         f"{best.label} does worst on {worst!s}, with {measure.format(best.scores[worst])}"
     )
-    lines = "Lines: 95 % of such scores, had other rows been drawn. " if intervals else ""
     caption = (
         f"Each row is a domain that was left out, the hardest for {best.label} at the top; "
-        f"shaded: the worst. {lines}Bars: what folds inside the domain give {best.label}, that is, "
-        f"with labels from there. {measure.direction.capitalize()}"
+        f"shaded: the worst. Lines: 95 % intervals. Bars: {best.label} where other rows of the "
+        f"domain were seen, in random folds. {measure.direction.capitalize()}"
     )
     with drawing(9.0, _height(found)) as figure:
-        _draw_scores(found, figure.subplots(), intervals)
+        _draw_scores(found, figure.subplots())
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
@@ -153,13 +149,13 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def _draw_scores(found: Found, axes: Any, intervals: Any = None) -> None:
-    shown, told = found.measure.shown, intervals or {}
+def _draw_scores(found: Found, axes: Any) -> None:
+    shown = found.measure.shown
     main = dict.fromkeys(r.label for r in (found.best, found.baseline) if r is not None)
     DomainScoresDisplay(
         scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in found.results},
-        intervals={r.label: told[r.key] for r in found.results if r.key in told},
-        reference={domain: shown(score) for domain, score in found.best.within.items()},
+        intervals={r.label: {d: found.ends(r, d) for d in r.scores} for r in found.results},
+        reference={domain: shown(score) for domain, score in found.best.seen.items()},
         label=found.measure.label,
         greater_is_better=found.measure.sign > 0,
     ).plot(
@@ -173,7 +169,8 @@ def _draw_scores(found: Found, axes: Any, intervals: Any = None) -> None:
 
 
 def _height(found: Found) -> float:
-    return 1.3 + 0.34 * len(found.domains)
+    n = len(found.domains)
+    return 1.3 + min(0.34 * n, 3.0 + 0.19 * n)
 
 
 def _write_numbers(axes: Any, matrix: Any) -> None:

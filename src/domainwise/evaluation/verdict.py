@@ -21,7 +21,7 @@ def make_verdict(found: Found) -> list[str]:
 
 
 def _who_holds_up(found: Found) -> str:
-    best, rival = found.best, _rival(found)
+    best, rival = found.best, found.rival
     if best.key == "constant":
         text = (
             f"Nothing that was tried beats predicting a constant on an unseen domain: "
@@ -38,10 +38,10 @@ def _who_holds_up(found: Found) -> str:
         )
     verb = "keeps" if found.measure.sign > 0 else "errs by"
     return (
-        f"{best.label} {verb} {found.measure.format(best.worst)} ({found.measure.label}) on the "
-        f"worst domain ({best.worst_domain!s}), {rival.label} {found.measure.format(rival.worst)} "
+        f"{best.label} {verb} {found.show(best.worst)} ({found.measure.label}) on the "
+        f"worst domain ({best.worst_domain!s}), {rival.label} {found.show(rival.worst)} "
         f"({rival.worst_domain!s}); on average over {_count(found)} they have "
-        f"{found.measure.format(best.mean)} and {found.measure.format(rival.mean)}."
+        f"{found.show(best.mean)} and {found.show(rival.mean)}."
     )
 
 
@@ -56,10 +56,15 @@ def _needs_domain(found: Found) -> str:
 
 
 def _how_sure(found: Found) -> str:
-    rival = _rival(found)
+    rival = found.rival
     if rival is None:
         return ""
     n = len(found.best.known.keys() & rival.known.keys())
+    if abs(found.best.mean - rival.mean) < found.margin:
+        return (
+            f"That is no practical difference, whatever its p-value: less than "
+            f"{found.show(found.measure.sign * found.margin)}, the margin here."
+        )
     if n < MIN_PAIRS:
         return f"With {_words(n)} domains there are too few to tell whether that is chance."
     tested = rival if found.best.kind == "baseline" else found.best
@@ -85,7 +90,7 @@ def _worst_elsewhere(found: Found) -> str:
         return ""
     return (
         f"On its worst domain ({safest.worst_domain!s}) {safest.label} does best of all, with "
-        f"{found.measure.format(safest.worst)}."
+        f"{found.show(safest.worst)}."
     )
 
 
@@ -94,7 +99,7 @@ def _against_constant(found: Found) -> str:
     if constant is None or found.best.key == "constant":
         return ""
     p_value = compare(found.best.known, constant.known).p_value
-    mean = found.measure.format(constant.mean)
+    mean = found.show(constant.mean)
     if p_value is not None and p_value >= LEVEL:
         return (
             f"Beware: {found.best.label} is not better than a constant ({mean}) beyond chance "
@@ -104,20 +109,26 @@ def _against_constant(found: Found) -> str:
 
 
 def _price(found: Found) -> str:
-    """What labels of the domain itself would give."""
-    best = found.best
-    if not np.isfinite(best.reference) or best.key == "constant":
+    """What is reached on domains that were seen, and so what being unseen costs."""
+    best, plain = found.best, found.baseline
+    if not np.isfinite(best.price) or best.key == "constant":
         return ""
-    gain = best.reference - best.mean
-    shown = found.measure.format(best.reference)
-    if gain <= 0:
-        how = "no better" if shown == found.measure.format(best.mean) else "worse"
-        return f"Labels from the domain alone would do {how}: {shown} in folds inside the domains."
-    lost = found.measure.format(found.measure.sign * gain)
-    return (
-        f"With labels from the domain itself {best.label} would reach {shown} on average, so that "
-        f"being unseen costs {lost}."
-    )
+    text = f"On domains of which it has seen other rows {best.label} has "
+    text += f"{found.show(best.seen_mean)} (random folds): {price_in_words(found, best)}"
+    if plain is None or plain is best or not np.isfinite(plain.price):
+        return f"{text}."
+    return f"{text}; for {plain.label} {price_in_words(found, plain)}."
+
+
+def price_in_words(found: Found, result: MethodResult) -> str:
+    """That being unseen costs so much, between these ends."""
+    show, sign = found.show, found.measure.sign
+    little = " next to nothing," if result.price < found.margin else ""
+    words = f"being unseen costs{little} {show(sign * result.price)}"
+    if "price" not in result.around or not np.isfinite(result.around["price"]).all():
+        return words
+    low, high = (show(sign * end) for end in result.around["price"])
+    return f"{words} ({low} to {high})"
 
 
 def _failures(found: Found) -> str:
@@ -128,26 +139,16 @@ def _failures(found: Found) -> str:
     return f"Not judged, because they failed: {', '.join(failed)}; the notes say why."
 
 
-def _rival(found: Found) -> MethodResult | None:
-    """Whom the best method is set against: the best baseline, or for a baseline the best other."""
-    if found.best.kind != "baseline":
-        return found.baseline
-    others = [result for result in found.results if result.kind != "baseline"]
-    if not others and found.best.key == "constant":
-        others = found.results[1:]
-    return others[0] if others else None
-
-
 def _both(found: Found, result: MethodResult) -> str:
     label = found.measure.label
     return (
-        f"{label} {found.measure.format(result.mean)} on average over {_count(found)} and "
-        f"{found.measure.format(result.worst)} on the worst ({result.worst_domain!s})"
+        f"{label} {found.show(result.mean)} on average over {_count(found)} and "
+        f"{found.show(result.worst)} on the worst ({result.worst_domain!s})"
     )
 
 
 def _pair(found: Found, result: MethodResult) -> str:
-    show = found.measure.format
+    show = found.show
     return f"{show(result.mean)} and {show(result.worst)} ({result.worst_domain!s})"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -11,11 +13,15 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 @dataclass(frozen=True)
 class TextCell:
-    """One cell: text, weight, and a class for colour ("within", "outside" or "")."""
+    """One cell: text, weight, a class for colour ("within", "outside" or ""), or a small picture.
+
+    The picture is markup, whoever makes it escapes names in it.
+    """
 
     text: str
     bold: bool = False
     mark: str = ""
+    svg: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,12 @@ class Templates:
         raise FileNotFoundError(f"no template {name}")
 
     def render(self, name: str, *, styles: Sequence[str], **values: object) -> str:
-        """Fill a template; the style sheets stand in the page's head, in this order."""
+        """Fill a template; the style sheets stand in the page's head, in this order.
+
+        The only script that a browser may run is the one that sorts tables.
+        """
         style = "\n".join(self.read(sheet) for sheet in styles)
-        return self._environment.get_template(name).render(style=style, **values)
+        script = self.read("tables.js")
+        allowed = b64encode(sha256(script.encode()).digest()).decode()
+        page = self._environment.get_template(name)
+        return page.render(style=style, script=script, allowed=allowed, **values)

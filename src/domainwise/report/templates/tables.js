@@ -1,0 +1,33 @@
+"use strict";
+// Headings of tables become buttons that sort their rows; without scripts they stay headings.
+document.querySelectorAll("table").forEach((table) => {
+  const body = table.tBodies[0];
+  if (!body || body.rows.length < 2) return;
+  const key = (row, column) => {
+    const text = row.cells[column].textContent.trim();
+    const number = text.replace(/,/g, "").match(/^[<>]?\s*(-?\d+(\.\d+)?(e[+-]?\d+)?)/i);
+    return number ? parseFloat(number[1]) : text === "–" || text === "" ? null : text.toLowerCase();
+  };
+  const compare = (a, b) =>
+    typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
+  Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
+    if (body.querySelector(`td:nth-child(${column + 1}).picture`)) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const rising = head.getAttribute("aria-sort") !== "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+      const keys = new Map(Array.from(body.rows, (row) => [row, key(row, column)]));
+      // What has no value stays at the end, whichever way.
+      const rows = Array.from(body.rows).sort((a, b) => {
+        const [x, y] = [keys.get(a), keys.get(b)];
+        if (x === null || y === null) return (x === null) - (y === null);
+        return rising ? compare(x, y) : compare(y, x);
+      });
+      body.append(...rows);
+    });
+  });
+});
