@@ -11,16 +11,17 @@ from domainwise.selection.measure import choose_measure
 CLASSES = np.array([0, 0, 1, 1])
 
 
-def evaluation(scores, *, scoring="accuracy", within=None):
+def evaluation(scores, *, scoring="accuracy", seen=None):
     """An evaluation with these scores: {key: [one score per domain]}."""
     kinds = {"constant": "baseline", "svm": "baseline"}
     classification = not scoring.startswith("neg_")
     results = []
     for key, values in scores.items():
         by_domain = {f"site {i}": value for i, value in enumerate(values)}
-        inside = dict.fromkeys(by_domain, np.nan if within is None else within)
+        inside = dict.fromkeys(by_domain, np.nan)
         kind = kinds.get(key, "projection")
-        results.append(MethodResult(key, key.upper(), kind, "", by_domain, inside))
+        known = {} if seen is None else dict.fromkeys(by_domain, seen)
+        results.append(MethodResult(key, key.upper(), kind, "", by_domain, inside, seen=known))
     measure = choose_measure(scoring, CLASSES, classification)
     domains = list(results[0].scores)
     return Evaluation(with_p_values(results), domains, measure, {}, {})
@@ -39,7 +40,7 @@ def test_a_gain_on_every_domain_is_beyond_chance():
 
 
 def test_a_gain_on_half_of_the_domains_is_not():
-    mixed = [score + (0.05 if i % 2 else -0.04) for i, score in enumerate(SVM)]
+    mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     words = evaluation({"svm": SVM, "dcm": mixed}).verdict()
     assert "The difference is not beyond chance" in words
 
@@ -87,13 +88,32 @@ def test_errors_are_shown_as_errors():
     assert found.verdict().startswith("DCM errs by 6.700 (RMSE) on the worst domain (site 7)")
 
 
-def test_labels_of_the_domain_have_a_price():
-    words = evaluation({"svm": SVM}, within=0.835).verdict()
-    assert "would reach 0.835 on average, so that being unseen costs 0.100" in words
-    words = evaluation({"svm": SVM}, within=0.5).verdict()
-    assert "would do worse: 0.500" in words
-    words = evaluation({"svm": SVM}, within=float(np.mean(SVM))).verdict()
-    assert "would do no better: " in words
+def test_being_unseen_has_a_price():
+    words = evaluation({"svm": SVM}, seen=0.835).verdict()
+    assert "SVM has 0.835 (random folds): being unseen costs 0.100." in words
+    words = evaluation({"svm": SVM}, seen=0.734).verdict()
+    assert "being unseen costs next to nothing, -0.001." in words
+    better = [score + 0.05 for score in SVM]
+    words = evaluation({"svm": SVM, "dcm": better}, seen=0.835).verdict()
+    assert "being unseen costs 0.050; for SVM being unseen costs 0.100." in words
+
+
+def test_a_difference_below_the_margin_is_none_in_practice_whatever_its_p():
+    found = evaluation({"svm": SVM, "dcm": [score + 0.009 for score in SVM]})
+    assert found.best.p_value < 0.05
+    assert "no practical difference, whatever its p-value: less than 0.010" in found.verdict()
+    errors = [-10.0 * score for score in SVM]
+    small = [0.985 * error for error in errors]
+    found = evaluation({"svm": errors, "dcm": small}, scoring="neg_root_mean_squared_error")
+    assert found.margin == pytest.approx(0.02 * 7.35)
+    assert "no practical difference, whatever its p-value: less than 0.147" in found.verdict()
+
+
+def test_scores_have_as_many_digits_as_differ():
+    found = evaluation({"svm": SVM, "dcm": [score + 0.00004 for score in SVM]})
+    assert (found.show(found.best.mean), found.show(SVM[0])) == ("0.73504", "0.70000")
+    assert evaluation({"svm": SVM, "dcm": SVM}).show(0.7) == "0.700"
+    assert evaluation({"svm": SVM}).show(0.7) == "0.700"
 
 
 def test_another_method_may_be_best_on_its_worst_domain():
