@@ -63,7 +63,7 @@ def test_the_page_needs_no_network(page, text):
     outside = [a for a in page.addresses if not a.startswith(("#", "data:"))]
     assert outside == []
     assert "@import" not in text
-    assert "<script" not in text
+    assert text.count("<script") == text.count("<script>") == 1  # which sorts tables
 
 
 def test_every_link_inside_the_page_leads_somewhere(page):
@@ -103,4 +103,4 @@ def test_text_from_the_results_is_escaped(made_up_results):
     store.read()
     row = dict(store.rows("result")[0], repeat=99, status="error", error="<script>x</script>")
     store.append([row])
-    assert "<script>" not in publish(folder).html.read_text(encoding="utf-8")
+    assert "<script>x" not in publish(folder).html.read_text(encoding="utf-8")
