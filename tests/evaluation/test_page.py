@@ -112,14 +112,14 @@ def test_the_page_says_the_verdict_and_singles_out_the_worst_domain(found, page)
 
     for sentence in found.verdict().split(". "):
         assert str(escape(sentence)) in page
-    assert page.count('<tr class="worst">') == 2  # with intervals, and with all methods
-    row = page[page.index('<tr class="worst">') :]
-    assert str(escape(str(found.worst_domain))) in row[:200]
+    worst = page.split('<tr class="worst">')[1:]
+    assert len(worst) == 3  # with intervals, with all methods, and of how it fails
+    assert all(str(escape(str(found.worst_domain))) in row[:200] for row in worst)
 
 
 def test_every_picture_has_words(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    assert len(pictures) == 5 + 3  # a small one for each column
+    assert len(pictures) == 5 + 3 + 5  # a small one for each column; five of failures
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.evaluation.found import MethodResult, plain
+from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
 from domainwise.evaluation.result import Evaluation, describe_grid, record_columns
@@ -41,8 +42,7 @@ class JobFolder:
     def __init__(self, store: ResultStore, problem: Problem) -> None:
         self.store, self.problem = store, problem
         self.chosen_by: str = store.header["chosen_by"]
-        told = {(r["method"], r["split"]): r for r in store.rows("job") if "error" not in r}
-        self.rows = [self._with_predictions(row) for row in told.values()]
+        self.rows = [self._with_predictions(row) for row in _done(store).values()]
 
     def append(self, rows: Sequence[Row]) -> None:
         """Keep the rows of a job, in place of some of them that an earlier session had."""
@@ -80,32 +80,8 @@ class JobFolder:
             pandas.concat(frames).to_parquet(temporary, index=False)
 
     def _with_predictions(self, row: Row) -> Row:
-        path, problem = self.store.folder / row["file"], self.problem
-        try:
-            frame = import_pandas().read_parquet(path)
-        except (OSError, ValueError) as error:
-            raise ResultsError(f"{path} cannot be read: {error}") from error
-        codes = {str(name): code for code, name in enumerate(problem.domains.tolist())}
-        place = np.full(problem.n_given, -1)
-        place[problem.index] = np.arange(len(problem.index))
-        records = []
-        for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
-            told = part["prediction"].to_numpy()
-            if problem.classes is not None:
-                named = {str(name): i for i, name in enumerate(problem.classes.tolist())}
-                told = problem.classes[[named[name] for name in told]]
-            rows = part["row"].to_numpy()
-            records.append(
-                {
-                    "row": rows,
-                    "domain": codes[domain],
-                    "fold": int(fold),
-                    "target": problem.y[place[rows]],
-                    "prediction": told,
-                    "probabilities": _values(part, "probability_"),
-                    "decisions": _values(part, "decision_"),
-                }
-            )
+        codes = {str(name): code for code, name in enumerate(self.problem.domains.tolist())}
+        records = _records(self.store.folder / row["file"], codes, self.problem.classes)
         return {**row, "predictions": records}
 
 
@@ -170,6 +146,13 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
                 arrays = ("Z", "target", "domain", "before", "after")
                 told |= {name: np.asarray(told[name]) for name in arrays}
                 found.projection = DomainProjection(**told)
+        names, classes = {str(name): name for name in found.domains}, stored["facts"]["classes"]
+        shown = [result.key for result in (found.best, found.baseline) if result is not None]
+        for (method, _), job in _done(store).items():
+            if method in shown:
+                records = _records(store.folder / job["file"], names, classes and np.array(classes))
+                outside = [record for record in records if record["fold"] == OUTSIDE]
+                found.records.setdefault(method, []).extend(outside)
     return found, stored
 
 
@@ -216,6 +199,29 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         differences=stored["differences"],
         calibration=next(m["calibration"] for m in stored["methods"] if m["key"] == stored["best"]),
     )
+
+
+def _done(store: ResultStore) -> dict[tuple[str, int], Row]:
+    """Jobs that were finished, by method and split; of one that was done again the last."""
+    return {(r["method"], r["split"]): r for r in store.rows("job") if "error" not in r}
+
+
+def _records(path: Path, domains: Mapping[str, Any], classes: Array | None) -> list[Row]:
+    """Predictions that a job has left, by domain and fold; ``domains`` are by name in the file."""
+    try:
+        frame = import_pandas().read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {error}") from error
+    named = {} if classes is None else {str(name): i for i, name in enumerate(classes.tolist())}
+    records = []
+    for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
+        told = {name: part[name].to_numpy() for name in ("target", "prediction")}
+        if classes is not None:
+            told = {k: classes[[named[name] for name in names]] for k, names in told.items()}
+        first = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": int(fold)}
+        values = {"probabilities": "probability_", "decisions": "decision_"}
+        records.append({**first, **told, **{k: _values(part, v) for k, v in values.items()}})
+    return records
 
 
 def _values(frame: Any, prefix: str) -> Array | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation import plots, why
+from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
@@ -58,7 +59,7 @@ def render(found: Found, *, title: str | None = None) -> str:
             plots.projection_picture(projection, f"by-{by}", by=by) for by in ("domain", "target")
         ],
         distances=None if projection is None else plots.distances_picture(projection, "distances"),
-        failures=None,  # what failures.html.j2 shows
+        failures=failure_sections(found),
         chosen=chosen_table(found),
         warnings=[(result.label, text) for result in found.results for text in result.warnings],
         legend=LEGEND,

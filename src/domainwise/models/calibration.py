@@ -39,7 +39,7 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
             of_target.append(mine[:, 0])
         else:
             names = np.asarray(classes)
-            of, mine = _strangeness(record, names)
+            of, mine = strangeness(record, names)
             of_target.append(mine[np.arange(len(target)), codes_of(target, names)])
         scores.append(mine)
         place = places.setdefault(record["domain"], len(places))
@@ -62,7 +62,8 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
     }
 
 
-def _strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+    """How strange each class would be for each row, and what that is told from."""
     for of in ("probabilities", "decisions"):
         if record.get(of) is not None:
             both = (record[of], None) if of == "probabilities" else (None, record[of])
@@ -102,7 +103,7 @@ def set_columns(
         predicted = np.asarray(told["prediction"](), dtype=np.float64)
         return {"low": predicted - reach, "high": predicted + reach}
     of = calibration["of"]
-    _, scores = _strangeness({of: told[of]()}, np.asarray(classes))
+    _, scores = strangeness({of: told[of]()}, np.asarray(classes))
     return {f"in_set_{c}": scores[:, i] <= reach for i, c in enumerate(classes)}
 
 

@@ -46,7 +46,7 @@ def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability
     return Reliability(predicted, observed, rows, error)
 
 
-class CalibrationByDomainDisplay:
+class CalibrationByDomainDisplay(style.Display):
     """Reliability curve of each domain, with its error.
 
     Parameters
@@ -179,4 +179,4 @@ class CalibrationByDomainDisplay:
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         ax.set_xlabel(f"probability of {self.about}")
         ax.set_ylabel("share that came true")
-        return style.finished(self, ax, title="calibration error", columns=2)
+        return self._finish(ax, title="calibration error", columns=2)

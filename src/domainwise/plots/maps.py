@@ -22,7 +22,7 @@ from domainwise.plots import style
 OUTER = 0.005
 
 
-class DomainMapDisplay:
+class DomainMapDisplay(style.Display):
     """Rows on two components: features that carry over put domains on top of each other.
 
     Parameters
@@ -159,7 +159,7 @@ class DomainMapDisplay:
             low, high = np.nanquantile(along, (OUTER, 1 - OUTER))
             if high > low:
                 limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
-        return style.finished(self, ax)
+        return self._finish(ax)
 
     def _draw(
         self, ax: Any, group: Array, marked: Array | None, chosen: Sequence[Any], look: Any

@@ -20,7 +20,7 @@ from domainwise.selection.measure import choose_measure, default_scoring
 from domainwise.selection.predictions import Predictions
 
 
-class DomainScoresDisplay:
+class DomainScoresDisplay(style.Display):
     """Scores of one or several methods on each domain.
 
     Parameters
@@ -215,7 +215,7 @@ class DomainScoresDisplay:
         ax.set_ylim(0.4 - n, 0.6)
         better = "larger" if self.greater_is_better else "smaller"
         ax.set_xlabel(f"{self.label} ({better} is better)")
-        return style.finished(self, ax, columns=6, reverse=True)
+        return self._finish(ax, columns=6, turn=True)
 
 
 def _judged(

@@ -19,7 +19,7 @@ QUARTILES = 1.349
 FAR = 8.0
 
 
-class ShiftDisplay:
+class ShiftDisplay(style.Display):
     """Middle and spread of features by domain, standardised, new rows beside the sources.
 
     Parameters
@@ -188,4 +188,4 @@ class ShiftDisplay:
         ax.set_xlabel(f"{self.what}, in deviations")
         if count < len(self.features):
             ax.set_title(f"the {count} of {len(self.features)} features that differ most")
-        return style.finished(self, ax, columns=5)
+        return self._finish(ax, columns=5)

@@ -51,24 +51,31 @@ def ink() -> str:
     return str(rcParams["text.color"])
 
 
-def finished(
-    display: Any, ax: Any, *, columns: int = 3, title: str | None = None, reverse: bool = False
-) -> Any:
-    """The display with its axes and figure, after a legend, and with names as text.
+class Display:
+    """Something that was drawn, and where."""
 
-    The legend stands below axes that are alone in a figure that makes room for it.
-    """
-    handles, labels = ax.get_legend_handles_labels()
-    alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
-    if labels:
-        place = {"loc": "outside lower center", "ncols": columns} if alone else {"loc": "best"}
-        parts = (handles[::-1], labels[::-1]) if reverse else (handles, labels)
-        made = (ax.figure if alone else ax).legend(*parts, fontsize=8, title=title, **place)
-        draw_names_as_text(made)
-    ax.grid(visible=True, axis="x", alpha=0.3)
-    draw_names_as_text(ax)
-    display.ax_, display.figure_ = ax, ax.figure
-    return display
+    ax_: Any
+    figure_: Any
+
+    def _finish(
+        self, ax: Any, *, columns: int = 3, title: str | None = None, turn: bool = False
+    ) -> Any:
+        """Add a legend, below axes that are alone in a figure that makes room; draw names as text.
+
+        The legend is in the order of drawing, or turned round.
+        """
+        handles, labels = ax.get_legend_handles_labels()
+        step = -1 if turn else 1
+        alone = len(ax.figure.axes) == 1 and ax.figure.get_layout_engine() is not None
+        if labels:
+            place = {"loc": "outside lower center", "ncols": columns} if alone else {"loc": "best"}
+            owner = ax.figure if alone else ax
+            made = owner.legend(handles[::step], labels[::step], fontsize=8, title=title, **place)
+            draw_names_as_text(made)
+        ax.grid(visible=True, axis="x", alpha=0.3)
+        draw_names_as_text(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 def draw_names_as_text(part: Any) -> None:

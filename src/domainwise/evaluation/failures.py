@@ -1,0 +1,412 @@
+"""How the best method fails on domains left out, in words, numbers by domain, and pictures.
+
+All of it follows from the predictions that a folder keeps; no row of the table is needed. Of many
+domains the worst few are drawn in colour, and the others in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    precision_recall_curve,
+    roc_auc_score,
+    roc_curve,
+)
+
+from domainwise.arrays import Array
+from domainwise.evaluation.found import Found, Row
+from domainwise.models.calibration import strangeness
+from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.plots.style import ACCENT, GREY, PALETTE, short
+from domainwise.report.page import TextCell, TextTable
+from domainwise.report.svg import INK, Picture, drawing, to_svg
+from domainwise.selection.predictions import codes_of
+from domainwise.selection.quantiles import DomainQuantiles, usual_coverage
+
+#: Domains in colour, or with a panel of their own; and rows of a picture with one for each domain.
+FEW, MOST_ROWS = 5, 15
+#: Rows without which a share is not worth a sentence.
+LEAST = 5
+Told = Mapping[Any, Row]  #: what a method said about rows of domains that it had not seen
+
+
+@dataclass
+class Part:
+    """One question: an answer in words, pictures, and columns of the table by domain."""
+
+    title: str
+    words: list[str]
+    pictures: list[Picture]
+    columns: dict[str, dict[Any, str]] = field(default_factory=dict)
+
+
+def failure_sections(found: Found) -> dict[str, Any] | None:
+    """What the page says about failures; None where predictions are not at hand."""
+    best, names = found.best, found.facts["classes"]
+    order = sorted(best.scores, key=lambda d: np.nan_to_num(best.scores[d], nan=np.inf))
+    both = [best] if found.baseline in (None, best) else [best, found.baseline]
+    told = {r.label: joined(found.records[r.key], order) for r in both if r.key in found.records}
+    if best.label not in told:
+        return None
+    if names:
+        classes = np.asarray(names)
+        made = [confusion(told, classes), ranking(told, classes), calibration(told, classes)]
+        made.append(coverage(told, classes))
+    else:
+        made = [residuals(told), coverage(told, None)]
+    parts = [part for part in made if part is not None]
+    columns: dict[str, dict[Any, str]] = {
+        "rows": {domain: str(len(rows["target"])) for domain, rows in told[best.label].items()}
+    }
+    for part in parts:
+        columns |= part.columns
+    cells = [
+        [TextCell(str(domain)), *(TextCell(values.get(domain, "–")) for values in columns.values())]
+        for domain in told[best.label]
+    ]
+    kinds = ["worst" if domain == found.worst_domain else "" for domain in told[best.label]]
+    table = TextTable(["domain", *columns], cells, kinds)
+    return {"parts": parts, "table": table, "best": best.label}
+
+
+def joined(records: Iterable[Row], order: Sequence[Any]) -> Told:
+    """Records by domain, in an order; those of a domain that was left out twice together."""
+    parts: dict[Any, list[Row]] = {}
+    for record in records:
+        parts.setdefault(record["domain"], []).append(record)
+    names = ("target", "prediction", "probabilities", "decisions")
+    values = {d: {name: [r[name] for r in parts[d]] for name in names} for d in order if d in parts}
+    return {
+        domain: {name: None if v[0] is None else np.concatenate(v) for name, v in each.items()}
+        for domain, each in values.items()
+    }
+
+
+def confusion(told: Mapping[str, Told], classes: Array) -> Part:
+    """Which classes are taken for which, and where."""
+    (label, mine), names = next(iter(told.items())), [str(name) for name in classes]
+    tables = {
+        domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
+        for domain, rows in mine.items()
+    }
+    total = np.sum(list(tables.values()), axis=0)
+    a, b = _commonest(total)
+    words = f"{label} is right about every row of domains that were left out."
+    if a != b:
+        words = (
+            f"The commonest mistake of {label} is to take {names[a]} for {names[b]}: "
+            f"{total[a, b]} of {total[a].sum()} rows that are {names[a]}"
+        )
+        shares = {d: t[a, b] / t[a].sum() for d, t in tables.items() if t[a].sum() >= LEAST}
+        where = max(shares, key=lambda d: shares[d], default=None)
+        words += f"; on {where!s} it is {shares[where]:.0%} of them, the most." if shares else "."
+    columns = {"right": {d: f"{np.trace(t) / t.sum():.0%}" for d, t in tables.items()}}
+    columns["commonest mistake"] = {
+        d: "none" if a == b else f"{names[a]} for {names[b]}: {t[a, b]} of {t[a].sum()}"
+        for d, t in tables.items()
+        for a, b in [_commonest(t)]
+    }
+    picture = _confusion_picture(label, tables, names)
+    return Part("Which classes are mistaken", [words], [picture], columns)
+
+
+def _commonest(table: Array) -> tuple[int, int]:
+    """True and predicted class of the commonest mistake; the same class twice if there is none."""
+    wrong = table * (1 - np.eye(len(table), dtype=int))
+    a, b = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    return (int(a), int(b)) if wrong.any() else (0, 0)
+
+
+def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
+    panels = [(short(domain), table) for domain, table in tables.items()]
+    if rest := panels[FEW:]:
+        together = np.sum([table for _, table in rest], axis=0)
+        panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
+    n, columns = len(names), min(3, len(panels))
+    lines, ticks = -(-len(panels) // columns), np.arange(n) + 0.5
+    with drawing(3.0 * columns, 0.6 + (1.4 + 0.16 * n) * lines) as figure:
+        grid = figure.subplots(lines, columns, squeeze=False).ravel()
+        for axes, (domain, table) in zip(grid, panels, strict=False):
+            shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+            for (a, b), share in np.ndenumerate(shares):
+                corner = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
+                axes.fill(
+                    *corner, color=GREY if a == b else ACCENT, alpha=0.85 * share, linewidth=0
+                )
+                if n <= 5 and table[a].any():
+                    text = f"{share:.0%}" if n > 3 else f"{share:.0%}\n{table[a, b]}"
+                    axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
+            axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({table.sum()})")
+            turned = 90 if n > 3 else 0
+            axes.set_xticks(ticks, [short(name) for name in names], fontsize=7, rotation=turned)
+            axes.set_yticks(ticks, [short(name) for name in names], fontsize=7)
+            axes.tick_params(length=0)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        figure.supxlabel("predicted", fontsize=9)
+        figure.supylabel("true", fontsize=9)
+        right = "; ".join(f"{name} {np.trace(t)} of {t.sum()} right" for name, t in panels)
+        alt = f"Predicted classes by true class on unseen domains, {label}: {right}"
+        caption = (
+            f"{label}: what becomes of the rows of each class; wrong predictions are red, and rows "
+            f"are in brackets. {_few('has a panel', len(tables))}"
+        )
+        return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
+
+
+def ranking(told: Mapping[str, Told], classes: Array) -> Part | None:
+    """How well rows are ranked: ROC and precision-recall curves, and the areas under them."""
+    areas = {label: {} for label in told}  # type: dict[str, dict[Any, float]]
+    ranked, precisions = {}, {}
+    for place, (label, mine) in enumerate(told.items()):
+        for domain, rows in mine.items():
+            hit, values = _ranked(rows, classes)
+            if values is None or len(np.unique(hit)) < 2:
+                continue
+            areas[label][domain] = float(roc_auc_score(hit, values))
+            if not place:
+                ranked[domain] = hit, values
+                precisions[domain] = float(average_precision_score(hit, values))
+    label, mine = next(iter(told.items()))
+    if not ranked:
+        return None
+    worst = min(areas[label], key=lambda d: areas[label][d])
+    pooled = "" if len(classes) == 2 else ", each class against the rest,"
+    words = [
+        f"{label} ranks rows of an unseen domain{pooled} with an AUC of {_mean(areas[label]):.2f} "
+        f"on average, and of {areas[label][worst]:.2f} on {worst!s}, the least."
+    ]
+    words += [
+        f"{other} has {_mean(theirs):.2f} and {min(theirs.values()):.2f}."
+        for other, theirs in areas.items()
+        if other != label and theirs
+    ]
+    if without := [str(domain) for domain in mine if domain not in ranked]:
+        words.append(f"No curve, for want of a second class: {', '.join(without)}.")
+    order = sorted(ranked, key=lambda d: areas[label][d])
+    about = f"of {classes[-1]}" if len(classes) == 2 else "of all classes, each against the rest"
+    picture = _curves_picture(label, about, {d: ranked[d] for d in order}, areas[label], precisions)
+    columns = {"AUC": areas[label], "average precision": precisions}
+    shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
+    return Part("How well rows are ranked", words, [picture], shown)
+
+
+def _ranked(rows: Row, classes: Array) -> tuple[Array, Array | None]:
+    """Whether something is so, and its score: of the last of two classes, or of each class."""
+    codes = codes_of(rows["target"], classes)
+    values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
+    if len(classes) == 2:
+        return codes == 1, values[:, 1] if np.ndim(values) == 2 else values
+    return np.eye(len(classes))[codes].ravel(), None if values is None else values.ravel()
+
+
+def _curves_picture(
+    label: str,
+    about: str,
+    ranked: Mapping[Any, Any],
+    areas: Mapping[Any, float],
+    precisions: Mapping[Any, float],
+) -> Picture:
+    with drawing(9.0, 4.3) as figure:
+        left, right = figure.subplots(1, 2)
+        for (domain, look), (hit, values) in zip(_looks(ranked), ranked.values(), strict=True):
+            wrong, found, _ = roc_curve(hit, values)
+            left.plot(wrong, found, **look(f"{areas[domain]:.2f}"))
+            precision, recall, _ = precision_recall_curve(hit, values)
+            right.plot(recall, precision, **look(f"{precisions[domain]:.2f}"))
+        left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+        left.set(xlabel="share of the others taken for it", ylabel="share found")
+        right.set(xlabel="share found", ylabel="share right of those taken for it")
+        for axes, title in ((left, "area under ROC"), (right, "average precision")):
+            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+            axes.legend(title=title, fontsize=8, title_fontsize=8, loc="best")
+        alt = (
+            f"ROC and precision-recall curves of {label} on {len(ranked)} unseen domains: areas "
+            f"under the ROC curve from {min(areas.values()):.2f} to {max(areas.values()):.2f}"
+        )
+        few = _few("is in colour", len(ranked))
+        caption = f"{label}: ROC and precision–recall curves {about}. {few}"
+        return Picture(to_svg(figure, "curves", alt), alt, caption, wide=True)
+
+
+def calibration(told: Mapping[str, Told], classes: Array) -> Part:
+    """Whether probabilities mean what they say."""
+    part = Part("What probabilities are worth", [], [])
+    for place, (label, mine) in enumerate(told.items()):
+        if any(rows["probabilities"] is None for rows in mine.values()):
+            part.words.append(f"{label} gives no probabilities.")
+            continue
+        with drawing(4.3, 4.6) as figure:
+            names = np.repeat(np.array(list(mine)), [len(rows["target"]) for rows in mine.values()])
+            target, p = (
+                np.concatenate([r[n] for r in mine.values()]) for n in ("target", "probabilities")
+            )
+            axes = figure.subplots()
+            display = CalibrationByDomainDisplay.from_predictions(
+                target, p, names, classes=classes, ax=axes, max_domains=FEW
+            )
+            display.ax_.set_title(label)
+            errors = {domain: curve.error for domain, curve in display.curves.items()}
+            alt = (
+                f"Probabilities of {label} against what came true on {len(errors)} unseen domains, "
+                f"calibration errors up to {max(errors.values()):.2f}"
+            )
+            caption = f"{label}: on the dotted line, probabilities are what they say"
+            part.pictures.append(Picture(to_svg(figure, f"reliable-{place}", alt), alt, caption))
+        worst = max(errors, key=lambda d: errors[d])
+        predicted, observed, rows, _ = display.curves[worst]
+        part.words.append(
+            f"Probabilities of {label} are off by {_mean(errors):.2f} on average, and most on "
+            f"{worst!s}, by {errors[worst]:.2f}: of {display.about} they are "
+            f"{rows @ predicted / rows.sum():.0%} there, and {rows @ observed / rows.sum():.0%} "
+            "came true."
+        )
+        if not place:
+            part.columns["calibration error"] = {d: f"{e:.2f}" for d, e in errors.items()}
+    return part
+
+
+def residuals(told: Mapping[str, Told]) -> Part:
+    """How far numbers are off, and which way."""
+    label, mine = next(iter(told.items()))
+    away = {d: rows["prediction"] - np.asarray(rows["target"], float) for d, rows in mine.items()}
+    bias = {domain: float(errors.mean()) for domain, errors in away.items()}
+    square = {domain: float(np.mean(errors**2)) for domain, errors in away.items()}
+    share = {d: bias[d] ** 2 / square[d] if square[d] else 0.0 for d in away}
+    worst = max(bias, key=lambda d: abs(bias[d]))
+    words = (
+        f"{label} is farthest off as a whole on {worst!s}, by {abs(bias[worst]):.3g} too "
+        f"{'high' if bias[worst] > 0 else 'low'}, which is {share[worst]:.0%} of the squared error "
+        f"there; on average over domains such a shift is {_mean(share):.0%} of it."
+    )
+    order = sorted(away, key=lambda d: -square[d])
+    with drawing(4.3, 4.6) as figure:
+        axes = figure.subplots()
+        for domain, look in _looks(order):
+            points = (mine[domain]["target"], mine[domain]["prediction"])
+            axes.plot(*points, "o", markersize=2.5, rasterized=True, **look(""))
+        start = float(min(rows["target"].min() for rows in mine.values()))
+        axes.axline((start, start), slope=1, color=INK, linewidth=0.8, linestyle=":")
+        axes.set(xlabel="observed", ylabel="predicted")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, markerscale=2)
+        alt = f"Predicted against observed numbers, {label}, on {len(order)} unseen domains"
+        caption = f"{label}: on the dotted line, predictions are right. "
+        caption += _few("is in colour", len(order))
+        pictures = [Picture(to_svg(figure, "observed", alt), alt, caption)]
+    shown = order[:MOST_ROWS]
+    with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
+        axes = figure.subplots()
+        for place, (domain, look) in enumerate(_looks(shown)):
+            ends, colour = (
+                np.quantile(away[domain], [0.05, 0.25, 0.5, 0.75, 0.95]),
+                look("")["color"],
+            )
+            axes.hlines(-place, ends[0], ends[4], color=colour)
+            axes.hlines(-place, ends[1], ends[3], color=colour, linewidth=5, alpha=0.6)
+            axes.plot(ends[2], -place, "o", color=INK, markersize=3.5)
+        axes.axvline(0.0, color=INK, linewidth=0.8, linestyle=":")
+        axes.set_yticks(-np.arange(len(shown)), [short(domain) for domain in shown])
+        axes.set_xlabel("predicted − observed")
+        medians = "; ".join(f"{domain} {np.median(away[domain]):.3g}" for domain in shown)
+        alt = f"Residuals of {label} on unseen domains, their medians: {medians}"
+        caption = f"{label}: median, middle half and middle 90 % of residuals"
+        caption += f"; the {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
+        pictures.append(Picture(to_svg(figure, "residuals", alt), alt, caption))
+    columns = {"bias": {d: f"{b:+.3g}" for d, b in bias.items()}}
+    columns["bias in squared error"] = {d: f"{s:.0%}" for d, s in share.items()}
+    return Part("How far numbers are off", [words], pictures, columns)
+
+
+def coverage(told: Mapping[str, Told], classes: Array | None) -> Part | None:
+    """Share of rows in their prediction set or interval, calibrated on the other domains."""
+    label, mine = next(iter(told.items()))
+    asked = usual_coverage(len(mine) - 1)
+    if asked is None:
+        return None
+    found = {name: covered(each, classes, asked) for name, each in told.items()}
+    shares = {domain: share for domain, (share, _, _) in found[label].items()}
+    shown = sorted(shares, key=lambda d: shares[d])[:MOST_ROWS]
+    what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
+    words = (
+        f"Prediction {what} of {label} that are to hold {asked:.0%} of rows held "
+        f"{_mean(shares):.0%} on average over unseen domains, and {shares[shown[0]]:.0%} on "
+        f"{shown[0]!s}, the least."
+    )
+    with drawing(9.0, 1.2 + 0.28 * len(shown)) as figure:
+        display = DomainScoresDisplay(
+            scores={name: {d: each[d][0] for d in shown} for name, each in found.items()},
+            intervals={name: {d: each[d][2] for d in shown} for name, each in found.items()},
+        ).plot(figure.subplots())
+        display.ax_.axvline(asked, color=INK, linewidth=0.8, linestyle=":")
+        display.ax_.set_xlabel(f"share of rows covered; {asked:.0%} asked for")
+        listed = "; ".join(f"{domain} {shares[domain]:.0%}" for domain in shown)
+        alt = f"Share of rows in their prediction {what}, {asked:.0%} asked for: {listed}"
+        caption = (
+            f"The {len(shown)} least covered of {len(shares)} domains. "
+            * (len(shown) < len(shares))
+            + "Thresholds come from the other domains; lines: 95 % intervals of the share. "
+            "Approximate: models that thresholds come from have seen the domain"
+        )
+        picture = Picture(to_svg(figure, "coverage", alt), alt, caption, wide=True)
+    columns = {f"covered ({asked:.0%})": {d: f"{share:.0%}" for d, share in shares.items()}}
+    columns[size] = {d: f"{many:.3g}" for d, (_, many, _) in found[label].items()}
+    return Part(f"What prediction {what} hold", [words], [picture], columns)
+
+
+def covered(
+    told: Told, classes: Array | None, asked: float
+) -> dict[Any, tuple[float, float, tuple[float, float]]]:
+    """Of each domain the share of rows covered, the mean size, and a 95 % interval of the share.
+
+    The threshold of a domain comes from the scores of all others.
+    """
+    every = {
+        domain: np.abs(np.asarray(rows["target"], float) - rows["prediction"])[:, None]
+        if classes is None
+        else strangeness(rows, classes)[1]
+        for domain, rows in told.items()
+    }
+    codes = {d: 0 if classes is None else codes_of(told[d]["target"], classes) for d in every}
+    mine = {
+        domain: scores[np.arange(len(scores)), codes[domain]] for domain, scores in every.items()
+    }
+    domain_of = np.repeat(np.arange(len(mine)), [len(scores) for scores in mine.values()])
+    together, found = np.concatenate(list(mine.values())), {}
+    for place, (domain, scores) in enumerate(mine.items()):
+        other = domain_of != place
+        reach = DomainQuantiles.of(together[other], domain_of[other]).threshold(asked)
+        n, hits = len(scores), int((scores <= reach).sum())
+        size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
+        low = betaincinv(hits, n - hits + 1, 0.025) if hits else 0.0
+        high = betaincinv(hits + 1, n - hits, 0.975) if hits < n else 1.0
+        found[domain] = (hits / n, float(size), (float(low), float(high)))
+    return found
+
+
+def _looks(order: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    """Domains, and how each is drawn, given its number for the legend: the first few in colour."""
+    for place, domain in enumerate(order):
+
+        def look(number: str, place: int = place, domain: Any = domain) -> dict[str, Any]:
+            if place < FEW:
+                label = f"{short(domain)}: {number}" if number else short(domain)
+                return {"color": PALETTE[place], "zorder": 3, "label": label}
+            grey = {"color": GREY, "zorder": 2, "alpha": 0.55, "linewidth": 0.8}
+            return grey | {"label": "other domains" if place == FEW else None}
+
+        yield domain, look
+
+
+def _few(has: str, n: int) -> str:
+    return f"Each of the {FEW} worst of {n} domains {has}" if n > FEW else f"Each domain {has}"
+
+
+def _mean(values: Mapping[Any, float]) -> float:
+    return float(np.mean(list(values.values())))

@@ -1,0 +1,230 @@
+"""How methods fail: every number on the page is that of a plain computation from predictions."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+pytest.importorskip("pyarrow")
+
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from domainwise import evaluate
+from domainwise.evaluation.failures import covered, failure_sections, joined
+from domainwise.evaluation.folder import read_evaluation
+from domainwise.plots.calibration import reliability
+
+METHODS = ["constant", "linear", "kpca"]
+
+
+def rows(n_domains, n, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_domains), n)
+    X = rng.normal(size=(n_domains * n, 3)) + 0.5 * rng.normal(size=(n_domains, 3))[codes]
+    value = (
+        X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=len(X)) + 0.5 * rng.normal(size=n_domains)[codes]
+    )
+    names = np.array(["$5", "<i>b</i>", *(f"site {i}" for i in range(n_domains))])[:n_domains]
+    return X, value, names[codes]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("evaluation")
+
+
+@pytest.fixture(scope="module")
+def binary(folder):
+    X, value, domain = rows(6, 40)
+    y = np.where(value > 0.3, "x & y", "none")
+    y[domain == "site 2"] = "none"  # no event there
+    out = folder / "binary"
+    return evaluate(X, y, domain, methods=METHODS, pos_label="x & y", out=out, progress=False)
+
+
+@pytest.fixture(scope="module")
+def numbers(folder):
+    X, value, domain = rows(7, 30, seed=1)
+    return evaluate(X, value, domain, methods=METHODS, out=folder / "numbers", progress=False)
+
+
+@pytest.fixture(scope="module")
+def three():
+    X, value, domain = rows(3, 40, seed=2)
+    y = np.digitize(value, [-0.5, 0.5])
+    return evaluate(X, y, domain, methods=["linear"], progress=False)
+
+
+def column(sections, name):
+    place = list(sections["table"].columns).index(name)
+    return {row[0].text: row[place].text for row in sections["table"].rows}
+
+
+def predictions(found):
+    frame = found.predictions_
+    return frame[frame["method"] == found.best.key]
+
+
+def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
+    sections = failure_sections(binary)
+    frame = predictions(binary)
+    p = frame[f"probability_{binary.facts['classes'][-1]}"]
+    hit = frame["target"] == "x & y"
+    for name in binary.domains:
+        mine = frame["domain"] == name
+        right = np.mean(frame["target"][mine] == frame["prediction"][mine])
+        assert column(sections, "right")[name] == f"{right:.0%}"
+        error = reliability(p[mine].to_numpy(), hit[mine].to_numpy()).error
+        assert column(sections, "calibration error")[name] == f"{error:.2f}"
+        if name == "site 2":
+            assert column(sections, "AUC")[name] == "–"
+            continue
+        assert column(sections, "AUC")[name] == f"{roc_auc_score(hit[mine], p[mine]):.2f}"
+        area = average_precision_score(hit[mine], p[mine])
+        assert column(sections, "average precision")[name] == f"{area:.2f}"
+    said = " ".join(sentence for part in sections["parts"] for sentence in part.words)
+    assert "No curve, for want of a second class: site 2." in said
+    wrong = [
+        (np.sum((frame["target"] == a) & (frame["prediction"] == b)), a, b)
+        for a, b in (("none", "x & y"), ("x & y", "none"))
+    ]
+    count, a, b = max(wrong)
+    total = np.sum(frame["target"] == a)
+    assert f"take {a} for {b}: {count} of {total} rows that are {a}" in said
+
+
+@pytest.mark.parametrize("asked", [0.5, 0.8])
+def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(binary, asked):
+    told = joined(binary.records[binary.best.key], binary.domains)
+    classes = np.array(binary.facts["classes"])
+    found = covered(told, classes, asked)
+    frame = predictions(binary)
+    names = [f"probability_{c}" for c in classes]
+    for domain in binary.domains:
+        scores, weights = [0.0], [0.0]
+        others = [name for name in binary.domains if name != domain]
+        for name in others:
+            part = frame[frame["domain"] == name]
+            own = [
+                1 - part.iloc[i][f"probability_{part.iloc[i]['target']}"] for i in range(len(part))
+            ]
+            scores += own
+            weights += [1 / len(own) / (len(others) + 1)] * len(own)
+        order = np.argsort(scores)
+        level = np.cumsum(np.array(weights)[order])
+        reach = np.array(scores)[order][np.argmax(level >= asked - 1e-9)]
+        part = frame[frame["domain"] == domain]
+        sets = 1 - part[names].to_numpy() <= reach
+        true = [sets[i, list(classes).index(t)] for i, t in enumerate(part["target"])]
+        share, size, (low, high) = found[domain]
+        assert share == pytest.approx(np.mean(true))
+        assert size == pytest.approx(sets.sum(axis=1).mean())
+        assert 0 <= low <= share <= high <= 1
+
+
+def test_the_interval_of_a_share_is_the_exact_one(numbers):
+    from scipy.stats import binomtest
+
+    told = joined(numbers.records[numbers.best.key], numbers.domains)
+    for share, _, ends in covered(told, None, 0.8).values():
+        exact = binomtest(round(share * 30), 30).proportion_ci(0.95, "exact")
+        np.testing.assert_allclose(ends, (exact.low, exact.high), atol=1e-9)
+
+
+def test_numbers_are_said_to_be_off_by_their_mean_residual(numbers):
+    sections = failure_sections(numbers)
+    frame = predictions(numbers)
+    away = frame["prediction"] - frame["target"]
+    bias = away.groupby(frame["domain"]).mean()
+    share = bias**2 / (away**2).groupby(frame["domain"]).mean()
+    for name in numbers.domains:
+        assert column(sections, "bias")[name] == f"{bias[name]:+.3g}"
+        assert column(sections, "bias in squared error")[name] == f"{share[name]:.0%}"
+    worst = bias.abs().idxmax()
+    assert f"on {worst}, by {abs(bias[worst]):.3g} too" in sections["parts"][0].words[0]
+    assert [part.title for part in sections["parts"]] == [
+        "How far numbers are off",
+        "What prediction intervals hold",
+    ]
+
+
+def test_three_classes_are_ranked_each_against_the_rest(three):
+    sections = failure_sections(three)
+    frame = predictions(three)
+    classes = three.facts["classes"]
+    mine = frame[frame["domain"] == three.domains[0]]
+    hit = mine["target"].to_numpy()[:, None] == np.array(classes)
+    p = mine[[f"probability_{c}" for c in classes]].to_numpy()
+    area = roc_auc_score(hit.ravel(), p.ravel())
+    assert column(sections, "AUC")[three.domains[0]] == f"{area:.2f}"
+
+
+@pytest.mark.parametrize("name", ["binary", "numbers"])
+def test_a_folder_gives_the_same_answers_as_the_evaluation(name, folder, request):
+    found = request.getfixturevalue(name)
+    again, _ = read_evaluation(folder / name)
+    first, second = failure_sections(found), failure_sections(again)
+    assert [part.words for part in first["parts"]] == [part.words for part in second["parts"]]
+    assert first["table"] == second["table"]
+    svg = [[picture.svg for picture in part.pictures] for part in first["parts"]]
+    assert svg == [[picture.svg for picture in part.pictures] for part in second["parts"]]
+
+
+def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
+    page = binary.report(tmp_path / "page.html").read_text("utf-8")
+    assert 'id="failures"' in page
+    assert "<i>b</i>" not in page
+    assert page.count("<h3>Which classes are mistaken</h3>") == 1
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_without_predictions_there_is_no_section(binary):
+    from dataclasses import replace
+
+    assert failure_sections(replace(binary, records={})) is None
+
+
+def test_of_forty_domains_the_worst_few_are_named_in_pictures():
+    rng = np.random.default_rng(0)
+    codes, p = np.repeat(np.arange(40), 20), rng.uniform(size=800)
+    told = {
+        d: {
+            "target": (rng.uniform(size=20) < p[codes == d]).astype(int),
+            "prediction": (p[codes == d] > 0.5).astype(int),
+            "probabilities": np.column_stack([1 - p[codes == d], p[codes == d]]),
+            "decisions": None,
+        }
+        for d in range(40)
+    }
+    from domainwise.evaluation import failures
+
+    parts = [f({"m": told}, np.array([0, 1])) for f in (failures.confusion, failures.ranking)]
+    parts += [f({"m": told}, np.array([0, 1])) for f in (failures.calibration, failures.coverage)]
+    assert "the other 35" in parts[0].pictures[0].svg
+    assert "5 worst of 40 domains" in parts[1].pictures[0].caption
+    assert "35 others" in parts[2].pictures[0].svg
+    assert "The 15 least covered of 40 domains" in parts[3].pictures[0].caption
+
+
+def test_a_method_without_probabilities_is_ranked_by_its_decisions():
+    from domainwise.evaluation import failures
+
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3, 30))
+    told = {
+        d: {
+            "target": (values[d] + rng.normal(size=30) > 0).astype(int),
+            "prediction": (values[d] > 0).astype(int),
+            "probabilities": None,
+            "decisions": values[d],
+        }
+        for d in range(3)
+    }
+    classes = np.array([0, 1])
+    area = roc_auc_score(told[0]["target"], values[0])
+    assert failures.ranking({"m": told}, classes).columns["AUC"][0] == f"{area:.2f}"
+    part = failures.calibration({"m": told}, classes)
+    assert (part.words, part.pictures) == (["m gives no probabilities."], [])
