@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
 from sklearn import config_context
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -22,3 +23,16 @@ def test_a_summary_of_the_domain_is_worth_more_than_the_rows_alone():
         together, one_by_one = marginal.judge("SVM, rows and summary", 0)
     assert together > alone + 0.1
     assert abs(one_by_one - alone) < 0.1
+
+
+def test_four_processes_that_share_a_folder_fit_the_model_of_all_their_rows(tmp_path, capsys):
+    pytest.importorskip("pandas")
+    sites = example("sites")
+    model = sites.main(tmp_path)
+    assert "rows of a fifth hospital that are predicted right" in capsys.readouterr().out
+    names = {f"{site}.{part}.npz" for site in sites.SITES for part in ("statistics", "moments")}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"plan.json", "merged.json"}
+    check = model.info["check"]
+    assert check["better"]
+    assert -check["model"] < 0.6 * -check["constant"]
+    assert model.info["n_rows"] == 4 * sites.N_ROWS

@@ -346,6 +346,15 @@ def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path):
     assert watch.totals_[:, 0].sum() == sum(map(len, frames.values()))
 
 
+def test_a_site_is_warned_where_its_rows_could_be_worked_out(frames):
+    plan = merge_of(make_plan(frames["s0"], n_features=20), frames)
+    assert not any("careful" in words for words in moments_of(frames["s0"], plan, site="s").words())
+    plan = merge_of(make_plan(frames["s0"], n_features=200), frames)
+    words = moments_of(frames["s0"], plan, site="s").words()
+    fewest = frames["s0"]["sick"].value_counts().min()
+    assert any(f"careful: a class has {fewest} rows" in each for each in words)
+
+
 def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
     plan = make_plan(frames["s0"])
     bare = {name: frame.drop(columns="ward") for name, frame in frames.items()}

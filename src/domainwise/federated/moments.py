@@ -70,6 +70,12 @@ def moments(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
         "does not contain: rows, predictions for rows, or anything of domains and classes with "
         f"fewer than {plan.smallest_cell} rows. It is no differential privacy",
     ]
+    fewest = int(counts.sum(axis=1)[counts.any(axis=1)].min())
+    if fewest < maps[0].n_features:
+        words.append(
+            f"careful: a class has {fewest} rows, fewer than the map has columns. From its second "
+            "moment these rows could be worked out; a plan with fewer n_features tells less"
+        )
     return SiteFile("moments", rows.site, plan.hash, {**told, "words": words}, arrays)
 
 
