@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz test-torch test-dask test-browser lint format types bench constraints clean distclean
+.PHONY: help demo docs test fuzz test-torch test-dask test-browser lint format types bench constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,12 @@ demo: $(VENV)/.demo ## rerun the paper's synthetic table in a small size, with a
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --jobs -1 --out build/demo
 	@echo "Open $(CURDIR)/build/demo/report.html in a browser."
 	@echo "For a table of your own: $(VENV)/bin/domainwise evaluate TABLE.csv --target COLUMN --domain COLUMN"
+
+# Warnings are errors. Nothing is fetched: the site can be built, and read, without a network.
+docs: $(VENV)/.docs ## build the site, run its gallery and check both (minutes)
+	@$(ONE_THREAD) $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@$(ONE_THREAD) $(PY) -m pytest -q -m docs tests/docs $(ARGS)
+	@echo "Open $(CURDIR)/docs/_build/html/index.html in a browser."
 
 test: $(VENV)/.test ## run the tests and the docstring examples
 	@$(PYTEST) $(ARGS)
@@ -85,11 +91,12 @@ constraints: $(PY) ## choose new versions for constraints.txt
 	@echo "# Versions the tests run with. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
 	@$(PY) -m uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --no-header --no-annotate \
-	  --extra cli --extra report --extra dask --extra data --extra test >> constraints.tmp
+	  --extra cli --extra report --extra dask --extra data --extra docs --extra test >> constraints.tmp
 	@mv constraints.tmp constraints.txt
 
 clean: ## remove caches and build output
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis constraints.tmp
+	@rm -rf build dist docs/_build docs/benchmarks docs/gallery docs/reference
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis constraints.tmp
 	@find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the virtual environment too
@@ -115,6 +122,11 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
 $(VENV)/.test: pyproject.toml constraints.txt | $(PY)
 	@echo "installing domainwise and its test tools"
 	@$(PIP) -e ".[test]"
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(PY)
+	@echo "installing domainwise and what its site is built with"
+	@$(PIP) -e ".[docs]"
 	@touch $@
 
 $(VENV)/.dask: $(VENV)/.test

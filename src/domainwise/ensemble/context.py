@@ -62,7 +62,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    mean_, scale_ : ndarray of shape (n_features_in_,)
+    mean_, scale_ : ndarray of shape (n_features,)
         Mean and deviation of the sources' observed values; 0 and 1 where there is none.
     relative_features_ : ndarray of int
         Features that are put in relation: those with more than two values. Categories that were

@@ -90,45 +90,7 @@ class MethodResult:
 
 @dataclass(repr=False)
 class Found:
-    """Scores of methods on domains left out.
-
-    Attributes
-    ----------
-    results : list of MethodResult
-        Methods in order of their mean score, the best first.
-    domains : list
-        The domains that were left out.
-    measure : Measure
-        What was measured.
-    baseline : MethodResult or None
-        The plain method with the best mean, which the others are compared with.
-    worst_domain : object
-        The domain that the best method finds hardest.
-    left_out : dict
-        Methods that could not be used, with the reason.
-    projection : DomainProjection or None
-        Rows projected with the worst domain left out, for pictures.
-    facts : dict
-        Task, sizes, seed, versions.
-    records : dict
-        Predictions for left-out rows by method, one record per domain; see ``predictions_``.
-    methods : list of Method
-        The methods of ``results``, as they can be made again.
-    source : Problem or None
-        All rows, of which those that were evaluated on were drawn.
-    inner_cv : splitter or None
-        What parameters were chosen by.
-    next_step : str
-        What the verdict ends with.
-    others : list of Found
-        The same predictions by other measures.
-    chosen_for : Measure or None
-        What parameters were chosen for.
-    calibration : dict
-        Of the best method's prediction sets, where its predictions are not at hand.
-    differences : dict
-        What differs between the domains, and what looks like a fault in the table.
-    """
+    """Scores of methods on domains left out; :class:`Evaluation` says what the attributes are."""
 
     results: list[MethodResult]
     domains: list[Any]

@@ -23,7 +23,38 @@ from domainwise.tables.errors import import_pandas
 class Evaluation(Found):
     """What :func:`domainwise.evaluate` found, and ways to show it and to use it.
 
-    See :class:`~domainwise.evaluation.found.Found` for the attributes.
+    Attributes
+    ----------
+    results : list of MethodResult
+        Methods in order of their mean score, the best first.
+    domains : list
+        The domains that were left out.
+    measure : Measure
+        What was measured.
+    left_out : dict
+        Methods that could not be used, with the reason.
+    projection : DomainProjection or None
+        Rows projected with the worst domain left out, for pictures.
+    facts : dict
+        Task, sizes, seed, versions.
+    records : dict
+        Predictions for left-out rows by method, one record per domain; see ``predictions_``.
+    methods : list of Method
+        The methods of ``results``, as they can be made again.
+    source : Problem or None
+        All rows, of which those that were evaluated on were drawn.
+    inner_cv : splitter or None
+        What parameters were chosen by.
+    next_step : str
+        What the verdict ends with.
+    others : list of Found
+        The same predictions by other measures.
+    chosen_for : Measure or None
+        What parameters were chosen for.
+    calibration : dict
+        Of the best method's prediction sets, where its predictions are not at hand.
+    differences : dict
+        What differs between the domains, and what looks like a fault in the table.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Any:

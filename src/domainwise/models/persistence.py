@@ -133,6 +133,7 @@ def load(path: str | Path) -> Any:
     Parameters
     ----------
     path : path-like
+        The file. The example of :func:`save` shows the way there and back.
 
     Returns
     -------

@@ -203,7 +203,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return totals, freedom
 
     def transform(self, X: Any) -> Any:
-        """Return X as it is."""
+        """Return X as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        """
         check_is_fitted(self)
         if hasattr(X, "iloc"):  # later steps choose columns by name, in any order
             return X

@@ -236,7 +236,13 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(lambda self: has_probabilities(self.estimator))
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Array:
-        """Return the estimator's probabilities, which are not changed by the calibration."""
+        """Return the estimator's probabilities, which are not changed by the calibration.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+        """
         return np.asarray(self._told(X, sample_domain)[0].probabilities)
 
     @available_if(_is(is_classifier))
@@ -277,7 +283,13 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         return quantiles.intervals(told.labels.ravel(), coverage)
 
     def score(self, X: Any, y: Any) -> float:
-        """The estimator's own score of its predictions."""
+        """Return the estimator's own score of its predictions.
+
+        Parameters
+        ----------
+        X, y
+            Rows, and their classes or numbers.
+        """
         check_is_fitted(self)
         return float(self.estimator_.score(X, y))
 

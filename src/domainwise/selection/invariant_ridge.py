@@ -144,11 +144,21 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return ClassRule(self.classes_)
 
     def decision_function(self, X: Any) -> Any:
-        """Return one value for two classes, positive for the second; one for each of more."""
+        """Return one value for two classes, positive for the second; one for each of more.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
         return self._apply("_decisions", X)
 
     def predict(self, X: Any) -> Any:
-        """Return the class of each row; for a tensor, classes that are numbers as a tensor."""
+        """Return the class of each row; for a tensor, classes that are numbers as a tensor.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
         return self._apply("_classes_of", X)
 
     @available_if(_has_curve)
@@ -158,6 +168,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         One slope for all classes turns values into probabilities, so that the likeliest class is
         the predicted one. It is fitted to source domains left out, which count the same; classes
         count as often as they occur, or as ``class_weight`` says.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
         """
         return self._apply("_probabilities", X)
 
@@ -258,7 +272,12 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         return NumberRule()
 
     def predict(self, X: Any) -> Any:
-        """Return the predicted target of each row."""
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
         return self._apply("_targets_of", X)
 
     def _targets_of(self, X: Any) -> Any:

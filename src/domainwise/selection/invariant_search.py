@@ -192,7 +192,12 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: Any) -> Array:
-        """Predict with all members: by vote, or by the mean of their numbers."""
+        """Predict with all members: by vote, or by the mean of their numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        """
         self._check_new(X)
         if len(self.estimators_) == 1:
             return np.asarray(self.best_estimator_.predict(X))
@@ -208,6 +213,10 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         The mean decision value is squeezed into less than half a vote, so that it orders rows
         with the same votes and changes no majority.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
         """
         self._check_new(X)
         if len(self.estimators_) == 1:
@@ -222,12 +231,23 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> Array:
-        """Return the machines' mean probabilities."""
+        """Return the machines' mean probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        """
         self._check_new(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
     def score(self, X: Any, y: Any) -> float:
-        """Score the predictions by ``scoring``."""
+        """Score the predictions by ``scoring``.
+
+        Parameters
+        ----------
+        X, y
+            Rows, and their classes or numbers.
+        """
         check_is_fitted(self)
         if self.scoring is None:
             measure = accuracy_score if is_classifier(self.estimator) else r2_score

@@ -24,11 +24,11 @@ class LeaveDomainsOut(BaseCrossValidator):
     n_repeats : int, default=None
         None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
         many test sets at random, without repetition inside a set.
-    max_splits : int, default=None
-        Splits at most: where there would be more, more domains are left out together.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws. With ``n_repeats=None`` and test sets of several domains, an int
         shuffles the domains before they are dealt out; None keeps their sorted order.
+    max_splits : int, default=None
+        Splits at most: where there would be more, more domains are left out together.
 
     Notes
     -----

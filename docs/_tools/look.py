@@ -1,0 +1,30 @@
+"""What pictures of the gallery look like, set anew before every script."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+
+def reset(gallery_conf: dict[str, Any], name: str) -> None:
+    """Use the style of the reports, and scikit-learn as it is when it is imported."""
+    import matplotlib.pyplot as plt
+    import sklearn
+    from cycler import cycler
+
+    from domainwise.evaluation.plots import PALETTE
+
+    plt.rcdefaults()
+    plt.style.use("domainwise.report.figure")
+    plt.rcParams.update(
+        {
+            "axes.prop_cycle": cycler(color=PALETTE),
+            "axes.edgecolor": "#6b7280",
+            "figure.constrained_layout.use": True,
+            "figure.dpi": 120,
+            "figure.figsize": (7.2, 3.6),
+            "savefig.dpi": 120,
+        }
+    )
+    sklearn.set_config(enable_metadata_routing=False)
+    warnings.simplefilter("default")

@@ -1,0 +1,143 @@
+"""The public names, in the order of the API reference. Needs no Sphinx, so that tests can ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+#: Modules whose ``__all__`` is public, and what to say about each. What else has an ``__all__`` is
+#: the library's own business.
+MODULES = {
+    "domainwise": "",
+    "domainwise.selection": "Splitters, scores and searches that leave whole domains out.",
+    "domainwise.plots": "Pictures one can call, in the manner of scikit-learn's displays.",
+    "domainwise.metrics": "Scores by domain, and how much a representation tells of the domain.",
+    "domainwise.datasets": "Domains that are made, and loaders of those that are real. Files are "
+    "looked up in ``$DOMAINWISE_DATA``, then in the user's cache.",
+    "domainwise.distributed": "Fits from files on a cluster.",
+    "domainwise.federated": "Fits across sites that keep their rows.",
+    "domainwise.labels": "Targets and domains as the estimators see them.",
+    "domainwise.reference": "The paper's algorithms line by line, to compare with.",
+}
+
+#: Groups of the names of ``domainwise`` itself; a name in none of them is listed at the end.
+GROUPS = {
+    "From a table to a model": (
+        "Compare methods on domains left out, fit, save, and look at new rows.",
+        ("evaluate", "Evaluation", "check_shift", "ShiftWatch", "save", "load", "to_onnx"),
+    ),
+    "Predictors": (
+        "Each chooses its own arguments by leaving source domains out.",
+        (
+            "DomainEnsembleClassifier",
+            "DomainEnsembleRegressor",
+            "InvariantRidgeClassifierCV",
+            "InvariantRidgeCV",
+        ),
+    ),
+    "The invariant kernel": (
+        "Kernel machines that pay for telling domains apart.",
+        ("InvariantKernel", "InvariantFeatures", "InvariantSVC", "InvariantSVR"),
+    ),
+    "Rows in their domain": ("A row relative to its own domain.", ("DomainContext",)),
+    "Projections": (
+        "A few numbers per row, exact, with no N×N matrix.",
+        ("DCM", "DCMCV", "COIR", "DICA", "KPCA", "SCA", "MDA", "MIDA"),
+    ),
+    "Projections on landmarks": (
+        "The same methods in one pass over the rows, with ``partial_fit``.",
+        (
+            "FastDCM",
+            "FastDCMCV",
+            "FastCOIR",
+            "FastDICA",
+            "FastKPCA",
+            "FastSCA",
+            "FastMDA",
+            "FastMIDA",
+        ),
+    ),
+    "Settings": ("", ("precision",)),
+}
+
+
+#: Methods that folders of the library call of one another, and one that is there to be refused.
+NOT_FOR_USERS = {
+    *("domain_moments", "domains_alone", "expect", "find", "fit_sums", "look", "measured"),
+    *("parts", "searched", "settled", "FastDCMCV.partial_fit"),
+}
+
+
+@dataclass
+class Group:
+    """A part of the reference: heading, a sentence, and full names."""
+
+    heading: str
+    about: str
+    names: list[str] = field(default_factory=list)
+
+
+def public_names(module: str) -> list[str]:
+    """Names that a module offers, its version apart."""
+    return [name for name in import_module(module).__all__ if name != "__version__"]
+
+
+def groups() -> list[Group]:
+    """Every public name once, at the place where users import it from."""
+    top = public_names("domainwise")
+    found = [
+        Group(heading, about, [f"domainwise.{name}" for name in names if name in top])
+        for heading, (about, names) in GROUPS.items()
+    ]
+    grouped = {name for _, names in GROUPS.values() for name in names}
+    others = Group("More", "", [f"domainwise.{name}" for name in top if name not in grouped])
+    seen = {id(resolve(f"domainwise.{name}")) for name in top}
+    for module, about in MODULES.items():
+        if module == "domainwise" or find_spec(module) is None:
+            continue
+        own = [name for name in public_names(module) if id(resolve(f"{module}.{name}")) not in seen]
+        found.append(Group(module, about, [f"{module}.{name}" for name in own]))
+    return [group for group in [*found, others] if group.names]
+
+
+def resolve(name: str) -> Any:
+    """The object of a full name, ``module.name``."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def own_members(name: str) -> list[str]:
+    """Public methods and properties of a class that this package documents, in reading order."""
+    short = name.rpartition(".")[2]
+    return [
+        member
+        for member, owner in _members(name)
+        if owner.startswith("domainwise") and not NOT_FOR_USERS & {member, f"{short}.{member}"}
+    ]
+
+
+def inherited_methods(name: str) -> list[str]:
+    """Public methods that a class has from scikit-learn."""
+    return sorted(member for member, owner in _members(name) if owner.startswith("sklearn"))
+
+
+def _members(name: str) -> list[tuple[str, str]]:
+    """Public members of a class in the order of their definition, and the module of each."""
+    found: dict[str, str] = {}
+    for base in reversed(resolve(name).__mro__):
+        for member, value in vars(base).items():
+            if member.startswith("_") or not _is_documented_member(value):
+                continue
+            found.setdefault(member, "")
+            found[member] = base.__module__
+    return list(found.items())
+
+
+def _is_documented_member(value: Any) -> bool:
+    # Descriptors of scikit-learn (available_if, metadata requests) bind like functions.
+    kinds = (property, classmethod, staticmethod)
+    return isinstance(value, kinds) or (
+        (callable(value) or hasattr(value, "fn")) and hasattr(value, "__get__")
+    )

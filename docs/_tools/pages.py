@@ -1,0 +1,193 @@
+"""Pages that are made at build time: the API reference, the command line, the benchmarks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import names
+
+DOCS = Path(__file__).resolve().parents[1]
+ROOT = DOCS.parent
+#: Folders that are written anew by every build, and that git ignores.
+REFERENCE, BENCHMARKS = DOCS / "reference", DOCS / "benchmarks"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page, unless it says so already: Sphinx reads again what is newer."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+# The API -----------------------------------------------------------------------------------------
+
+
+def reference_page() -> str:
+    """The list of all public names; autosummary makes a page of each."""
+    parts = [
+        "# API reference\n\nEvery public name. Estimators follow the conventions of scikit-learn; "
+        "`sample_domain` is routed metadata and requested by default. The "
+        "[command line](command-line.md) has a page of its own.\n"
+    ]
+    for group in names.groups():
+        heading = f"`{group.heading}`" if "." in group.heading else group.heading
+        listed = "\n".join(f"   {_below(name)}" for name in group.names)
+        module = group.heading if "." in group.heading else "domainwise"
+        about = group.about.replace("``", "`")
+        parts.append(
+            f"## {heading}\n\n{about}\n\n```{{eval-rst}}\n.. currentmodule:: {module}\n\n"
+            f".. autosummary::\n   :toctree: .\n   :nosignatures:\n\n{listed}\n```\n"
+        )
+    return "\n".join(parts)
+
+
+def _below(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+# The command line --------------------------------------------------------------------------------
+
+
+def command_line_page() -> str:
+    """Every command with its arguments and options, as the program itself knows them."""
+    from typer.main import get_command
+
+    from domainwise.cli import app
+
+    root = get_command(app)
+    context = root.make_context("domainwise", [], resilient_parsing=True)
+    head = (
+        "# Commands and options\n\nMade from the program itself, which says the same after "
+        "`--help`. [The command line on your own table](../cli.md) explains how to use it.\n"
+    )
+    return "\n".join([head, *_commands_below(root, context, 2)])
+
+
+def _commands_below(group: Any, context: Any, level: int) -> list[str]:
+    parts = []
+    for name, command in group.commands.items():
+        inner = command.make_context(name, [], parent=context, resilient_parsing=True)
+        parts += [f"{'#' * level} {inner.command_path}\n", _text(command.help) + "\n"]
+        if hasattr(command, "commands"):
+            parts += _commands_below(command, inner, level + 1)
+        else:
+            parts.append(_options(command, inner))
+    return parts
+
+
+def _options(command: Any, context: Any) -> str:
+    """How a command is called, and a table of what it takes, arguments first."""
+    parameters = command.get_params(context)
+    arguments = [p for p in parameters if p.param_type_name == "argument"]
+    called = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments]
+    rows = ["| | |", "|---|---|"]
+    for parameter in [*arguments, *(p for p in parameters if p not in arguments)]:
+        record = parameter.get_help_record(context)
+        if record is None or "--help" in parameter.opts:
+            continue
+        name = parameter.name.upper() if parameter in arguments else record[0]
+        rows.append(f"| `{_cell(name)}` | {_cell(_text(record[1]))} |")
+    usage = " ".join([context.command_path, *called, "[OPTIONS]"])
+    return "\n".join([f"```text\n{usage}\n```\n", *rows]) + "\n"
+
+
+def _text(text: str | None) -> str:
+    """Plain words as Markdown that says them literally; paragraphs stay."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    escaped = [re.sub(r"([*_<>\[\]`#])", r"\\\1", " ".join(p.split())) for p in paragraphs]
+    # Options are code, and two hyphens stay two.
+    return "\n\n".join(re.sub(r"(?<![\w-])(--?[a-z][\w-]*)", r"`\1`", p) for p in escaped)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\n\n", " ").replace("|", r"\|")
+
+
+# Benchmarks --------------------------------------------------------------------------------------
+
+
+def benchmark_pages() -> dict[Path, str]:
+    """The files of ``benchmarks``, and a list of them."""
+    pages, listed = {}, []
+    for source in sorted((ROOT / "benchmarks").glob("*.md")):
+        text = source.read_text(encoding="utf-8")
+        title, first = _title_and_first_sentence(text)
+        pages[BENCHMARKS / source.name] = text
+        listed.append((source.name, title, first))
+    rows = "\n".join(f"- [{title}]({name}). {first}" for name, title, first in listed)
+    tree = "\n".join(name for name, _, _ in listed)
+    pages[BENCHMARKS / "index.md"] = (
+        "# Benchmarks\n\nEvery number of the documentation comes from a script in `benchmarks/`, "
+        "and these are the files that the scripts write. Times are of one machine, named in each; "
+        f"compare ratios.\n\n{rows}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+    )
+    return pages
+
+
+def _title_and_first_sentence(text: str) -> tuple[str, str]:
+    title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
+    assert title is not None
+    for paragraph in text[title.end() :].split("\n\n"):
+        flat = " ".join(paragraph.split())
+        if flat and flat[0].isalpha():
+            return title[1], re.split(r"(?<=[a-z0-9)`%])\. (?=[A-Z`])", flat)[0].rstrip(".") + "."
+    return title[1], ""
+
+
+# Sphinx ------------------------------------------------------------------------------------------
+
+
+def make_pages(app: Any, config: Any) -> None:
+    """Write all of them, before Sphinx looks for its sources."""
+    pages = {
+        REFERENCE / "index.md": reference_page(),
+        REFERENCE / "command-line.md": command_line_page(),
+        **benchmark_pages(),
+    }
+    wanted = set(pages)
+    for stale in {*REFERENCE.glob("*.md"), *BENCHMARKS.glob("*.md")} - wanted:
+        stale.unlink()
+    scripts = {path.stem for path in (ROOT / "examples" / "gallery").glob("*.py")}
+    for stale in (DOCS / "gallery").glob("[0-9]*"):  # of a script that is gone
+        if stale.name.split(".")[0] not in scripts:
+            stale.unlink()
+    for path, text in pages.items():
+        write(path, text)
+    config.autosummary_context = {
+        "own_members": names.own_members,
+        "inherited_methods": names.inherited_methods,
+    }
+
+
+def mend_links(app: Any, docname: str, source: list[str]) -> None:
+    """Let links to files of the repository reach the pages that are made of them."""
+    up = "../" * docname.count("/")
+    text = re.sub(r"\]\((?:\.\./)+benchmarks/(\w+\.md)", rf"]({up}benchmarks/\1", source[0])
+    source[0] = re.sub(r"\]\((?:\.\./)+docs/(\w+\.md)", rf"]({up}\1", text)
+
+
+def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Lead a reference to where a name is defined to where it is documented."""
+    if node.get("refdomain") != "py":
+        return None
+    target = node["reftarget"]
+    documented = {id(names.resolve(name)): name for group in names.groups() for name in group.names}
+    try:
+        name = documented[id(names.resolve(target))]
+    except (AttributeError, ImportError, KeyError, ValueError):
+        return None
+    domain = env.get_domain("py")
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, node["reftype"], name, node, content
+    )
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Connect what this module does to the events of a build."""
+    app.connect("config-inited", make_pages)
+    app.connect("source-read", mend_links)
+    app.connect("missing-reference", find_public_name)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,109 @@
+"""How the site is built: ``make docs`` writes it to ``docs/_build/html``.
+
+Nothing is fetched, by the build or by the pages: formulas are MathML, fonts and scripts lie beside
+them, and search needs no server.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS / "_tools"))
+
+# The gallery is computed: one BLAS thread for each of its workers, and pictures without a screen.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import domainwise  # noqa: E402
+
+project = "domainwise"
+author = "The domainwise developers"
+copyright = author
+version = release = domainwise.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+    "mathml",
+    "pages",
+]
+root_doc = "index"
+exclude_patterns = ["_build", "_tools", "_templates", "gallery/*.ipynb", "gallery/*.py"]
+templates_path = ["_templates"]
+# Texts speak of `landmarks` and `C=1`, which are code and no link.
+default_role = "code"
+# Its settings hold functions, which Sphinx cannot compare with those of the build before.
+suppress_warnings = ["config.cache"]
+
+# Markdown ----------------------------------------------------------------------------------------
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "attrs_inline"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+# Docstrings --------------------------------------------------------------------------------------
+
+autodoc_typehints = "none"  # the docstrings say more than `Any` does
+autosummary_generate = True
+numpydoc_show_class_members = False  # templates/autosummary/class.rst lists the package's own
+numpydoc_class_members_toctree = False
+
+# The gallery -------------------------------------------------------------------------------------
+
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/\d\d_",
+    "ignore_pattern": r"__init__",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "write_computation_times": False,
+    "image_scrapers": ("matplotlib",),
+    "matplotlib_animations": False,
+    "reset_modules": ("look.reset",),
+    "parallel": 2,
+    "plot_gallery": "True",
+    "abort_on_example_error": True,
+    "remove_config_comments": True,
+    "thumbnail_size": (400, 280),
+}
+
+# The pages ---------------------------------------------------------------------------------------
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"domainwise {version}"
+html_favicon = "_static/mark.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["search-without-server.js"]
+html_show_sourcelink = False
+html_copy_source = False
+html_math_renderer = "mathml"
+html_theme_options = {
+    "logo": {
+        "text": "domainwise",
+        "image_light": "_static/mark.svg",
+        "image_dark": "_static/mark.svg",
+        "alt_text": "domainwise",
+    },
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 7,
+    "show_prev_next": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+    "pygments_dark_style": "github-dark",
+}
+html_sidebars = {"index": [], "changelog": [], "cite": [], "theory": []}
