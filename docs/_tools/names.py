@@ -65,7 +65,7 @@ GROUPS = {
 
 #: Methods that folders of the library call of one another, and one that is there to be refused.
 NOT_FOR_USERS = {
-    *("domain_moments", "domains_alone", "expect", "find", "fit_sums", "look", "measured"),
+    *("domain_moments", "domains_alone", "expect", "find", "fit_partitions", "look", "measured"),
     *("parts", "searched", "settled", "FastDCMCV.partial_fit"),
 }
 
