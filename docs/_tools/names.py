@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -63,11 +64,16 @@ GROUPS = {
 }
 
 
-#: Methods that folders of the library call of one another, and one that is there to be refused.
-NOT_FOR_USERS = {
-    *("domain_moments", "domains_alone", "expect", "find", "fit_partitions", "look", "measured"),
-    *("parts", "searched", "settled", "FastDCMCV.partial_fit"),
+#: Methods that users call by convention: their docstrings have to describe all arguments. Other
+#: methods that leave arguments undescribed are called by the library's own folders, and not listed.
+VERBS = {
+    *("fit", "fit_transform", "partial_fit", "transform", "predict", "predict_proba", "score"),
+    *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
+    *("plot", "from_estimator", "from_predictions", "report"),
 }
+BETWEEN_FOLDERS = {"measured", "n_totals", "settled"}  #: the same, without arguments
+#: Arguments that say what they are.
+PLAIN = {"self", "cls", "path"}
 
 
 @dataclass
@@ -110,12 +116,23 @@ def resolve(name: str) -> Any:
 
 def own_members(name: str) -> list[str]:
     """Public methods and properties of a class that this package documents, in reading order."""
-    short = name.rpartition(".")[2]
+    cls = resolve(name)
     return [
         member
         for member, owner in _members(name)
-        if owner.startswith("domainwise") and not NOT_FOR_USERS & {member, f"{short}.{member}"}
+        if owner.startswith("domainwise") and _is_for_users(cls, member)
     ]
+
+
+def _is_for_users(cls: type, member: str) -> bool:
+    value = inspect.getattr_static(cls, member)
+    value = getattr(value, "fn", getattr(value, "__func__", value))  # available_if, classmethod
+    text = inspect.getdoc(value) or ""
+    if member in BETWEEN_FOLDERS or text.startswith("Not available"):
+        return False
+    if isinstance(value, property) or member in VERBS or "\nParameters\n" in text:
+        return True
+    return set(inspect.signature(value).parameters) <= PLAIN
 
 
 def inherited_methods(name: str) -> list[str]:
