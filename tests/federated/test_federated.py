@@ -304,18 +304,16 @@ def test_files_are_as_large_for_many_rows_as_for_few(frames, tmp_path):
     assert abs((tmp_path / "few.npz").stat().st_size - sizes[1]) < 100
 
 
-@pytest.mark.parametrize("feature_map", ["ranges", "centres"])
-def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, feature_map):
-    points = {name: [-3.0, 3.0] for name in "abc"}
-    if feature_map == "centres":
-        points = make_frame(40, 77)
-    plan = make_plan(
-        frames["s0"], feature_map=feature_map, points=points, n_features=40, gammas="auto"
-    )
+@pytest.mark.parametrize("given", ["ranges", "rows"])
+def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, given):
+    ranges = {name: [-3.0, 3.0] for name in "abc"}
+    centres = ranges if given == "ranges" else make_frame(40, 77)
+    plan = make_plan(frames["s0"], centres=centres, n_features=40, gammas="auto")
+    assert plan.n_features == 40
     merged, files = both_rounds(plan, frames)
     model = fit(merged, files)
     kernel = merged.merged["maps"][0]
-    centres = merged.centres()[kernel["chosen"]]
+    centres = merged.prepared_centres[kernel["chosen"]]
     rows, _ = pooled(frames)
     Z = prepared(merged, rows)
     K = np.exp(-kernel["gamma"] * ((Z[:, None] - centres) ** 2).sum(axis=2))
@@ -410,6 +408,7 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     [
         ({"method": "svm"}, "method='svm'"),
         ({"feature_map": "nystroem"}, "feature_map='nystroem'"),
+        ({"feature_map": "centres"}, "does not go with these centres"),
         ({"kernels": ("poly",)}, "kernels="),
         ({"n_features": 10**6}, "n_features=1000000 is more"),
         ({"n_features": 0}, "n_features"),
@@ -418,9 +417,9 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
         ({"candidates": {"lam": [1.0]}}, "does not choose 'lam'"),
         ({"candidates": {"alphas": [-1.0]}}, "alphas"),
         ({"method": "fastdcm", "candidates": {"ridge": [-1.0]}}, "ridge"),
-        ({"points": {"a": [0, 1]}}, "points are given"),
-        ({"feature_map": "ranges", "points": {"a": [0, 1]}}, "2 values of the column 'b'"),
-        ({"feature_map": "ranges", "points": {n: [1, 0] for n in "abc"}}, "low < high"),
+        ({"centres": {"a": [0, 1]}}, "range of 'b' has to be"),
+        ({"centres": {n: [1, 0] for n in "abc"}}, "range of 'a' has to be"),
+        ({"feature_map": "fourier", "centres": {n: [0, 1] for n in "abc"}}, "does not go with"),
     ],
 )  # fmt: skip
 def test_what_a_plan_cannot_be_is_refused_by_name(frames, options, words):

@@ -119,7 +119,7 @@ def read_input(
             drop_domains=drop_domains,
             task=task,
             auto_drop=auto_drop,
-            dates=parts(dates),
+            dates=_parts(dates),
             **reading,
         )
 
@@ -128,12 +128,11 @@ def reading_options(
     decimal: str | None, encoding: str | None, na: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return how cells are read, as arguments of the functions that read tables."""
-    words = [word for text in na or () for word in parts(text)]
+    words = [word for text in na or () for word in _parts(text)]
     return {"decimal": decimal, "encoding": encoding, "na": words}
 
 
-def parts(text: str | None) -> list[str]:
-    """What stands between commas."""
+def _parts(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 

@@ -34,7 +34,7 @@ SMALLEST_CELL = 3
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "method": METHODS,
-    "feature_map": ("fourier", "ranges", "centres"),
+    "feature_map": ("fourier", "centres"),
     "class_weight": ("balanced", None),
 }
 
@@ -61,13 +61,13 @@ class Plan:
     kernels : tuple of {"rbf", "laplacian"}, default=("rbf", "laplacian")
     gammas : "auto" or tuple of float, default="auto"
         Widths to choose from; "auto" takes 0.3, 1 and 3 times the median rule.
-    feature_map : {"fourier", "ranges", "centres"}, default="fourier"
-        Random Fourier features, landmarks drawn from ranges, or given ones: nobody's rows.
+    feature_map : {"fourier", "centres"}, default="fourier"
+        Random Fourier features of the seed, or landmarks at ``centres``: nobody's rows.
     n_features : int, default=500
         Columns of the map.
     seed : int, default=0
-    points : dict, default=None
-        By column ``[low, high]`` for "ranges", the value of each centre for "centres".
+    centres : dict, default=None
+        The value of each centre, by column.
     candidates : dict, default={}
         Lists to choose from: ``alphas``, ``domain_weights``, ``conditionals`` and the number
         ``n_average`` of "invariantridge"; arguments of projections, such as ``ridge``.
@@ -95,7 +95,7 @@ class Plan:
     feature_map: str = "fourier"
     n_features: int = 500
     seed: int = 0
-    points: Mapping[str, Any] | None = None
+    centres: Mapping[str, Any] | None = None
     candidates: Mapping[str, Any] = field(default_factory=dict)
     class_weight: str | None = None
     smallest_cell: int = 10
@@ -108,8 +108,7 @@ class Plan:
                 raise PlanError(f"{name}={getattr(self, name)!r}: use one of {accepted}")
         rules: dict[str, list[Any]] = {"n_features": [COUNT], "smallest_cell": [COUNT]}
         rules |= {"seed": [SEED]}
-        given = {name: getattr(self, name) for name in (*rules, "gammas")}
-        check_arguments("Plan", rules, **given)
+        check_arguments("Plan", rules, **{name: getattr(self, name) for name in (*rules, "gammas")})
         if self.n_features > MOST_FEATURES:
             raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
         if self.smallest_cell < SMALLEST_CELL:
@@ -122,22 +121,14 @@ class Plan:
             candidates(self.method, self.candidates, self.classes is not None, 1000)
         except (TypeError, ValueError) as error:
             raise PlanError(f"candidates={dict(self.candidates)!r}: {error}") from None
-        self._check_points()
-
-    def _check_points(self) -> None:
-        if self.feature_map == "fourier":
-            if self.points is not None:
-                raise PlanError("points are given, but feature_map='fourier' has a seed only")
-            return
-        ranges, numbers = self.feature_map == "ranges", self.schema.numbers
-        count, given = 2 if ranges else self.n_features, self.points or {}
-        for name in numbers if ranges else [*numbers, *self.schema.categorical]:
-            if len(given.get(name, ())) != count:
-                raise PlanError(f"points need {count} values of the column {name!r}")
-            if name in numbers:
-                values = np.array(given[name], dtype=np.float64)
-                if np.isinf(values).any() or (ranges and not values[0] < values[1]):
-                    raise PlanError(f"points of {name!r} have to be finite, and low < high")
+        given, numbers = self.centres or {}, self.schema.numbers
+        if (self.feature_map == "fourier") != (self.centres is None):
+            raise PlanError(f"feature_map={self.feature_map!r} does not go with these centres")
+        for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
+            if len(given.get(name, ())) != self.n_features:
+                raise PlanError(f"centres need {self.n_features} values of the column {name!r}")
+            if name in numbers and np.isinf(np.array(given[name], dtype=np.float64)).any():
+                raise PlanError(f"centres have infinite values of {name!r}")
 
     @classmethod
     def of_table(
@@ -158,8 +149,8 @@ class Plan:
             Classes of the target; None are those of the table.
         **options
             ``features``, ``drop``, ``task``, ``auto_drop``, ``dates``, ``decimal`` and ``na`` as
-            ``domainwise fit`` takes them, and other arguments of the plan. ``points`` of centres
-            may be a data frame.
+            ``domainwise fit`` takes them, and other arguments of the plan. ``centres`` may be a
+            data frame, or by column of numbers the range ``[low, high]`` to draw from.
 
         Returns
         -------
@@ -168,11 +159,12 @@ class Plan:
         frame = frame if domain in frame.columns else frame.assign(**{domain: "all"})
         reading = {name: options.pop(name) for name in READING if name in options}
         table = check_table(frame, target=target, domain=domain, several=False, **reading)
-        if hasattr(options.get("points"), "columns"):
-            points = table.schema.prepare(options["points"])
-            options = {"n_features": len(points), **options}
-            points = points.astype(object).where(points.notna(), None)
-            options["points"] = {name: points[name].tolist() for name in points.columns}
+        if options.get("centres") is not None:
+            options = {"feature_map": "centres", **options}
+            frame = _drawn(table, **options)
+            frame = frame.astype(object).where(frame.notna(), None)
+            options["centres"] = {name: frame[name].tolist() for name in frame.columns}
+            options["n_features"] = len(frame)
         classes = table.classes if classes is None else sorted(classes)
         return cls(table.schema, None if table.classes is None else tuple(classes), **options)
 
@@ -219,20 +211,22 @@ class Plan:
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not."""
-        told = [f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map"]
         if self.merged is None:
-            told += [
-                f"contains: names and kinds of {len(self.schema.features)} columns, the target "
-                f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from",
-                "does not contain: rows, but centres where these are given; nothing was counted",
-            ]
+            contains = (
+                f"names and kinds of {len(self.schema.features)} columns, the target "
+                f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from"
+            )
         else:
-            told += [
-                f"contains, of {len(self.merged['sites'])} sites together: medians, means and "
-                "deviations, categories, ranges between outer quantiles, widths of kernels",
-                "does not contain: rows, or what a single site has told",
-            ]
-        return [*told, f"cells of fewer than {self.smallest_cell} rows are withheld at each site"]
+            contains = (
+                f"of {len(self.merged['sites'])} sites together, medians, means and deviations, "
+                "categories, ranges between outer quantiles, and widths of kernels"
+            )
+        return [
+            f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map; withheld at each site "
+            f"is what fewer than {self.smallest_cell} rows have",
+            f"contains: {contains}",
+            "does not contain: rows, but centres where these are given",
+        ]
 
     # What the first round has told.
 
@@ -264,7 +258,7 @@ class Plan:
         if self.feature_map == "fourier":
             shape = (len(self.prepare.get_feature_names_out()), self.n_features, self.seed)
             return [NystromMap.fourier(FourierMap(k["kernel"], k["gamma"], *shape)) for k in told]
-        centres, found = self.centres(), []
+        centres, found = self.prepared_centres, []
         for each in told:
             # No pivots are looked for here: they may differ from machine to machine.
             kernel, chosen = Kernel(each["kernel"], each["gamma"]), np.array(each["chosen"], int)
@@ -272,20 +266,12 @@ class Plan:
             found.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
         return found
 
-    def centres(self) -> Array:
-        """Landmarks as prepared rows: those that were given, or drawn from ranges."""
-        points, m, schema = self.points or {}, self.n_features, self.schema
-        if self.feature_map == "ranges":
-            # NumPy will never change the numbers that RandomState draws.
-            rng = np.random.RandomState(self.seed)
-            points = {n: rng.uniform(points[n][0], points[n][1], m) for n in schema.numbers}
-            for name, known in zip(schema.categorical, self.learnt.categories, strict=True):
-                texts = np.array([*known] or np.nan, dtype=object).ravel()
-                points[name] = texts[rng.randint(len(texts), size=m)]
-        frame = import_pandas().DataFrame(dict(points)).fillna(np.nan)
-        return np.asarray(
-            self.prepare.transform(frame.astype(dict.fromkeys(schema.numbers, float)))
-        )
+    @cached_property
+    def prepared_centres(self) -> Array:
+        """Landmarks as prepared rows."""
+        frame = import_pandas().DataFrame(dict(self.centres or {})).fillna(np.nan)
+        numbers = dict.fromkeys(self.schema.numbers, float)
+        return np.asarray(self.prepare.transform(frame.astype(numbers)))
 
     @cached_property
     def target_map(self) -> LabelMap | None:
@@ -315,6 +301,25 @@ class Plan:
             landmarks=np.array(told["landmarks"], dtype=float).reshape(shape),
             gamma=float(told["gamma"]),
         )
+
+
+def _drawn(table: Any, centres: Any, n_features: int = 500, seed: int = 0, **options: Any) -> Any:
+    """Centres as a frame; where ranges are given, drawn from these and from a table's categories.
+
+    NumPy will never change the numbers that RandomState draws.
+    """
+    schema, rng = table.schema, np.random.RandomState(seed)
+    if hasattr(centres, "columns"):
+        return schema.prepare(centres)
+    columns = {}
+    for name in schema.numbers:
+        ends = np.array(centres.get(name, ()), dtype=np.float64)
+        if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
+            raise PlanError(f"centres: the range of {name!r} has to be [low, high], got {ends}")
+        columns[name] = rng.uniform(ends[0], ends[1], n_features)
+    for name in schema.categorical:
+        columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_features)
+    return import_pandas().DataFrame(columns)
 
 
 def plain(value: Any) -> Any:

@@ -180,7 +180,7 @@ def merge(plan: Plan, files: Iterable[Any]) -> Plan:
     if plan.classes is None and plan.method != RIDGE:
         merged["target"] = _target(total.sketches[-1])
     if plan.feature_map != "fourier":
-        centres = replace(plan, merged=plain(merged)).centres()
+        centres = replace(plan, merged=plain(merged)).prepared_centres
         for each in merged["maps"]:
             W = Kernel(each["kernel"], each["gamma"]).matrix(centres)
             _, order, rank, _ = dpstrf(W, tol=INDEPENDENT, lower=1)
