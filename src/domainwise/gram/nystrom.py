@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.sparse import csr_array
 
 from domainwise.arrays import Array
-from domainwise.gram.tiles import in_threads
+from domainwise.gram.tiles import cross_product, in_threads
 from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.labels.factors import LabelSpace
@@ -103,6 +103,11 @@ class NystromMap:
         for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
             np.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
         return Phi
+
+    def values(self, X: Array, weights: Array) -> Array:
+        """Return the functions of rows with these weights of the features, up to a constant."""
+        landmarks = self.kernel.prepare(self.landmarks)
+        return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
     def summands(self, X: Array, out: Array | None, distances: Array | None = None) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.

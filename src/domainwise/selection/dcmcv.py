@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import delayed
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
@@ -21,6 +23,7 @@ from domainwise.gram import Gram
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
+from domainwise.selection.dcm_moments import score_from_moments
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
 from domainwise.selection.search import (
     AUTO_GAMMAS,
@@ -33,7 +36,11 @@ from domainwise.selection.search import (
     default_scoring,
     make_splits,
     run_search,
+    score_split,
 )
+
+#: Beyond this, landmarks are common to all splits, whose moments are kept.
+HELD_ROWS = 1000
 
 
 class _SearchMixin:
@@ -76,7 +83,13 @@ class _SearchMixin:
         points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
         splits = make_splits(self.cv, values, target, domain)
         tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
-        scores = run_search(tasks, X, values, splits, self.n_jobs, self.verbose)
+        if self._fold is FastFold and self.estimator is None and len(X) > HELD_ROWS:
+            rows = X, values, target, domain
+            jobs = [delayed(score_from_moments)(task, *rows, splits) for task in tasks]
+        else:
+            pairs = product(tasks, splits)
+            jobs = [delayed(score_split)(task, X, values, split) for task, split in pairs]
+        scores = run_search(jobs, tasks, splits, self.n_jobs, self.verbose)
         self.cv_results_ = cv_results(points, scores)
         self.best_index_ = choose(points, scores, self.rule)
         self.best_params_ = points[self.best_index_]
@@ -110,6 +123,7 @@ class _SearchMixin:
             default_head(continuous) if self.estimator is None else self.estimator,
             default_scoring(continuous) if self.scoring is None else self.scoring,
             self.n_components,
+            continuous,
             self.n_jobs not in (None, 1),
         )
 
@@ -202,6 +216,9 @@ class DCMCV(_SearchMixin, KernelProjection):
 @with_shared_arguments
 class FastDCMCV(_SearchMixin, FastProjection):
     """FastDCM with gamma, ridge and weights chosen by leaving source domains out.
+
+    Beyond 1000 rows, and without an ``estimator``, one pass over the rows for each gamma serves all
+    splits, which then share their landmarks.
 
     Parameters
     ----------

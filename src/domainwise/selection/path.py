@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any, Protocol
 
@@ -17,7 +18,6 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
-from domainwise.estimators.fast_base import FastProjection
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
@@ -53,6 +53,9 @@ class Fold(Protocol):
 
     def project(self, gram: Gram, dual: Thin, image: Thin) -> tuple[Array, Array]:
         """Return projected training and test rows for coefficients with their image K dual."""
+
+    def fitted(self, head: Any, Z: Array) -> Any:
+        """Fit a predictor to projected training rows."""
 
 
 def projected_path(
@@ -138,21 +141,34 @@ def _projected(
     return list(zip(np.hsplit(train, n), np.hsplit(test, n), strict=True))
 
 
-class ExactFold:
-    """A split for the exact family; the template has label, solver and kernel arguments."""
+@dataclass(frozen=True)
+class RowFold:
+    """A split whose training rows are at hand; the template has all arguments but the grid's."""
 
-    def __init__(
-        self, template: Any, X: Array, X_test: Array, target: Labels, domain: Labels
-    ) -> None:
-        self.template, self.X, self.X_test = template, X, X_test
-        self.target, self.domain = target, domain
-        self.backend = backend_of(X)
-        self.kernel: Kernel = template._resolve_kernel(self.backend, X)
+    template: Any
+    X: Array
+    y: Array
+    X_test: Array
+    target: Labels
+    domain: Labels
+
+    def fitted(self, head: Any, Z: Array) -> Any:
+        """Fit a predictor to projected training rows."""
+        return head.fit(Z, self.y)
+
+
+class ExactFold(RowFold):
+    """A split for the exact family."""
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Kernel with its gamma."""
+        return self.template._resolve_kernel(backend_of(self.X), self.X)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
         self.template.set_params(conditional=conditional)
-        template, backend = self.template, self.backend
+        template, backend = self.template, backend_of(self.X)
         labels = template._label_rows(backend, self.X, self.target, self.domain)
         return template._gram(backend, self.X, self.kernel, labels)[0], labels.space
 
@@ -163,16 +179,14 @@ class ExactFold:
         return image, cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
 
 
-class FastFold:
+@dataclass(frozen=True)
+class FastFold(RowFold):
     """A split for the Nystrom family: both sets of rows are projected from landmarks."""
 
-    def __init__(
-        self, template: FastProjection, X: Array, X_test: Array, target: Labels, domain: Labels
-    ) -> None:
-        self.template, self.X, self.X_test = template, X, X_test
-        backend = backend_of(X)
-        template._begin(backend, X, target, domain)
-        template._sums = template._sum_rows(backend, X, target, domain)
+    def __post_init__(self) -> None:
+        template, of_rows = self.template, (backend_of(self.X), self.X, self.target, self.domain)
+        template._begin(*of_rows)
+        template._sums = template._sum_rows(*of_rows)
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
@@ -182,11 +196,6 @@ class FastFold:
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
         """Project both sets of rows from the landmarks."""
-        nystrom = self.template._map
-        coefficients = nystrom.dual(gram.weights(dual))
-        landmarks = nystrom.kernel.prepare(nystrom.landmarks)
-        train, test = (
-            cross_product(nystrom.kernel, rows, landmarks, coefficients)
-            for rows in (self.X, self.X_test)
-        )
+        weights = gram.weights(dual)
+        train, test = (self.template._map.values(rows, weights) for rows in (self.X, self.X_test))
         return train - train.mean(axis=0), test - train.mean(axis=0)

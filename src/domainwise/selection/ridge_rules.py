@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
 
@@ -16,7 +14,7 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.invariant.moments import Weighted
 from domainwise.selection.predictions import codes_of
-from domainwise.selection.search import scored
+from domainwise.selection.search import quiet_scores, scored
 
 #: Scores of numbers that are means over rows.
 ROW_MEANS = (
@@ -94,15 +92,7 @@ class Gathered:
 
     def scores(self, piece: Any) -> Array:
         """Score every candidate."""
-        # A few hundred scores of few rows each: checking their arguments would take most of the
-        # time.
-        with (
-            config_context(assume_finite=True, skip_parameter_validation=True),
-            warnings.catch_warnings(),
-        ):
-            # A domain left out may lack classes, and hold a single one.
-            for message in ("y_pred contains classes not in y_true", "A single label was found"):
-                warnings.filterwarnings("ignore", message=message)
+        with quiet_scores():
             return np.array([scored(self.scorer, **case) for case in self._cases(piece)])
 
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:

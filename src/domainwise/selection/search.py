@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel
 from scipy.stats import rankdata
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
@@ -18,7 +21,7 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.folds import domain_folds
-from domainwise.selection.path import Grid, projected_path
+from domainwise.selection.path import Fold, Grid, projected_path
 from domainwise.selection.smooth import SmoothScore, scores_table
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
@@ -64,37 +67,42 @@ class Task:
     head: Any
     scoring: Any
     n_components: int | None
+    continuous: bool
     one_thread: bool
 
+    def begun(self) -> Any:
+        """An estimator at this gamma."""
+        return clone(self.template).set_params(gamma=self.gamma)
 
-def score_split(task: Task, X: Array, y: Array, split: Split) -> list[Any]:
-    """Score every point of the grid on one split."""
-    template = clone(task.template).set_params(gamma=task.gamma)
-    continuous = split.target.values is not None
-    scorer = get_scorer(task.scoring) if isinstance(task.scoring, str) else task.scoring
-    scores = []
-    with single_blas_thread(task.one_thread), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Variables are collinear")
-        # A class that the left-out domain lacks may still be predicted there.
-        warnings.filterwarnings("ignore", message="y_pred contains classes not in y_true")
-        fold = task.make_fold(template, X[split.train], X[split.test], split.target, split.domain)
-        path = projected_path(
-            fold, task.grid, n_components=task.n_components, continuous=continuous
-        )
-        for Z, Z_test in path:
-            head = clone(task.head).fit(Z, y[split.train])
-            scores.append(scored(scorer, head, Z_test, y[split.test]))
-    return scores
+    def scores(self, fold: Fold, y_test: Array) -> list[Any]:
+        """Score every point of the grid on one split."""
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        options: dict[str, Any] = {"n_components": self.n_components, "continuous": self.continuous}
+        scores = []
+        with quiet_scores():
+            for Z, Z_test in projected_path(fold, self.grid, **options):
+                head = fold.fitted(clone(self.head), Z)
+                scores.append(scored(scorer, head, Z_test, y_test))
+        return scores
+
+
+def score_split(task: Task, X: Array, y: Array, split: Split) -> list[list[Any]]:
+    """Score every point of the grid on one split, whose rows are at hand."""
+    with single_blas_thread(task.one_thread):
+        rows = X[split.train], y[split.train], X[split.test]
+        fold = task.make_fold(task.begun(), *rows, split.target, split.domain)
+        return [task.scores(fold, y[split.test])]
 
 
 def run_search(
-    tasks: list[Task], X: Array, y: Array, splits: list[Split], n_jobs: int | None, verbose: int
+    jobs: Iterable[Any], tasks: list[Task], splits: list[Split], n_jobs: int | None, verbose: int
 ) -> Array:
-    """Return scores of shape (gammas x grid points, splits)."""
-    jobs = [(task, split) for task in tasks for split in splits]
-    found = Parallel(n_jobs=n_jobs, verbose=10 * bool(verbose))(
-        delayed(score_split)(task, X, y, split) for task, split in jobs
-    )
+    """Return scores of shape (gammas x grid points, splits).
+
+    ``jobs`` are delayed calls that score some splits each, all of a task before those of the next.
+    """
+    each = Parallel(n_jobs=n_jobs, verbose=10 * bool(verbose))(jobs)
+    found = [scores for some in each for scores in some]
     tests = [split.test for split in splits]
     return np.vstack(
         [
@@ -112,6 +120,22 @@ def default_head(continuous: bool) -> Any:
 def default_scoring(continuous: bool) -> str:
     """Return a score that domains of different class mix or spread do not distort."""
     return "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
+
+
+@contextmanager
+def quiet_scores() -> Iterator[None]:
+    """Score many candidates: without checks, and without words about domains that lack classes."""
+    with (
+        config_context(assume_finite=True, skip_parameter_validation=True),
+        warnings.catch_warnings(),
+    ):
+        for message in (
+            "Variables are collinear",
+            "y_pred contains classes not in y_true",
+            "A single label was found",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        yield
 
 
 def scored(scorer: Any, model: Any, X: Any, y: Array, **weights: Array) -> Any:
