@@ -20,22 +20,19 @@ LOOKS = {
     "missing": "is missing",
     "apart": "lies far from all others",
 }
-#: Units that are mixed up: what the other one has times a factor, plus an offset.
-UNITS: dict[str, tuple[float, float]] = {
-    "°F instead of °C": (1.8, 32.0),
-    "°C instead of °F": (1 / 1.8, -32 / 1.8),
-    "K instead of °C": (1.0, 273.15),
-    "°C instead of K": (1.0, -273.15),
-    "feet instead of metres": (3.28084, 0.0),
-    "metres instead of feet": (0.3048, 0.0),
-    "pounds instead of kilograms": (2.20462, 0.0),
-    "kilograms instead of pounds": (0.453592, 0.0),
-    "centimetres instead of inches": (2.54, 0.0),
-    "inches instead of centimetres": (1 / 2.54, 0.0),
-    "mg/dl instead of mmol/l, as of glucose": (18.016, 0.0),
-    "mmol/l instead of mg/dl, as of glucose": (1 / 18.016, 0.0),
-    "µmol/l instead of mg/dl, as of creatinine": (88.42, 0.0),
-    "mg/dl instead of µmol/l, as of creatinine": (1 / 88.42, 0.0),
+#: Units that are mixed up: the first is the second times a factor, plus an offset.
+PAIRS = (
+    ("°F", "°C", 1.8, 32.0),
+    ("K", "°C", 1.0, 273.15),
+    ("feet", "metres", 3.28084, 0.0),
+    ("pounds", "kilograms", 2.20462, 0.0),
+    ("centimetres", "inches", 2.54, 0.0),
+    ("mg/dl of glucose", "mmol/l", 18.016, 0.0),
+    ("µmol/l of creatinine", "mg/dl", 88.42, 0.0),
+)
+UNITS = {
+    **{f"{a} instead of {b}": (factor, offset) for a, b, factor, offset in PAIRS},
+    **{f"{b} instead of {a}": (1 / factor, -offset / factor) for a, b, factor, offset in PAIRS},
     **{f"a factor of {10**k:,}": (10.0**k, 0.0) for k in range(1, 7)},
     **{f"a factor of 1/{10**k:,}": (10.0**-k, 0.0) for k in range(1, 7)},
 }
@@ -43,12 +40,16 @@ UNITS: dict[str, tuple[float, float]] = {
 FAR, APART = 2.0, 4.0
 #: Off by this many deviations is said even where nothing explains it.
 STRANGE = 6.0
-#: Spreads that are alike differ by no more than this factor.
-ALIKE = 1.6
+#: Spreads that are alike differ by no more than this factor; two units fit about as well by less
+#: than that, in deviations of the domains' medians and logarithms of their spreads.
+ALIKE, CLOSE = 1.6, 0.3
 #: A column is missing at a domain with this share where the middle domain lacks no more than that.
 GONE, KNOWN = 0.5, 0.1
 #: A sign is swapped by correlations that differ by so many standard errors.
 SURE = 5.0
+
+
+Fault = dict[str, Any]
 
 
 def find_faults(
@@ -56,7 +57,7 @@ def find_faults(
     numbers: Mapping[str, Array],
     codes: Array,
     domains: Sequence[str],
-) -> list[dict[str, Any]]:
+) -> list[Fault]:
     """Name what looks like a fault, the surest first.
 
     ``columns`` are those of :func:`~domainwise.evaluation.differences.describe_column`;
@@ -65,38 +66,35 @@ def find_faults(
     found = []
     for column in columns:
         found += _missing(column, domains)
-        if column["kind"] == "number":
-            found += _levels(column, domains)
+        found += _levels(column, domains) if column["kind"] == "number" else []
     named = {(fault["column"], fault["domain"]) for fault in found}
-    for fault in _signs(numbers, codes, domains):
-        if (fault["column"], fault["domain"]) not in named:
-            found.append(fault)
+    signs = _signs(numbers, codes, domains)
+    found += [fault for fault in signs if (fault["column"], fault["domain"]) not in named]
     return sorted(found, key=lambda fault: list(LOOKS).index(fault["kind"]))
 
 
-def _fault(kind: str, column: str, domain: str, words: str) -> dict[str, Any]:
+def _fault(kind: str, column: str, domain: str, why: str) -> Fault:
+    words = f"{column} at {domain} {LOOKS[kind]} ({why})"
     return {"kind": kind, "column": column, "domain": domain, "words": words}
 
 
-def _missing(column: Mapping[str, Any], domains: Sequence[str]) -> list[dict[str, Any]]:
+def _missing(column: Mapping[str, Any], domains: Sequence[str]) -> list[Fault]:
     shares = np.array(column["missing"])
     if np.sort(shares)[(len(shares) - 1) // 2] > KNOWN:
         return []
-    usual = shares[shares < GONE].max(initial=0.0)
+    usual = 100 * shares[shares < GONE].max(initial=0.0)
     return [
         _fault(
             "missing",
             column["name"],
             domains[d],
-            f"{column['name']} is missing at {domains[d]} "
-            + ("altogether" if shares[d] == 1 else f"in {shares[d]:.0%} of rows")
-            + f" (the others lack {'none' if usual == 0 else f'at most {usual:.0%}'})",
+            f"in {100 * shares[d]:.0f} % of rows; the others lack at most {usual:.0f} %",
         )
         for d in np.flatnonzero(shares >= GONE).tolist()
     ]
 
 
-def _levels(column: Mapping[str, Any], domains: Sequence[str]) -> list[dict[str, Any]]:
+def _levels(column: Mapping[str, Any], domains: Sequence[str]) -> list[Fault]:
     """Domains whose values are those of the others in another unit, of the other sign, or apart."""
     known = [d for d, quantiles in enumerate(column["quantiles"]) if quantiles is not None]
     if len(known) < 3:
@@ -114,15 +112,10 @@ def _levels(column: Mapping[str, Any], domains: Sequence[str]) -> list[dict[str,
     for i in np.flatnonzero(off).tolist():
         reach = max(APART * apart, width)
         kind, fits = _explain(medians[i], widths[i], middle, width, reach)
-        if not kind and away[i] > STRANGE * width:
-            kind = "apart"
-        if kind:
-            usual = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (others.min(), others.max())))
-            words = (
-                f"{column['name']} at {domains[known[i]]} {LOOKS[kind]} (median {medians[i]:.4g} "
-                f"where the others have {usual}{fits})"
-            )
-            found.append(_fault(kind, column["name"], domains[known[i]], words))
+        kind = kind or ("apart" if away[i] > STRANGE * width else "")
+        usual = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (others.min(), others.max())))
+        why = f"median {medians[i]:.4g} where the others have {usual}{fits}"
+        found += [_fault(kind, column["name"], domains[known[i]], why)] if kind else []
     return found
 
 
@@ -130,22 +123,21 @@ def _explain(
     median: float, width: float, middle: float, usual: float, reach: float
 ) -> tuple[str, str]:
     """Which change of unit, or of sign, would bring a domain to the others."""
-    fits = {
-        name: abs((median - offset) / factor - middle) / reach
-        for name, (factor, offset) in UNITS.items()
-        if 1 / ALIKE < width / factor / usual < ALIKE
-    }
-    if fits and min(fits.values()) < 1:
-        best = min(fits, key=lambda name: fits[name])
-        return "unit", f"; {best} would fit"
+    fits = {}
+    for name, (factor, offset) in UNITS.items():
+        off = abs((median - offset) / factor - middle) / reach
+        wider = abs(np.log(max(width, 1e-300) / factor / usual))
+        if off < 1 and wider < np.log(ALIKE):
+            fits[name] = off + wider
+    if fits:  # what fits about as well is named, too
+        close = [name for name, off in fits.items() if off < min(fits.values()) + CLOSE]
+        return "unit", f"; {' or '.join(close)} would fit"
     if 1 / ALIKE < width / usual < ALIKE and abs(median + middle) < reach:
         return "sign", ""
     return "", ""
 
 
-def _signs(
-    numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]
-) -> list[dict[str, Any]]:
+def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -> list[Fault]:
     """Columns that go along with others everywhere, and against them in one domain.
 
     One after the other, the clearest first, and with the sign put right: what goes against a
@@ -177,11 +169,8 @@ def _signs(
             )
             if against[worst] < 0.5 or here * there >= 0 or gap < SURE * error:
                 break
-            words = (
-                f"{names[worst]} at {domains[d]} {LOOKS['sign']} (its correlation with "
-                f"{names[partner]} is {here:.2f}, in the middle of all domains {there:.2f})"
-            )
-            found.append(_fault("sign", names[worst], domains[d], words))
+            why = f"its correlation with {names[partner]} is {here:.2f}, elsewhere {there:.2f}"
+            found.append(_fault("sign", names[worst], domains[d], why))
             mine[worst] *= -1
             mine[:, worst] *= -1
     return found

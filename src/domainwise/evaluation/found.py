@@ -135,6 +135,12 @@ class Found:
         return {result.key: dict(result.scores) for result in self.results}
 
     @property
+    def main(self) -> list[MethodResult]:
+        """The best method, and the best plain one where that is another."""
+        plain = self.baseline
+        return [self.best] if plain is None or plain is self.best else [self.best, plain]
+
+    @property
     def rival(self) -> MethodResult | None:
         """Whom the best method is set against: the best plain one, or for that the best other."""
         if self.best.kind != "baseline":

@@ -15,33 +15,28 @@ from domainwise.jobs.statistics import p_text
 from domainwise.models.calibration import calibrated, sets_in_words
 from domainwise.report.page import Templates, TextCell, TextTable
 
-#: Said below the table of methods.
-LEGEND = (
-    "Mean, worst and spread (standard deviation) are over domains that were left out; each counts "
-    "once. Seen: where other rows of the domain were seen, in random folds; unseen costs the "
-    "difference. p: Wilcoxon's signed-rank test over domains against the best plain method (marked "
-    "●), adjusted: by Holm's rule for the number of methods tested. Domains share training rows, "
-    "so that p-values are approximate. Methods with +context were given the rows of the left-out "
-    "domain together, without labels; all others one by one."
-)
-
 
 def render(found: Found, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    projection = found.projection
+    projection, told = found.projection, found.differences
+    main = [result for result in found.main if result.worth]
+
+    def worth(lost: float | None) -> str:
+        return found.show(None if lost is None else found.measure.sign * lost)
+
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method holds up on an unseen domain?",
         verdict=make_verdict(found),
-        faults=why.faults(found),
+        faults=[fault["words"] for fault in told.get("faults", ())],
         sure=why.sure_sentences(found),
-        sure_table=why.sure_table(found),
-        sure_legend=why.SURE_LEGEND,
-        why=why.why_sentences(found) if found.differences.get("columns") else [],
-        why_table=why.why_table(found) if found.differences.get("columns") else None,
-        why_legend=why.WHY_LEGEND,
-        more_columns=found.differences.get("others", 0),
+        sure_table=why.sure_table(found) if told.get("domains") else None,
+        why=why.why_sentences(found) if told.get("columns") else [],
+        differences=told,
+        names=[domain["name"] for domain in told.get("domains", ())],
+        worth_to=[f"worth to {result.label}" for result in main],
+        worth=lambda name: [worth(result.worth.get(name)) for result in main],
         notes=found.notes,
         what=_what(found),
         methods=methods_table(found),
@@ -62,7 +57,6 @@ def render(found: Found, *, title: str | None = None) -> str:
         failures=failure_sections(found),
         chosen=chosen_table(found),
         warnings=[(result.label, text) for result in found.results for text in result.warnings],
-        legend=LEGEND,
         facts=_facts(found),
     )
 

@@ -151,7 +151,6 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
 
 def _draw_scores(found: Found, axes: Any) -> None:
     shown = found.measure.shown
-    main = dict.fromkeys(r.label for r in (found.best, found.baseline) if r is not None)
     DomainScoresDisplay(
         scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in found.results},
         intervals={r.label: {d: found.ends(r, d) for d in r.scores} for r in found.results},
@@ -160,7 +159,7 @@ def _draw_scores(found: Found, axes: Any) -> None:
         greater_is_better=found.measure.sign > 0,
     ).plot(
         axes,
-        highlight=list(main),
+        highlight=[r.label for r in found.main],
         styles={
             r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
             for r in found.results

@@ -110,14 +110,18 @@ def _against_constant(found: Found) -> str:
 
 def _price(found: Found) -> str:
     """What is reached on domains that were seen, and so what being unseen costs."""
-    best, plain = found.best, found.baseline
+    best, *plain = found.main
     if not np.isfinite(best.price) or best.key == "constant":
         return ""
     text = f"On domains of which it has seen other rows {best.label} has "
     text += f"{found.show(best.seen_mean)} (random folds): {price_in_words(found, best)}"
-    if plain is None or plain is best or not np.isfinite(plain.price):
-        return f"{text}."
-    return f"{text}; for {plain.label} {price_in_words(found, plain)}."
+    return "".join(
+        [
+            text,
+            *(f"; for {r.label} {price_in_words(found, r)}" for r in plain if r.price == r.price),
+            ".",
+        ]
+    )
 
 
 def price_in_words(found: Found, result: MethodResult) -> str:

@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
+from typing import NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 
-@dataclass(frozen=True)
-class TextCell:
-    """One cell: text, weight, a class for colour ("within", "outside" or ""), or a small picture.
-
-    The picture is markup, whoever makes it escapes names in it.
-    """
+class TextCell(NamedTuple):
+    """One cell: text, weight, and a class for colour ("within", "outside" or "")."""
 
     text: str
     bold: bool = False
     mark: str = ""
-    svg: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,220 @@
+"""What differs between domains: figures against plain computations, and faults by their names."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from domainwise import evaluate
+from domainwise.evaluation.differences import MAX_COLUMNS, describe_column, describe_differences
+from domainwise.evaluation.problem import make_problem
+
+pandas = pytest.importorskip("pandas")
+
+SITES = [f"site {mark}" for mark in "ABCDEF"]
+N = 60
+
+
+def table(seed=0):
+    """Six sites; all columns go along with how ill somebody is."""
+    rng = np.random.default_rng(seed)
+    site = np.repeat(SITES, N)
+    ill = rng.normal(size=len(site))
+    frame = pandas.DataFrame(
+        {
+            "temperature": 37 + 0.4 * ill + 0.3 * rng.normal(size=len(site)),
+            "weight": 75 + 12 * rng.normal(size=len(site)),
+            "balance": ill + 0.5 * rng.normal(size=len(site)),
+            "lactate": np.exp(0.5 * ill + 0.3 * rng.normal(size=len(site))),
+            "ward": rng.choice(["east", "west"], size=len(site)),
+        }
+    )
+    return frame, np.where(ill + rng.normal(size=len(site)) > 0, "yes", "no"), site
+
+
+def described(frame, y, site, **options):
+    asked = dict(task="auto", scoring=None, max_rows=None, random_state=0) | options
+    return describe_differences(make_problem(frame, y, site, **asked))
+
+
+def faults(frame, y, site):
+    found = described(frame, y, site)["faults"]
+    return {(fault["kind"], fault["column"], fault["domain"]): fault["words"] for fault in found}
+
+
+def test_figures_of_a_number_are_those_of_a_plain_loop():
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], [30, 40, 50])
+    x = rng.normal(size=120) + 0.6 * codes
+    x[rng.random(120) < 0.1] = np.nan
+    found = describe_column("x", x, codes, 3)
+    there = np.isfinite(x)
+    medians = [np.nanmedian(x[codes == d]) for d in range(3)]
+    inside = 1.4826 * np.median([abs(x[i] - medians[codes[i]]) for i in np.flatnonzero(there)])
+    distances = [abs(medians[d] - np.nanmedian(x[codes != d])) / inside for d in range(3)]
+    areas = [roc_auc_score(codes[there] == d, x[there]) for d in range(3)]
+    tells = [max(area, 1 - area) for area in areas]
+    assert found["missing"] == pytest.approx([np.isnan(x[codes == d]).mean() for d in range(3)])
+    assert found["distance"] == pytest.approx(max(distances))
+    assert found["distance_at"] == int(np.argmax(distances))
+    assert found["tells"] == pytest.approx(max(tells))
+    assert found["tells_at"] == int(np.argmax(tells))
+    quantiles = np.nanquantile(x[codes == 1], (0.1, 0.25, 0.5, 0.75, 0.9))
+    np.testing.assert_allclose(found["quantiles"][1], quantiles)
+
+
+def test_figures_of_text_are_those_of_its_shares():
+    codes = np.repeat([0, 1], [50, 50])
+    x = np.array(["a"] * 40 + ["b"] * 10 + ["a"] * 10 + ["b"] * 40, dtype=object)
+    found = describe_column("x", x, codes, 2)
+    assert found["distance"] == pytest.approx(0.6)
+    # The best order asks for "a" first; ties count half.
+    assert found["tells"] == pytest.approx(roc_auc_score(codes == 0, x == "a"))
+    assert dict(zip(found["categories"], found["shares"][0], strict=True)) == {"a": 0.8, "b": 0.2}
+
+
+def test_a_column_that_only_one_domain_lacks_tells_it():
+    codes = np.repeat([0, 1, 2], 30)
+    x = np.random.default_rng(0).normal(size=90)
+    x[codes == 2] = np.nan
+    found = describe_column("x", x, codes, 3)
+    assert (found["tells"], found["tells_at"]) == (1.0, 2)
+    assert found["quantiles"][2] is None
+    nothing = describe_column("x", np.full(90, np.nan), codes, 3)
+    assert (nothing["tells"], nothing["distance"]) == (0.5, 0.0)
+    same = describe_column("x", np.ones(90), codes, 3)
+    assert (same["tells"], same["distance"]) == (0.5, 0.0)
+
+
+def test_domains_with_few_values_are_not_told_by_chance():
+    codes = np.repeat([0, 1, 2], [50, 50, 2])
+    x = np.random.default_rng(0).normal(size=102)
+    x[codes == 2] = 9.0
+    assert describe_column("x", x, codes, 3)["tells_at"] != 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_without_faults_has_none(seed):
+    assert faults(*table(seed)) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "words"),
+    [
+        ("temperature", lambda v: 1.8 * v + 32, "°F instead of °C would fit"),
+        ("temperature", lambda v: v + 273.15, "K instead of °C would fit"),
+        # Sixty rows do not tell these two apart.
+        (
+            "weight",
+            lambda v: 2.20462 * v,
+            "°F instead of °C or pounds instead of kilograms would fit",
+        ),
+        ("weight", lambda v: 1000 * v, "a factor of 1,000 would fit"),
+        ("lactate", lambda v: v / 1000, "a factor of 1/1,000 would fit"),
+    ],
+)
+def test_another_unit_at_one_site_is_named(column, change, words):
+    frame, y, site = table()
+    frame.loc[site == "site C", column] = change(frame.loc[site == "site C", column])
+    found = faults(frame, y, site)
+    assert list(found) == [("unit", column, "site C")]
+    (text,) = found.values()
+    median = frame.loc[site == "site C", column].median()
+    others = [frame.loc[site == name, column].median() for name in SITES if name != "site C"]
+    assert text.startswith(f"{column} at site C looks like another unit (median {median:.4g} where")
+    assert f"the others have {min(others):.4g} to {max(others):.4g}; {words})" in text
+
+
+def test_another_unit_at_two_of_six_sites_is_named_at_both():
+    frame, y, site = table()
+    rows = np.isin(site, ["site A", "site E"])
+    frame.loc[rows, "temperature"] = 1.8 * frame.loc[rows, "temperature"] + 32
+    named = [("unit", "temperature", "site A"), ("unit", "temperature", "site E")]
+    assert list(faults(frame, y, site)) == named
+
+
+@pytest.mark.parametrize("column", ["temperature", "balance"])
+def test_a_swapped_sign_is_named_by_its_level_or_by_what_it_goes_along_with(column):
+    frame, y, site = table()
+    frame.loc[site == "site D", column] *= -1
+    assert list(faults(frame, y, site)) == [("sign", column, "site D")]
+
+
+def test_a_column_missing_at_one_site_is_named():
+    frame, y, site = table()
+    frame.loc[site == "site B", ["weight", "ward"]] = [np.nan, None]
+    found = faults(frame, y, site)
+    assert list(found) == [("missing", name, "site B") for name in ("weight", "ward")]
+    words = "weight at site B is missing (in 100 % of rows; the others lack at most 0 %)"
+    assert words in found.values()
+
+
+def test_a_site_far_from_all_others_is_named_though_no_unit_fits():
+    frame, y, site = table()
+    frame.loc[site == "site F", "weight"] += 400.0
+    assert list(faults(frame, y, site)) == [("apart", "weight", "site F")]
+
+
+def test_rows_and_classes_of_domains_are_counted():
+    frame, y, site = table()
+    found = described(frame, y, site)["domains"]
+    for domain in found:
+        mine = y[site == domain["name"]]
+        assert domain["rows"] == N
+        assert domain["classes"] == [np.sum(mine == "no"), np.sum(mine == "yes")]
+    numbers = described(frame, frame["weight"].to_numpy(), site)["domains"]
+    expected = np.quantile(frame.loc[site == "site A", "weight"], (0.25, 0.5, 0.75))
+    np.testing.assert_allclose(numbers[0]["target"], expected)
+
+
+def test_of_many_columns_those_that_tell_domains_are_kept():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 20)
+    X = rng.normal(size=(80, MAX_COLUMNS + 10))
+    X[:, -1] += 5 * (codes == 2)
+    found = described(X, rng.integers(2, size=80), codes)
+    assert found["columns"][0]["name"] == f"x{MAX_COLUMNS + 9}"
+    assert (len(found["columns"]), found["others"]) == (MAX_COLUMNS, 10)
+
+
+def test_the_worth_of_a_column_is_what_shuffling_it_on_left_out_domains_loses():
+    rng = np.random.default_rng(0)
+    domain = np.repeat(["a", "b", "c"], 400)
+    X = rng.normal(size=(1200, 3))
+    y = (X[:, 0] + 0.3 * X[:, 1] + 0.2 * rng.normal(size=1200) > 0).astype(int)
+    frame = pandas.DataFrame(X, columns=["much", "little", "none"])
+    found = evaluate(frame, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    lost = {name: [] for name in frame}
+    for name in np.unique(domain):
+        train, rows = domain != name, np.flatnonzero(domain == name)
+        model = LogisticRegression().fit(X[train], y[train])
+        for j, column in enumerate(frame):
+            for _ in range(20):
+                other = X[rows].copy()
+                other[:, j] = rng.permutation(other[:, j])
+                lost[column].append(model.score(X[rows], y[rows]) - model.score(other, y[rows]))
+    expected = {name: np.mean(values) for name, values in lost.items()}
+    assert found.best.worth == pytest.approx(expected, abs=0.03)
+    array = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    assert list(array.best.worth.values()) == pytest.approx(
+        list(found.best.worth.values()), abs=0.03
+    )
+    assert set(array.best.worth) == {"x0", "x1", "x2"}
+
+
+def test_what_a_folder_keeps_makes_the_same_page_without_the_rows(tmp_path):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("matplotlib")
+    from domainwise.evaluation.folder import read_evaluation
+
+    frame, y, site = table()
+    frame.loc[site == "site C", "temperature"] *= 1000
+    options = dict(methods=["constant", "linear"], progress=False, out=tmp_path / "kept")
+    found = evaluate(frame, y, site, **options)
+    again, _ = read_evaluation(tmp_path / "kept")
+    pages = [one.report(tmp_path / name).read_text("utf-8") for one, name in
+             ((found, "one.html"), (again, "two.html"))]  # fmt: skip
+    assert "looks like another unit" in pages[0]
+    for section in ("sure", "differences", "methods", "verdict"):
+        parts = [page.split(f'<section id="{section}"')[1].split("</section>")[0] for page in pages]
+        assert parts[0] == parts[1]

@@ -1,0 +1,175 @@
+"""How sure scores are: every figure against a plain computation of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    mean_absolute_error,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+
+from domainwise import evaluate
+from domainwise.ensemble.weights import widened
+from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
+from domainwise.evaluation.sure import QUICK, pooled_score, resampled
+from domainwise.selection.measure import choose_measure
+
+NAMES = np.array(["a", "b", "c"])
+
+
+def table(sizes=(40, 40, 40, 40), seed=0, gap=1.0):
+    rng = np.random.default_rng(seed)
+    domain = np.repeat([f"site {i}" for i in range(len(sizes))], sizes)
+    X = rng.normal(size=(len(domain), 2))
+    y = (X[:, 0] + rng.normal(0, gap, len(X)) > 0).astype(int)
+    return X, y, domain
+
+
+def record(n=30, seed=0, numbers=False):
+    rng = np.random.default_rng(seed)
+    target = rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
+    told = target + rng.normal(size=n) if numbers else NAMES[rng.integers(3, size=n)]
+    empty = {"probabilities": None, "decisions": None}
+    return {"row": np.arange(n), "target": target, "prediction": told, **empty}
+
+
+@pytest.mark.parametrize(
+    ("name", "score"),
+    [
+        ("accuracy", lambda y, p: np.mean(y == p)),
+        ("balanced_accuracy", balanced_accuracy_score),
+        ("neg_root_mean_squared_error", lambda y, p: -root_mean_squared_error(y, p)),
+        ("neg_mean_absolute_error", lambda y, p: -mean_absolute_error(y, p)),
+        ("neg_mean_squared_error", lambda y, p: -np.mean((y - p) ** 2)),
+    ],
+)
+def test_quick_scores_of_draws_are_those_of_the_drawn_rows(name, score):
+    given = record(numbers=name.startswith("neg_"))
+    counts = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=20)
+    scores = QUICK[name](given, counts.astype(float), NAMES)
+    for drawn, found in zip(counts, scores, strict=True):
+        rows = np.repeat(np.arange(30), drawn)
+        expected = score(given["target"][rows], given["prediction"][rows])
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_draws_of_another_measure_ask_its_scorer():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    decisions = y + rng.normal(size=200)
+    given = {"row": np.arange(200), "target": y, "prediction": (decisions > 0.5).astype(int),
+             "probabilities": None, "decisions": decisions}  # fmt: skip
+    measure = choose_measure("roc_auc", y, True)
+    draws = resampled(measure, np.array([0, 1]), [given], 0)
+    rows = np.random.default_rng([0, 200]).integers(200, size=(100, 200))
+    expected = [roc_auc_score(y[at], decisions[at]) for at in rows]
+    np.testing.assert_allclose(draws[:100], expected)
+
+
+def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models():
+    measure = choose_measure("accuracy", NAMES, True)
+    one, two = record(seed=1), record(seed=1)
+    two["prediction"] = record(seed=2)["prediction"]
+    both = resampled(measure, NAMES, [one, two], 3)
+    each = [resampled(measure, NAMES, [given], 3) for given in (one, two)]
+    np.testing.assert_allclose(both, np.mean(each, axis=0))
+
+
+def test_pieces_of_a_domain_are_scored_together():
+    measure = choose_measure("balanced_accuracy", NAMES, True)
+    whole = record(60)
+    pieces = [
+        {**whole, **{n: whole[n][i::2] for n in ("row", "target", "prediction")}} for i in (0, 1)
+    ]
+    expected = balanced_accuracy_score(whole["target"], whole["prediction"])
+    assert pooled_score(measure, NAMES, pieces) == pytest.approx(expected)
+
+
+def test_the_interval_of_a_mean_is_that_of_domains_and_rows_drawn_by_hand():
+    X, y, domain = table(gap=2.0)
+    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    hits = [r["target"] == r["prediction"] for r in found.records["linear"]]
+    rng = np.random.default_rng(7)
+    means, worst = [], []
+    for _ in range(4000):
+        drawn = [hits[d] for d in rng.integers(4, size=4)]
+        scores = [h[rng.integers(len(h), size=len(h))].mean() for h in drawn]
+        means.append(np.mean(scores))
+        worst.append(min(scores))
+    low, high = widened(found.best.mean, np.array(means), 4, 1.0)
+    assert found.best.around["mean"] == pytest.approx((low, high), abs=0.02)
+    ends = np.quantile(worst, (0.025, 0.975))
+    assert found.best.around["worst"] == pytest.approx(ends, abs=0.03)
+    for name, hit in zip(found.domains, hits, strict=True):
+        alone = [hit[rng.integers(len(hit), size=len(hit))].mean() for _ in range(4000)]
+        assert found.best.ends[name] == pytest.approx(np.quantile(alone, (0.025, 0.975)), abs=0.03)
+
+
+def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():
+    X, y, domain = table()
+    X[domain == "site 3"] += 4.0
+    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    codes = np.unique(domain, return_inverse=True)[1]
+    folds = StratifiedKFold(4, shuffle=True, random_state=0).split(X, 2 * codes + y)
+    right = np.zeros(len(y))
+    for (train, test), chosen in zip(folds, found.best.parameters, strict=True):
+        scale = StandardScaler().fit(X[train])
+        model = LogisticRegression(C=chosen["C"], max_iter=1000)
+        model.fit(scale.transform(X[train]), y[train])
+        right[test] = model.predict(scale.transform(X[test])) == y[test]
+    expected = {name: right[domain == name].mean() for name in found.domains}
+    assert found.best.seen == pytest.approx(expected)
+    assert found.best.price == pytest.approx(np.mean(list(expected.values())) - found.best.mean)
+    low, high = found.best.around["price"]
+    assert low < found.best.price < high
+
+
+def test_a_method_that_predicts_the_same_everywhere_pays_nothing_for_being_unseen():
+    X, _, domain = table()
+    y = np.tile([0, 0, 1], 54)[:160]
+    found = evaluate(X, y, domain, methods=["constant"], scoring="accuracy", progress=False)
+    assert found.best.price == pytest.approx(0.0)
+    assert found.best.around["price"] == pytest.approx((0.0, 0.0))
+
+
+def test_the_advantage_over_the_rival_is_of_the_same_domains_and_rows():
+    X, y, domain = table()
+    same = [("one", LogisticRegression()), ("two", LogisticRegression())]
+    found = evaluate(X, y, domain, methods=["linear", *same], scoring="accuracy", progress=False)
+    assert found.rival is not None
+    low, high = found.best.around["gap"]
+    gap = found.best.mean - found.rival.mean
+    assert low <= gap <= high
+    assert high - low < found.expect(found.best)[2] - found.expect(found.best)[1]
+
+
+def test_intervals_of_domains_and_rows_hold_the_mean_of_all_domains_about_as_often_as_said():
+    rng = np.random.default_rng(0)
+    draws, held = np.random.default_rng(1).integers(8, size=(500, 8)), 0
+    for _ in range(200):
+        means = rng.normal(0.7, 0.08, size=8)
+        hits = rng.random((8, 60)) < means[:, None]
+        scores = np.array([h[rng.integers(60, size=(50, 60))].mean(axis=1) for h in hits])
+        two_stage = scores[draws, rng.integers(50, size=draws.shape)].mean(axis=1)
+        low, high = widened(float(hits.mean()), two_stage, 8, 1.0)
+        held += low <= 0.7 <= high
+    assert 0.93 < held / 200 <= 1.0
+
+
+def test_folds_inside_a_domain_are_for_those_with_enough_rows():
+    X, y, domain = table((80, 80, 80))
+    y[np.flatnonzero(domain == "site 1")[11:]] = 0  # at most eleven events
+    domain[-30:] = "site 3"
+    asked = dict(task="auto", scoring=None, max_rows=None, random_state=0)
+    problem = make_problem(X, y, domain, **asked)
+    folds = [len(within_splits(problem, np.flatnonzero(problem.codes == c))) for c in range(4)]
+    assert folds == [5, 0, 0, 0]
+    assert [len(train) for train, _ in seen_splits(problem, 4)] == [180] * 4
+    single = replace(problem, codes=np.arange(240), domains=np.arange(240))
+    assert seen_splits(single, 4) == []
