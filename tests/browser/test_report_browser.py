@@ -1,38 +1,12 @@
 """Open the report in a real browser: it must load, show its tables and figures, and be silent."""
 
-import os
 import re
-import shutil
 import subprocess
+from functools import partial
 
 import pytest
 
 pytestmark = pytest.mark.browser
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        reason = f"no browser on the PATH: looked for {', '.join(NAMES)}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +16,14 @@ def page(made_up_results):
     return publish(made_up_results(tables=("synthetic", "gvhd"))).html
 
 
-def run_browser(browser, tmp_path, *arguments):
+@pytest.fixture
+def run_browser(driver, browser, tmp_path):
+    return partial(_run_browser, driver, browser, tmp_path)
+
+
+def _run_browser(driver, browser, tmp_path, *arguments):
     return subprocess.run(
-        [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *arguments],
+        [browser, *driver.FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *arguments],
         capture_output=True,
         text=True,
         timeout=180,
@@ -52,10 +31,8 @@ def run_browser(browser, tmp_path, *arguments):
     )
 
 
-def test_the_report_loads_without_console_messages(browser, page, tmp_path):
-    done = run_browser(
-        browser, tmp_path, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()
-    )
+def test_the_report_loads_without_console_messages(run_browser, page):
+    done = run_browser("--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri())
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert console == []
     assert done.stdout.count("<table") == 14
@@ -63,22 +40,18 @@ def test_the_report_loads_without_console_messages(browser, page, tmp_path):
     assert "In words" in done.stdout
 
 
-def test_a_console_error_would_be_noticed(browser, tmp_path):
+def test_a_console_error_would_be_noticed(run_browser, tmp_path):
     """Otherwise the test above could pass for the wrong reason."""
     page = tmp_path / "bad.html"
     page.write_text("<script>console.error('oh no')</script>")
-    done = run_browser(
-        browser, tmp_path, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()
-    )
+    done = run_browser("--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri())
     assert "oh no" in done.stderr
 
 
 @pytest.mark.parametrize(("name", "width"), [("desktop", 1280), ("phone", 500)])
-def test_the_report_can_be_drawn(browser, page, tmp_path, name, width):
+def test_the_report_can_be_drawn(run_browser, page, tmp_path, name, width):
     picture = tmp_path / f"{name}.png"
-    run_browser(
-        browser, tmp_path, f"--window-size={width},2400", f"--screenshot={picture}", page.as_uri()
-    )
+    run_browser(f"--window-size={width},2400", f"--screenshot={picture}", page.as_uri())
     from matplotlib.image import imread
 
     pixels = imread(picture)

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import matplotlib.style
 from matplotlib.figure import Figure
 
-from domainwise.plots.style import draw_names_as_text
+from domainwise.plots.style import ACCENT, draw_names_as_text
 
 #: Drawn with these, as figure.mplstyle says, and replaced by the page's own colours afterwards.
 INK, FAINT = "#010203", "#040506"
@@ -58,6 +58,8 @@ def to_svg(figure: Figure, name: str, alt: str) -> str:
     text = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{name}-\2"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    # Marks may be pale, words may not.
+    text = re.sub(rf"(<text[^>]*fill: ){ACCENT}", r"\1var(--accent)", text)
     view = re.search(r'viewBox="[^"]+"', text)
     assert view is not None
     head = (
