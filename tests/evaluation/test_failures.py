@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from domainwise import evaluate
-from domainwise.evaluation.failures import covered, failure_sections, joined
+from domainwise.evaluation.failures import by_domain, covered, failure_sections
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.plots.calibration import reliability
 
@@ -97,7 +97,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
 def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(binary, asked):
-    told = joined(binary.records[binary.best.key], binary.domains)
+    told = by_domain(binary.records[binary.best.key], binary.domains)
     classes = np.array(binary.facts["classes"])
     found = covered(told, classes, asked)
     frame = predictions(binary)
@@ -127,7 +127,7 @@ def test_coverage_is_counted_where_neither_model_nor_threshold_saw_the_domain(bi
 def test_the_interval_of_a_share_is_the_exact_one(numbers):
     from scipy.stats import binomtest
 
-    told = joined(numbers.records[numbers.best.key], numbers.domains)
+    told = by_domain(numbers.records[numbers.best.key], numbers.domains)
     for share, _, ends in covered(told, None, 0.8).values():
         exact = binomtest(round(share * 30), 30).proportion_ci(0.95, "exact")
         np.testing.assert_allclose(ends, (exact.low, exact.high), atol=1e-9)

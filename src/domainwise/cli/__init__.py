@@ -11,6 +11,7 @@ import typer
 
 from domainwise import __version__
 from domainwise.cli.apply import predict, transform
+from domainwise.cli.compare import compare
 from domainwise.cli.datasets import list_datasets
 from domainwise.cli.evaluate import evaluate
 from domainwise.cli.federate import federate
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, fit, predict, transform, info, export, reproduce, report):
+for command in (evaluate, compare, fit, predict, transform, info, export, reproduce, report):
     app.command()(command)
 app.command(name="datasets")(list_datasets)
 app.add_typer(federate, name="federate", help="Fit one model across sites that keep their rows.")

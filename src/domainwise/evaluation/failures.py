@@ -22,6 +22,7 @@ from sklearn.metrics import (
 
 from domainwise.arrays import Array
 from domainwise.evaluation.found import Found, Row
+from domainwise.evaluation.sure import grouped, joined
 from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
@@ -52,9 +53,10 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     best, names = found.best, found.facts["classes"]
     order = sorted(best.scores, key=lambda d: np.nan_to_num(best.scores[d], nan=np.inf))
     both = [best] if found.baseline in (None, best) else [best, found.baseline]
-    told = {r.label: joined(found.records[r.key], order) for r in both if r.key in found.records}
-    if best.label not in told:
+    if best.key not in found.records:
         return None
+    told = {r.label: by_domain(found.records.get(r.key, ()), order) for r in both}
+    told = {label: rows for label, rows in told.items() if rows}
     if names:
         classes = np.asarray(names)
         made = [confusion(told, classes), ranking(told, classes), calibration(told, classes)]
@@ -76,17 +78,10 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     return {"parts": parts, "table": table, "best": best.label}
 
 
-def joined(records: Iterable[Row], order: Sequence[Any]) -> Told:
-    """Records by domain, in an order; those of a domain that was left out twice together."""
-    parts: dict[Any, list[Row]] = {}
-    for record in records:
-        parts.setdefault(record["domain"], []).append(record)
-    names = ("target", "prediction", "probabilities", "decisions")
-    values = {d: {name: [r[name] for r in parts[d]] for name in names} for d in order if d in parts}
-    return {
-        domain: {name: None if v[0] is None else np.concatenate(v) for name, v in each.items()}
-        for domain, each in values.items()
-    }
+def by_domain(records: Sequence[Row], order: Sequence[Any]) -> Told:
+    """All rows of each domain, in an order of the domains."""
+    parts = grouped(records)
+    return {domain: joined(parts[domain]) for domain in order if domain in parts}
 
 
 def confusion(told: Mapping[str, Told], classes: Array) -> Part:

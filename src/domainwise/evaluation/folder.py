@@ -126,8 +126,11 @@ def opened_folder(
         yield JobFolder(store, problem)
 
 
-def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
-    """Return what was found, for showing it again, and all that is stored beside it."""
+def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, dict[str, Any]]:
+    """Return what was found, for showing it again, and all that is stored beside it.
+
+    Predictions are those of the best method and the best plain one, or of ``every`` method.
+    """
     path = Path(folder) / RESULT_NAME
     try:
         stored = json.loads(path.read_text("utf-8"))
@@ -148,10 +151,10 @@ def read_evaluation(folder: Path) -> tuple[Evaluation, dict[str, Any]]:
                 found.projection = DomainProjection(**told)
         names, classes = {str(name): name for name in found.domains}, stored["facts"]["classes"]
         shown = [result.key for result in (found.best, found.baseline) if result is not None]
-        for (method, _), job in _done(store).items():
-            if method in shown:
+        for (method, split), job in _done(store).items():
+            if every or method in shown:
                 records = _records(store.folder / job["file"], names, classes and np.array(classes))
-                outside = [record for record in records if record["fold"] == OUTSIDE]
+                outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
                 found.records.setdefault(method, []).extend(outside)
     return found, stored
 

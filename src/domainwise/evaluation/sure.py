@@ -37,9 +37,7 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
         if list(result.known) != names:
             results.append(result)
             continue
-        mine, theirs = (
-            _by_domain(records.get(result.key, ())) for records in (found.records, seen)
-        )
+        mine, theirs = (grouped(records.get(result.key, ())) for records in (found.records, seen))
         known = {
             name: pooled_score(measure, classes, theirs[name])
             if name in theirs and name in result.known
@@ -83,7 +81,8 @@ def _ends(values: Array) -> Ends:
     return float(low), float(high)
 
 
-def _by_domain(records: Sequence[Row]) -> dict[Any, list[Row]]:
+def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
+    """Records by domain."""
     found: dict[Any, list[Row]] = {}
     for record in records:
         found.setdefault(record["domain"], []).append(record)

@@ -1,0 +1,268 @@
+"""Two evaluations side by side: what can be compared, and how they differ on each domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from domainwise.ensemble.weights import BOOTSTRAP, TAIL, widened
+from domainwise.evaluation.folder import read_evaluation
+from domainwise.evaluation.found import Found, MethodResult, plain
+from domainwise.evaluation.sure import grouped, resampled
+from domainwise.jobs.statistics import compare, p_text
+from domainwise.selection.measure import Measure, choose_measure
+from domainwise.tables.errors import Argument, TableError
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Second minus first, as scores are shown: of errors a negative one is better."""
+
+    first: str  #: method of the first evaluation
+    second: str
+    means: tuple[float, float]  #: over the domains that both have
+    difference: float
+    low: float  #: ends of the 95 % interval, by drawing domains; of a domain by drawing its rows
+    high: float
+    p_value: float | None  #: Wilcoxon's signed-rank test over domains
+    words: str
+    per_domain: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two evaluations have in common, and how they differ."""
+
+    names: tuple[str, str]
+    measure: Measure
+    margin: float  #: a difference below this is none in practice
+    notes: list[str]
+    pairs: list[Difference]  #: the best methods, then those that both have
+
+    def show(self, value: float, signed: bool = False) -> str:
+        """A score, or a difference with its sign, as text."""
+        text = self.measure.format(self.measure.sign * abs(value))
+        return text if text == "–" else ("−" if value < 0 else "+" if signed else "") + text
+
+    def verdict(self) -> str:
+        """The difference of the first pair of methods, in words."""
+        pair, (first, second) = self.pairs[0], self.names
+        low, high = (self.show(end, True) for end in (pair.low, pair.high))
+        return (
+            f"{pair.second} of {second} against {pair.first} of {first}: {pair.words}. The mean "
+            f"{self.measure.label} over {len(pair.per_domain)} domains goes from "
+            f"{self.show(pair.means[0])} to {self.show(pair.means[1])}, by "
+            f"{self.show(pair.difference, True)} (95 %: {low} to {high})."
+        )
+
+    def legend(self) -> str:
+        """What the columns are."""
+        return (
+            f"{self.measure.label}, {self.measure.direction}, on left-out domains that both have. "
+            f"Differences: {self.names[1]} minus {self.names[0]}; intervals hold 95 %: domains are "
+            f"drawn with replacement, and for a single domain its rows. Below "
+            f"{self.show(self.margin)} there is no practical difference. p: Wilcoxon's "
+            "signed-rank test over domains, approximate."
+        )
+
+    def methods_table(self) -> list[list[str]]:
+        """Headings, and a row for each pair of methods."""
+        columns = ["method", *self.names, "difference", "95 %", "p", "in words"]
+        return [columns] + [
+            [
+                pair.second if pair.first == pair.second else f"{pair.first} → {pair.second}",
+                *map(self.show, pair.means),
+                *self._apart(pair.difference, pair.low, pair.high),
+                p_text(pair.p_value),
+                pair.words,
+            ]
+            for pair in self.pairs
+        ]
+
+    def domains_table(self) -> list[list[str]]:
+        """Headings, and a row for each domain, of the first pair; what became worst first."""
+        return [["domain", *self.names, "difference", "95 %"]] + [
+            [
+                str(row["domain"]),
+                *(self.show(row[name]) for name in ("first", "second")),
+                *self._apart(row["difference"], row["low"], row["high"]),
+            ]
+            for row in self.pairs[0].per_domain
+        ]
+
+    def _apart(self, difference: float, low: float, high: float) -> tuple[str, str]:
+        return self.show(difference, True), f"{self.show(low, True)} to {self.show(high, True)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings; None where something is not defined."""
+        told: dict[str, Any] = {
+            "folders": list(self.names),
+            "measure": self.measure.name,
+            "margin": self.margin,
+        }
+        pairs = [asdict(pair) for pair in self.pairs]
+        greater = self.measure.sign > 0
+        told |= {"verdict": self.verdict(), "notes": self.notes, "pairs": pairs}
+        return dict(_plain({**told, "greater_is_better": greater}))
+
+
+def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
+    """Compare the folders of two evaluations: their best methods, and each that both have.
+
+    Refused are other targets, domains and measures; notes tell what asks for care.
+
+    Parameters
+    ----------
+    first, second : Path
+        Folders that ``evaluate`` has written.
+    method : str, default=None
+        A method that both have; None are the best ones, and all that both have.
+    """
+    (a, stored_a), (b, stored_b) = (read_evaluation(path, every=True) for path in (first, second))
+    _refuse(stored_a, stored_b, first, second)
+    same = (each for each in (b, *b.others) if each.measure.name == a.measure.name)
+    other = next(same, None)
+    if other is None:
+        raise TableError(
+            f"{first} is about {a.measure.label}, {second} about {b.measure.label}: evaluate "
+            f"{second} again with ",
+            Argument("metric", a.measure.name),
+            ", which is computed from the predictions there",
+        )
+    other.records = b.records
+    shared = [domain for domain in a.domains if domain in other.domains]
+    if not shared:
+        raise ValueError(f"{first} and {second} have no domain in common")
+    pairs = [(a.best, other.best)]
+    pairs += [(r, s) for r in a.results if (s := other.find(r.key)) is not None]
+    if method is not None:
+        named = a.find(method), other.find(method)
+        if named[0] is None or named[1] is None:
+            common = ", ".join(r.key for r, _ in pairs[1:]) or "none"
+            raise ValueError(f"method={method!r} is not in both; those that are: {common}")
+        pairs = [(named[0], named[1])]
+    elif (a.best.key, other.best.key) in [(r.key, s.key) for r, s in pairs[1:]]:
+        pairs = [pairs[0], *(pair for pair in pairs[1:] if pair[0] is not a.best)]
+    found = [_difference(a, other, shared, *pair) for pair in pairs]
+    alike = first.name == second.name
+    names = (str(first), str(second)) if alike else (first.name, second.name)
+    notes = _notes(a, other, [stored_a, stored_b], names, shared)
+    return Comparison(names, a.measure, a.margin, notes, found)
+
+
+def _difference(
+    a: Found, b: Found, shared: Sequence[Any], first: MethodResult, second: MethodResult
+) -> Difference:
+    """How a method of one evaluation differs from one of another."""
+    common = [d for d in shared if d in first.known and d in second.known]
+    if not common:
+        raise ValueError(f"{first.key} and {second.key} are scored on no domain that both have")
+    names, sign = a.facts["classes"], a.measure.sign
+    kept = [grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))]
+    classes = None if names is None else np.asarray(names)
+    known = np.zeros(2) if classes is None else classes
+    measure = choose_measure(a.measure.name, known, names is not None, a.facts["positive"])
+    rows = []
+    for place, domain in enumerate(common):
+        one, other = (sign * result.known[domain] for result in (first, second))
+        ends = [float("nan")] * 2
+        if all(domain in each for each in kept):
+            records = [each[domain] for each in kept]
+            # Rows are drawn alike where they are the same, and apart elsewhere.
+            seeds = [place, place if _rows(records[0]) == _rows(records[1]) else place + 10**6]
+            draws = [resampled(measure, classes, *of) for of in zip(records, seeds, strict=True)]
+            ends = sorted(sign * np.nanquantile(draws[1] - draws[0], (TAIL, 1 - TAIL)))
+        told = {"domain": plain(domain), "first": one, "second": other, "difference": other - one}
+        rows.append({**told, "low": float(ends[0]), "high": float(ends[1])})
+    told = {
+        name: np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
+    }
+    mean, n = float(told["difference"].mean()), len(rows)
+    draws = np.random.default_rng(0).choice(told["difference"], (BOOTSTRAP, n)).mean(axis=1)
+    low, high = widened(mean, draws, n, np.inf)
+    p_value = compare(dict(enumerate(told["second"])), dict(enumerate(told["first"]))).p_value
+    means = float(told["first"].mean()), float(told["second"].mean())
+    words = _words(mean, sign, a.margin, (low, high))
+    rows.sort(key=lambda row: sign * row["difference"])
+    return Difference(first.label, second.label, means, mean, low, high, p_value, words, rows)
+
+
+def _words(difference: float, sign: int, margin: float, ends: tuple[float, float]) -> str:
+    better = "better" if sign * difference > 0 else "worse"
+    if abs(difference) < margin:
+        sure = np.isfinite(ends).all() and max(map(abs, ends)) < margin
+        return "no practical difference" + ("" if sure else ", as far as can be told")
+    if not np.isfinite(ends).all():
+        return f"{better}, on too few domains to tell"
+    return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not beyond chance"
+
+
+def _rows(records: list[Any]) -> list[Any]:
+    return [record["row"].tolist() for record in records]
+
+
+def _asked(stored: dict[str, Any], name: str) -> Any:
+    return stored.get("table", {}).get("asked", {}).get(name)
+
+
+def _refuse(a: dict[str, Any], b: dict[str, Any], first: Path, second: Path) -> None:
+    """Refuse what answers different questions."""
+    questions = {name: (_asked(a, name), _asked(b, name)) for name in ("target", "domain")}
+    for name in ("task", "classes", "positive"):
+        questions[name] = a["facts"][name], b["facts"][name]
+    for name, (one, other) in questions.items():
+        if one != other and None not in (one, other):
+            raise ValueError(
+                f"{first} and {second} cannot be compared: the {name} is {one!s} in one and "
+                f"{other!s} in the other"
+            )
+
+
+def _notes(
+    a: Found, b: Found, stored: list[Any], names: Sequence[str], shared: list[Any]
+) -> list[str]:
+    """What asks for care: other tables, rows, folds, columns and domains."""
+    notes = []
+    tables = [each.get("table", {}).get("sha256") for each in stored]
+    (rows, folds), (other_rows, other_folds) = (_laid_out(found, shared) for found in (a, b))
+    if None not in tables and tables[0] != tables[1]:
+        notes.append("The tables are not the same file (SHA-256): scores are of other rows.")
+    elif rows != other_rows:
+        notes.append("Other rows were evaluated on: those of a domain are not paired.")
+    if folds != other_folds:
+        notes.append("Domains were left out in other groups: models have learnt from others.")
+    if not notes:
+        same = "Same table, rows and folds." if rows else "No predictions are kept there."
+        notes.append(same)
+    for name in ("features", "drop"):
+        one, other = (", ".join(_asked(each, name) or ()) or "not given" for each in stored)
+        if one != other:
+            notes.append(f"{name}: {one} in {names[0]}, {other} in {names[1]}.")
+    for name, found in zip(names, (a, b), strict=True):
+        if alone := [str(domain) for domain in found.domains if domain not in shared]:
+            notes.append(f"Only in {name}, and not compared: {', '.join(alone)}.")
+    return notes
+
+
+def _laid_out(found: Found, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]]:
+    """Rows and their targets by domain, and the groups of domains that were left out together."""
+    rows: dict[Any, Any] = {}
+    folds: dict[int, set[Any]] = {}
+    for record in next(iter(found.records.values()), ()):
+        folds.setdefault(record["split"], set()).add(record["domain"])
+        if record["domain"] in shared:
+            rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
+    return rows, {frozenset(domains) for domains in folds.values()}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON knows it; None for numbers that are not known."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else plain(value)
