@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from domainwise.checks.arguments import CONSTRAINTS
 
 T = TypeVar("T", bound=type)
+C = TypeVar("C")
 
 #: A line that names groups of arguments.
 PLACE = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
@@ -42,6 +44,70 @@ def _texts(place: re.Match[str]) -> str:
     texts = [PLACE.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", groups)]
     lines = "\n".join(texts).splitlines()
     return "\n".join(indent + line if line else line for line in lines)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def arguments(cls: type[C]) -> type[C]:
+    """Make the ``__init__`` of a class from the arguments that it and its bases annotate."""
+    return dataclass(cls, eq=False, repr=False, kw_only=True)
+
+
+@arguments
+class KernelArguments:
+    """Of every projection; ``n_components`` alone may be given without its name."""
+
+    n_components: int | None = field(default=None, kw_only=False)
+    kernel: Any = "rbf"
+    gamma: float | str = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+
+
+@arguments
+class TargetArguments(KernelArguments):
+    """Of methods that look at targets through a kernel."""
+
+    target_kernel: Any = "auto"
+    target_gamma: float | str = "median"
+    epsilon: float = 1e-3
+
+
+@arguments
+class DomainArguments:
+    """Of methods that look at domains through a kernel."""
+
+    domain_kernel: Any = "auto"
+    domain_gamma: float | str = "median"
+    domain_weight: float = 1.0
+
+
+@arguments
+class ExactArguments:
+    """Of the exact forms."""
+
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 200
+    random_state: Any = None
+    verbose: int = 0
+
+
+@arguments
+class LandmarkArguments:
+    """Of forms on landmarks."""
+
+    n_landmarks: Any = "auto"
+    landmarks: Any = "uniform"
+    feature_map: str = "nystroem"
+    random_state: Any = None
+
+
+@arguments
+class LabelLandmarkArguments(LandmarkArguments):
+    """Of those that may have landmarks of a continuous target, too."""
+
+    target_landmarks: Any = None
 
 
 def keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    DomainArguments,
+    ExactArguments,
+    KernelArguments,
+    TargetArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import Projection
 from domainwise.gram import Gram
@@ -13,10 +18,14 @@ from domainwise.methods import pencils
 from domainwise.methods.components import Components
 
 
-class DCMMethod(Projection):
-    """How DCM calls its method, on whatever operator."""
+@arguments
+class COIRMethod(TargetArguments, Projection):
+    """COIR is DCM for which domains have no price."""
 
-    ridge: float
+    ridge: float = 1e-3
+    domain_weight = 0.0
+    _uses_domain = False
+    _needs_target = True
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return pencils.dcm(
@@ -30,18 +39,20 @@ class DCMMethod(Projection):
         )
 
 
-class COIRMethod(DCMMethod):
-    """COIR is DCM for which domains have no price."""
+@arguments
+class DCMMethod(DomainArguments, COIRMethod):
+    """DCM asks that price, of domains or of domains inside classes."""
 
-    domain_weight = 0.0
-    _uses_domain = False
-    _needs_target = True
+    conditional: bool = False
+    _uses_domain = True
+    _needs_target = False
 
 
-class DICAMethod(Projection):
+@arguments
+class DICAMethod(TargetArguments, Projection):
     """How DICA calls its method."""
 
-    lam: float
+    lam: float = 1e-3
 
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         return pencils.dica(
@@ -54,7 +65,8 @@ class DICAMethod(Projection):
         )
 
 
-class KPCAMethod(Projection):
+@arguments
+class KPCAMethod(KernelArguments, Projection):
     """How KPCA calls its method."""
 
     _uses_target = False
@@ -65,7 +77,8 @@ class KPCAMethod(Projection):
 
 
 @with_shared_arguments
-class DCM(DCMMethod, KernelProjection):
+@arguments
+class DCM(ExactArguments, DCMMethod, KernelProjection):
     r"""Domain-based covariance minimization: features that tell targets, not domains, apart.
 
     Finds the directions with the largest :math:`\gamma` in
@@ -108,34 +121,10 @@ class DCM(DCMMethod, KernelProjection):
     (3, 1)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        domain_kernel: Any = "auto",
-        domain_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        ridge: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class COIR(COIRMethod, KernelProjection):
+@arguments
+class COIR(ExactArguments, COIRMethod, KernelProjection):
     r"""Covariance operator inverse regression: directions that tell targets apart.
 
     DCM without the domains: the largest :math:`\gamma` in
@@ -168,30 +157,10 @@ class COIR(COIRMethod, KernelProjection):
     1
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        ridge: float = 1e-3,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class DICA(DICAMethod, KernelProjection):
+@arguments
+class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
     The largest :math:`\gamma` in :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`,
@@ -229,30 +198,10 @@ class DICA(DICAMethod, KernelProjection):
     (1,)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        lam: float = 1e-3,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class KPCA(KPCAMethod, KernelProjection):
+@arguments
+class KPCA(ExactArguments, KPCAMethod, KernelProjection):
     """Kernel principal component analysis, without storing the kernel matrix.
 
     The same directions as :class:`sklearn.decomposition.KernelPCA`, scaled to unit variance.
@@ -275,20 +224,3 @@ class KPCA(KPCAMethod, KernelProjection):
     >>> KPCA(n_components=2).fit_transform(data.data).std(axis=0).round(6)
     array([1., 1.])
     """
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())

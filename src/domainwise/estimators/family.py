@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from domainwise.checks.arguments import NON_NEGATIVE
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    DomainArguments,
+    ExactArguments,
+    KernelArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import Projection
 from domainwise.gram import Gram
@@ -15,12 +21,14 @@ from domainwise.methods import mida, scatter
 from domainwise.methods.components import Components
 
 
-class ScatterMethod(Projection):
+@arguments
+class ScatterMethod(KernelArguments, Projection):
     """How SCA and MDA call their method, on whatever operator."""
 
-    between: float
-    within_weight: float
-    ridge: float
+    between: float = 0.5
+    domain_weight: float = 1.0
+    within_weight: float = 1.0
+    ridge: float = 1e-3
     _method: ClassVar[Callable[..., Components]]
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"ridge": [NON_NEGATIVE]}
     _needs_target = True
@@ -38,7 +46,8 @@ class ScatterMethod(Projection):
         )
 
 
-class MIDAMethod(Projection):
+@arguments
+class MIDAMethod(DomainArguments, KernelArguments, Projection):
     """How MIDA calls its method."""
 
     _uses_target = False
@@ -51,33 +60,9 @@ class MIDAMethod(Projection):
         )
 
 
-class ScatterProjection(ScatterMethod, KernelProjection):
-    """The arguments of SCA and MDA."""
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        between: float = 0.5,
-        domain_weight: float = 1.0,
-        within_weight: float = 1.0,
-        ridge: float = 1e-3,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
-
-
 @with_shared_arguments
-class SCA(ScatterProjection):
+@arguments
+class SCA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Scatter component analysis: classes apart, domains together, rows of a class close.
 
     The largest :math:`\gamma` in
@@ -128,7 +113,8 @@ class SCA(ScatterProjection):
 
 
 @with_shared_arguments
-class MDA(ScatterProjection):
+@arguments
+class MDA(ExactArguments, ScatterMethod, KernelProjection):
     r"""Multidomain discriminant analysis: classes apart, each class alike in all domains.
 
     The largest :math:`\gamma` in
@@ -177,7 +163,8 @@ class MDA(ScatterProjection):
 
 
 @with_shared_arguments
-class MIDA(MIDAMethod, KernelProjection):
+@arguments
+class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     r"""Maximum independence domain adaptation: principal directions that domains say little about.
 
     The leading eigenvectors of :math:`K (I - w \bar K_d) K`, where :math:`\bar K_d` is the centred
@@ -215,23 +202,3 @@ class MIDA(MIDAMethod, KernelProjection):
     >>> mida.fit(data.data, sample_domain=data.sample_domain).transform(data.data[:2]).shape
     (2, 2)
     """
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
-        domain_gamma: float | str = "median",
-        domain_weight: float = 1.0,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    LabelLandmarkArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.exact import COIRMethod, DCMMethod, DICAMethod, KPCAMethod
 from domainwise.estimators.fast_base import FastProjection
 
 
 @with_shared_arguments
-class FastDCM(DCMMethod, FastProjection):
+@arguments
+class FastDCM(LabelLandmarkArguments, DCMMethod, FastProjection):
     r"""Domain-based covariance minimization on Nystrom features, in one pass over the rows.
 
     DCM with the Gram matrix replaced by ``k(X, landmarks) k(landmarks, landmarks)^-1 k(landmarks,
@@ -42,34 +45,10 @@ class FastDCM(DCMMethod, FastProjection):
     (3, 1)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        domain_kernel: Any = "auto",
-        domain_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        ridge: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        target_landmarks: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class FastCOIR(COIRMethod, FastProjection):
+@arguments
+class FastCOIR(LabelLandmarkArguments, COIRMethod, FastProjection):
     r"""Covariance operator inverse regression on Nystrom features, in one pass over the rows.
 
     ``sample_domain`` is accepted and ignored, so that methods can be swapped in a pipeline.
@@ -96,30 +75,10 @@ class FastCOIR(COIRMethod, FastProjection):
     (3, 1)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        ridge: float = 1e-3,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        target_landmarks: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class FastDICA(DICAMethod, FastProjection):
+@arguments
+class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
     r"""Domain-invariant component analysis on Nystrom features, in one pass over the rows.
 
     Without ``y`` it is the unsupervised form.
@@ -151,30 +110,10 @@ class FastDICA(DICAMethod, FastProjection):
     (1,)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
-        target_gamma: float | str = "median",
-        epsilon: float = 1e-3,
-        lam: float = 1e-3,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        target_landmarks: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class FastKPCA(KPCAMethod, FastProjection):
+@arguments
+class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
     r"""Kernel principal component analysis on Nystrom features, in one pass over the rows.
 
     ``y`` and ``sample_domain`` are accepted and ignored, so that methods can be swapped in a
@@ -206,20 +145,3 @@ class FastKPCA(KPCAMethod, FastProjection):
     """
 
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        target_landmarks: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    LandmarkArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.family import MIDAMethod, ScatterMethod
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.methods import scatter
 
 
-class FastScatterProjection(ScatterMethod, FastProjection):
-    """The arguments of FastSCA and FastMDA."""
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        between: float = 0.5,
-        domain_weight: float = 1.0,
-        within_weight: float = 1.0,
-        ridge: float = 1e-3,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())
-
-
 @with_shared_arguments
-class FastSCA(FastScatterProjection):
+@arguments
+class FastSCA(LandmarkArguments, ScatterMethod, FastProjection):
     r"""Scatter component analysis on Nystrom features, in one pass over the rows.
 
     Parameters
@@ -66,7 +45,8 @@ class FastSCA(FastScatterProjection):
 
 
 @with_shared_arguments
-class FastMDA(FastScatterProjection):
+@arguments
+class FastMDA(LandmarkArguments, ScatterMethod, FastProjection):
     r"""Multidomain discriminant analysis on Nystrom features, in one pass over the rows.
 
     Parameters
@@ -97,7 +77,8 @@ class FastMDA(FastScatterProjection):
 
 
 @with_shared_arguments
-class FastMIDA(MIDAMethod, FastProjection):
+@arguments
+class FastMIDA(LandmarkArguments, MIDAMethod, FastProjection):
     r"""Maximum independence domain adaptation on Nystrom features, in one pass over the rows.
 
     ``y`` is accepted and ignored.
@@ -125,22 +106,3 @@ class FastMIDA(MIDAMethod, FastProjection):
     """
 
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
-        domain_gamma: float | str = "median",
-        domain_weight: float = 1.0,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
-        feature_map: str = "nystroem",
-        random_state: Any = None,
-    ) -> None:
-        keep_arguments(self, locals())
