@@ -324,8 +324,10 @@ def test_landmarks_come_from_the_plan_and_rows_of_nobody_are_in_it(frames, given
     assert model.info["check"]["better"]
 
 
-def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path):
-    plan, files = both_rounds(make_plan(frames["s0"], "ill", class_weight="balanced"), frames)
+@pytest.mark.parametrize("method", ["invariantridge", "fastdica"])
+def test_the_model_file_is_one_for_predict_and_check_shift(frames, tmp_path, method):
+    plan = make_plan(frames["s0"], "ill", method=method, class_weight="balanced")
+    plan, files = both_rounds(plan, frames)
     model = fit(plan, files)
     model.save(tmp_path / "model.skops")
     again = TableModel.load(tmp_path / "model.skops")
@@ -351,6 +353,40 @@ def test_a_site_is_warned_where_its_rows_could_be_worked_out(frames):
     words = moments_of(frames["s0"], plan, site="s").words()
     fewest = frames["s0"]["sick"].value_counts().min()
     assert any(f"careful: a class has {fewest} rows" in each for each in words)
+
+
+def test_ugly_tables_of_sites_are_the_same_rows_as_any(frames):
+    """Columns that one site lacks, or has once; other types; duplicates; a domain of one row."""
+    ugly = {name: frame.copy() for name, frame in frames.items()}
+    ugly["s0"] = ugly["s0"].assign(b=np.nan, soil=None)
+    ugly["s1"] = ugly["s1"].assign(a=2.5, c=ugly["s1"]["c"].astype(np.float32))
+    ugly["s2"] = pandas.concat([ugly["s2"]] * 2, ignore_index=True)
+    ugly["s2"]["soil"] = ugly["s2"]["soil"].astype("category")
+    ugly["s2"]["c"] = ugly["s2"]["c"].round().astype("Int64")
+    ugly["s3"].loc[ugly["s3"].index[:1], "ward"] = "alone"
+    plan = make_plan(frames["s0"], "value")
+    first = [statistics_of(frame, plan, site=name) for name, frame in ugly.items()]
+    assert first[0].content["withheld"] == ["column 'b': fewer than 3 values"]
+    assert first[3].content["withheld"] == ["domain 'alone': fewer than 3 rows"]
+    merged = merge(plan, first)
+    model = fit(merged, [moments_of(frame, merged, site=name) for name, frame in ugly.items()])
+    rows = pandas.concat([frame.astype({"c": float, "soil": object}) for frame in ugly.values()])
+    rows = rows[rows["ward"] != "alone"]
+    assert model.info["n_rows"] == len(rows)
+    Phi = fourier_features(prepared_most_frequent(merged, rows), 0.1, M)
+    members = model.pipeline[-1].estimator_.members_
+    parts = [(m["alpha"], m["domain_weight"]) for m in members]
+    found = [
+        dense_ridge(Phi, rows[["value"]].to_numpy(), rows["ward"].to_numpy(), *p) for p in parts
+    ]
+    new = make_frame(40, 9)
+    values = [fourier_features(prepared(merged, new), 0.1, M) @ B + b for B, b in found]
+    got = model.pipeline.predict(model.schema.prepare(new))
+    np.testing.assert_allclose(got, np.mean(values, axis=0)[:, 0], rtol=1e-9)
+
+
+def prepared_most_frequent(plan, frame):
+    return prepared(plan, frame.assign(soil=frame["soil"].fillna(plan.learnt.frequent[0])))
 
 
 def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):

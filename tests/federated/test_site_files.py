@@ -211,6 +211,8 @@ def test_other_shapes_names_and_types_are_refused(sites):
         (2, {"domains": [3]}, "different texts"),
         (2, {"domains": None}, "does not fit"),
         (2, {"left_out": None}, "left_out"),
+        (2, {"withheld": None}, "does not fit"),
+        (1, {"withheld": [3]}, "not told in words"),
     ],
 )
 def test_words_and_counts_beside_the_arrays_are_looked_at_too(sites, round_, change, words):

@@ -141,6 +141,8 @@ def gathered(
         if file.site in found:
             raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
         try:
+            if not all(isinstance(words, str) for words in [*file.content["withheld"]]):
+                raise ValueError("what was withheld is not told in words")
             check(plan, file)
         except Exception as error:
             raise SiteFileError(f"{name} does not fit the plan: {error}") from error

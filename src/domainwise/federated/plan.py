@@ -292,14 +292,16 @@ class Plan:
         """What sums up each domain, to compare new rows with."""
         told, learnt, schema = self.told("watch"), self.learnt, self.schema
         shape = (len(told["landmarks"]), len(schema.numbers))
+        lowest, highest = np.array(told["ends"], dtype=float)
+        categories = zip(schema.categorical, learnt.categories, strict=True)
         return ShiftWatch.of_summary(
-            schema.numbers,
-            dict(zip(schema.categorical, learnt.categories, strict=True)),
-            ends=np.array(told["ends"], dtype=float),
-            mean=learnt.mean,
-            scale=np.where(learnt.variance > 0, np.sqrt(learnt.variance), 1.0),
-            landmarks=np.array(told["landmarks"], dtype=float).reshape(shape),
-            gamma=float(told["gamma"]),
+            {**dict.fromkeys(schema.numbers), **dict(categories)},
+            lowest_=lowest,
+            highest_=highest,
+            mean_=learnt.mean,
+            scale_=np.where(learnt.variance > 0, np.sqrt(learnt.variance), 1.0),
+            landmarks_=np.array(told["landmarks"], dtype=float).reshape(shape),
+            gamma_=float(told["gamma"]),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -159,34 +159,23 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @classmethod
-    def of_summary(
-        cls,
-        numbers: Sequence[str],
-        categories: dict[str, list[str]],
-        *,
-        ends: Array,
-        mean: Array,
-        scale: Array,
-        landmarks: Array,
-        gamma: float,
-    ) -> ShiftWatch:
-        """A watch of data frames whose ranges, scales and landmarks are known before any row is.
+    def of_summary(cls, columns: dict[str, list[str] | None], **told: Any) -> ShiftWatch:
+        """A watch of data frames that is made before any row is seen.
 
-        Its sources are to come: ``sources_``, and what :meth:`summed_up` tells of each. Kernel
-        features are the same wherever it is made, down to their signs.
+        ``columns`` have categories, or None for numbers; ``told`` are the attributes about ranges,
+        scales and landmarks. The sources are to come: ``sources_``, and what :meth:`summed_up`
+        tells of each. Kernel features are the same wherever it is made, down to their signs.
         """
         watch = cls()
-        watch.columns_ = [*numbers, *categories]
+        watch.columns_, watch.n_features_in_ = list(columns), len(columns)
         watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
-        watch.n_features_in_ = len(watch.columns_)
-        watch.numeric_ = list(range(len(numbers)))
-        watch.categorical_ = list(range(len(numbers), len(watch.columns_)))
-        watch.categories_ = list(categories.values())
-        watch.lowest_, watch.highest_ = ends
-        watch.mean_, watch.scale_ = mean, scale
-        watch.landmarks_, watch.gamma_ = landmarks, gamma
-        root = _inverse_root(landmarks, gamma)
-        watch._root = root[0] @ root[1].T
+        known = list(enumerate(columns.values()))
+        watch.numeric_ = [i for i, categories in known if categories is None]
+        watch.categorical_ = [i for i, categories in known if categories is not None]
+        watch.categories_ = [categories for _, categories in known if categories is not None]
+        watch.__dict__.update(told)
+        root, vectors = _inverse_root(watch.landmarks_, watch.gamma_)
+        watch._root = root @ vectors.T
         return watch
 
     def summed_up(self, X: Any, codes: Array, n_groups: int) -> tuple[Array, Array]:
