@@ -18,7 +18,10 @@ from domainwise.tables.schema import TableError, require_columns
 
 @dataclass(frozen=True)
 class SiteRows:
-    """Rows of those cells, a domain and a class, that are large enough."""
+    """Rows of those cells, a domain and a class, that are large enough.
+
+    Values of a column that too few rows of a domain have are taken for missing.
+    """
 
     site: str
     X: Any  #: features as :meth:`Schema.prepare` has them
@@ -75,6 +78,13 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     X = schema.prepare(frame if len(rows) == len(frame) else frame[schema.features].iloc[rows])
     kept, codes = np.unique(domains[keep], return_inverse=True)
     left_out, told = int((~known).sum()), names[kept].tolist()
+    for name in schema.numbers:
+        values = np.bincount(codes[X[name].notna()], minlength=len(told))
+        few = (values > 0) & (values < least)
+        if few.any():
+            X[name] = X[name].where(~few[codes])
+            where = [f"column {name!r} of domain {told[d]!r}" for d in np.flatnonzero(few)]
+            withheld += [f"{each}: fewer than {least} values" for each in where]
     return SiteRows(site, X, y[keep], classes[keep], codes, told, left_out, withheld)
 
 

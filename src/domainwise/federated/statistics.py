@@ -67,17 +67,14 @@ def statistics(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    few = (~np.isnan(numbers)).sum(axis=0) < least
-    rare = [f"column {names[j]!r}: fewer than {least} values" for j in np.flatnonzero(few)]
-    numbers = np.where(few, np.nan, numbers)
     columns = [column[~np.isnan(column)] for column in numbers.T]
     found = [sketched(c, np.ones(len(c)), min(QUANTILES, len(c) // least))[0] for c in columns]
-    categories = []
+    categories, withheld = [], [*rows.withheld]
     for name in schema.categorical:
         counts = Counter(rows.X[name].dropna().tolist())
         categories.append({text: n for text, n in sorted(counts.items()) if n >= least})
         if len(categories[-1]) < len(counts):
-            rare.append(f"column {name!r}: categories of fewer than {least} rows")
+            withheld.append(f"column {name!r}: categories of fewer than {least} rows")
     moments = Moments.of_rows(numbers, np.zeros(len(numbers), dtype=np.int64), 1)
     words = [
         f"contains, of {len(rows.X):,} rows: how many there are of each domain; of {len(names)} "
@@ -92,7 +89,7 @@ def statistics(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
         "left_out": rows.left_out,
         "domains": dict(zip(rows.names, np.bincount(rows.domains).tolist(), strict=True)),
         "categories": categories,
-        "withheld": [*rows.withheld, *rare],
+        "withheld": withheld,
         "words": words,
     }
     arrays = {
