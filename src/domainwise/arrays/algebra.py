@@ -35,7 +35,9 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
         A = S.copy()
         A.flat[:: len(A) + 1] += shift
         try:
-            return cho_solve(cho_factor(A, lower=True, overwrite_a=True), B)
+            # Transposed, LAPACK takes it as it is.
+            factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
+            return cho_solve(factor, B, check_finite=False)
         except LinAlgError:
             values, U = np.linalg.eigh(S)
             return U @ ((U.T @ B) / (values.clip(0.0) + shift)[:, None])

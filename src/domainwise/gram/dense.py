@@ -44,6 +44,8 @@ class DenseGram(RowsGram):
         super().__init__(labels, dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._asked_for_lapack = lapack
+        self._leading: RitzPairs | None = None
+        self._refine: RefinedCholesky | None = None
         self._row_means = check_finite(matrix.mean(1), self.dtype)
         self.K = matrix
         self.K -= self._row_means
@@ -76,7 +78,7 @@ class DenseGram(RowsGram):
         """Solve with each shift, by factors in float32 refined to float64 where that works."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
-        refine = RefinedCholesky(self.K)
+        refine = self._refine = self._refine or RefinedCholesky(self.K)
         return [self._refined(refine, V, shift) or self.solve(V, shift) for shift in shifts]
 
     def _refined(self, refine: RefinedCholesky, V: Array, shift: float) -> Solution | None:
@@ -110,6 +112,9 @@ class DenseGram(RowsGram):
         few = n > ARPACK_ROWS and 8 * k < n and not self._asked_for_lapack
         if not few and not self.lapack:
             return super().leading(k)
+        known = self._leading
+        if known is not None and k <= len(known.values):
+            return RitzPairs(known.values[:k], known.X[:, :k], known.KX[:, :k], known.info)
         try:
             # The matrix is as good as symmetric; both read one half of it, or products.
             if few:
@@ -122,7 +127,8 @@ class DenseGram(RowsGram):
         order = np.argsort(values)[::-1]
         values, X = values[order], X[:, order] - X[:, order].mean(axis=0)
         info = {"eigen_solver": "arpack" if few else "lapack", "converged": True}
-        return RitzPairs(values, X, self.K @ X, info)
+        self._leading = RitzPairs(values, X, self.K @ X, info)
+        return self._leading
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any

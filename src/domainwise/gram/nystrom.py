@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -47,16 +47,15 @@ class NystromMap:
     direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
     #: Which of the given landmarks these are.
     chosen: Array | None = field(default=None, repr=False, compare=False)
-    _prepared: Array = field(init=False, repr=False, compare=False)
-    _inverse: Array | None = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        inverse, prepared = None, self.kernel.prepare(self.landmarks).right
-        if self.triangle is not None:
-            inverse = solve_triangular(self.triangle, np.eye(len(self.triangle)), lower=True).T
-            inverse = inverse.astype(prepared.dtype)
-        object.__setattr__(self, "_prepared", prepared)
-        object.__setattr__(self, "_inverse", inverse)
+    @cached_property
+    def _prepared(self) -> Array:
+        return np.asarray(self.kernel.prepare(self.landmarks).right)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        inverse = solve_triangular(self.triangle, np.eye(self.n_features), lower=True).T
+        return inverse.astype(self._prepared.dtype)
 
     @classmethod
     def fourier(cls, columns: FourierMap) -> NystromMap:
@@ -72,11 +71,8 @@ class NystromMap:
         ``ridge`` is the shift that solutions will be regularised with, per row; sums are taken
         directly where it keeps their rounding below ``rounding``.
         """
-        exact = replace(
-            kernel, origin=None if kernel.origin is None else kernel.origin.astype(np.float64)
-        )
         with np.errstate(over="ignore", invalid="ignore"):
-            W = check_finite(exact.matrix(landmarks.astype(np.float64)), landmarks.dtype)
+            W = check_finite(_exact(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
         # What float32 rows cannot tell apart, or what rounding of W leaves.
         share = max(eps, len(W) * eps_double)
@@ -94,7 +90,7 @@ class NystromMap:
 
     def features(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
-        if self._inverse is None:
+        if self.triangle is None:
             return self._values(X, out)
         C = self._values(X, None, distances)
         if self.kernel.constant:
@@ -134,11 +130,37 @@ class NystromMap:
         left = self.kernel.prepare(X).left
         return self.kernel.block(left, self._prepared, None if out is None else out[: len(X)])
 
+    def gram(self, X: Array) -> Array:
+        """Return ``Phi Phi'``: among landmarks, and between them and others, the kernel itself."""
+        place = {row.tobytes(): i for i, row in enumerate(X)}
+        mine = np.array([place.get(row.tobytes(), -1) for row in self.landmarks])
+        if not isinstance(self.kernel, Kernel) or mine.min() < 0:
+            Phi = self.features(X).astype(np.float64, copy=False)
+            return np.asarray(Phi @ Phi.T)
+        K = _exact(self.kernel, X)
+        others = np.setdiff1d(np.arange(len(X)), mine)
+        V = solve_triangular(self.triangle, K[np.ix_(mine, others)], lower=True)
+        K[np.ix_(others, others)] = V.T @ V
+        return K
+
+    def weights(self, X: Array, dual: Array) -> Array:
+        """Return ``Phi' dual``: weights of the features for coefficients of rows."""
+        found = (self._values(X) + self.kernel.constant).T @ dual
+        if self.triangle is not None:
+            found = solve_triangular(self.triangle, found, lower=True)
+        return np.asarray(found)
+
     def dual(self, weights: Array) -> Array:
         """Coefficients of the landmarks' kernel functions for weights of the features."""
         if self.triangle is None:
             return weights
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
+
+
+def _exact(kernel: Kernel, X: Array) -> Array:
+    """Kernel matrix of rows, in float64 whatever they are."""
+    origin = None if kernel.origin is None else kernel.origin.astype(np.float64)
+    return np.asarray(replace(kernel, origin=origin).matrix(X.astype(np.float64)))
 
 
 def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, Array]:

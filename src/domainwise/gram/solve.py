@@ -120,6 +120,7 @@ class RefinedCholesky:
     def __init__(self, K: Array) -> None:
         self.K = K
         self._rough = K.astype(np.float32)
+        self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
     def solve(self, V: Array, shift: float) -> tuple[Array, Array, float] | None:
         """Return X, K X and the relative residual, or None where refinement does not get there.
@@ -129,9 +130,11 @@ class RefinedCholesky:
         n = len(self.K)
         if not shift > REFINABLE * np.trace(self.K):
             return None
-        A = self._rough + np.float32(max(float(np.trace(self.K)), shift) / n)
-        A.reshape(-1)[:: n + 1] += np.float32(shift)
-        inverse = cholesky(A)
+        if shift not in self._inverses:
+            A = self._rough + np.float32(max(float(np.trace(self.K)), shift) / n)
+            A.reshape(-1)[:: n + 1] += np.float32(shift)
+            self._inverses[shift] = cholesky(A)
+        inverse = self._inverses[shift]
         if inverse is None:
             return None
         scale = column_norms(V)

@@ -137,7 +137,9 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
             a, b = cuts[i], cuts[j]
             tile = kernel.block(rows.left[a], rows.right[b])
             if i == j:
-                tile = (tile + tile.T) / 2
+                np.add(tile, tile.T, out=K[a, a])
+                K[a, a] *= 0.5
+                continue
             K[a, b] = tile
             K[b, a] = tile.T
 

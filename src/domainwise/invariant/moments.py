@@ -81,6 +81,8 @@ class RidgeProblem:
     target: Any  #: and of targets
     #: ``Phi'F`` of each domain factor, by whether domains are compared inside classes
     directions: dict[bool, Any]
+    #: Their images under the second moment, where solutions are in terms of rows
+    images: dict[bool, Any] | None = None
 
     @classmethod
     def of_moments(
@@ -96,8 +98,11 @@ class RidgeProblem:
 
         ``(S + alpha I + alpha w DD')^-1 C`` by Woodbury's formula: all kinds share the solutions
         for one alpha, with C and with D. They stand side by side.
+
+        In terms of rows, ``S = AA'`` and ``D = A'F``, it is ``A'`` times the same with F for D and
+        with ``F'S`` for ``D'``.
         """
-        c = self.cross.shape[1]
+        c, images = self.cross.shape[1], self.images or self.directions
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
         right = side_by_side([self.cross, *(self.directions[name] for name in names)])
         found: dict[tuple[int, int], Any] = {}
@@ -111,7 +116,7 @@ class RidgeProblem:
             for k, (weight, name) in enumerate(kinds):
                 found[k, a] = plain
                 if weight and by_name[name].shape[1]:
-                    D, Z = self.directions[name], by_name[name]
+                    D, Z = images[name], by_name[name]
                     inner = D.T @ Z
                     found[k, a] = plain - Z @ shifted_solve(
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ plain

@@ -20,6 +20,7 @@ from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, take_rows
 from domainwise.estimators.arguments import keep_arguments
 from domainwise.kernels.functions import resolve_gamma
+from domainwise.models.sharing import judge_group, kernel_groups
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.measure import choose_measure
@@ -152,13 +153,22 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The best candidate, and all of them."""
         candidates = list(ParameterGrid(grids))
+        model = clone(self.estimator)
+        inner = model.named_steps[self.step] if self.step else model
+        groups = kernel_groups(None if self.own else inner, candidates, X)
+        tasks = [(split, group) for split in splits for group in groups]
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_judged)(self._candidate(candidate), X, y, given, split, scorer)
-            for split in splits
-            for candidate in candidates
+            delayed(_judged)(self._candidate(candidates[group[0]]), X, y, given, split, scorer)
+            if len(group) == 1
+            else delayed(judge_group)(
+                model, self.step, [candidates[i] for i in group], X, y, given, split, scorer
+            )
+            for split, group in tasks
         )
-        n = len(candidates)
-        by_split = [found[i : i + n] for i in range(0, len(found), n)]
+        by_split: list[list[Any]] = [[None] * len(candidates) for _ in splits]
+        for i, ((_, group), judged) in enumerate(zip(tasks, found, strict=True)):
+            for number, one in zip(group, judged, strict=True):
+                by_split[i // len(groups)][number] = one
         scores = comparable(scores_table(scorer, by_split, [test for _, test in splits]))
         return candidates[int(ranks(scores.mean(axis=1)).argmin())], candidates
 
@@ -258,13 +268,15 @@ def _for_classes(estimator: Any, y: Any) -> bool:
     )
 
 
-def _judged(model: Any, X: Any, y: Array, given: Array | None, split: Split, scorer: Any) -> Any:
+def _judged(
+    model: Any, X: Any, y: Array, given: Array | None, split: Split, scorer: Any
+) -> list[Any]:
     """Fit a candidate without the test rows of a split, and score these."""
     train, test = split
     domains = None if given is None else given[train]
     with quiet_about_domains():
         fit_with_domains(model, take_rows(X, train), y[train], domains)
-    return scored(scorer, model, take_rows(X, test), y[test])
+    return [scored(scorer, model, take_rows(X, test), y[test])]
 
 
 def _for_more_rows(

@@ -33,6 +33,8 @@ from domainwise.selection.splitters import LeaveDomainsOut
 #: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
 #: do, every split makes a pass of its own.
 PARTS_PER_SPLIT = 4
+#: The least weight of a row, next to the largest: there are roots of it to divide by.
+LEAST_WEIGHT = 1e-12
 
 Splits = list[tuple[list[int], list[int]]]
 #: What a split's solutions are worth: called with its number, problem, solutions and test moments.
@@ -195,58 +197,83 @@ def split_rows(splits: Sequence[tuple[Array, Array]], n: int) -> list[tuple[Arra
     return [split_parts([split], n) for split in splits]
 
 
-# A few rows, whose features are held.
+# A few rows, of which all pairs are held.
 
 
 @dataclass(frozen=True)
 class HeldRows:
-    """Features of rows, targets, and labels."""
+    """Inner products of the features of all pairs of rows, targets, and labels.
 
-    Phi: Array
+    Functions of some rows are given by weights of these: with as many features as rows, or more,
+    systems are as large as the rows of a split are many, and nothing is summed.
+    """
+
+    gram: Array
     Y: Array
     groups: Array  #: class and domain code of each row
     descriptors: Array | None = None
 
-    def problem(self, rows: Array, penalties: Penalties) -> RidgeProblem:
+    def problem(self, rows: Array, penalties: Penalties) -> HeldProblem:
         """Problem of some of the rows."""
-        Phi, groups = self.Phi[rows], self.groups[rows]
-        m = Phi.shape[1]
+        K, groups, n = self.gram[np.ix_(rows, rows)], self.groups[rows], len(rows)
 
         def parts(conditional: bool) -> Any:
             if self.descriptors is None:
-                return group_parts(_group_sums(Phi, groups), m, conditional)
-            inside = groups[:, 0] if conditional else np.zeros(len(rows), dtype=int)
-            return _row_parts(Phi, self.descriptors[rows], inside)
+                return group_parts(_indicators(groups), n, conditional)
+            inside = groups[:, 0] if conditional else np.zeros(n, dtype=int)
+            return _centred_inside(self.descriptors[rows], inside)
 
-        directions = penalties.directions(parts, len(rows), m, Phi)
         labels, codes, counts = np.unique(groups[:, 0], return_inverse=True, return_counts=True)
         weights = penalties.class_weights(dict(zip(labels, counts.tolist(), strict=True)))
         weight = np.array([weights[label] for label in labels])[codes]
-        values = np.hstack([Phi, self.Y[rows]])
-        mean = weight @ values / weight.sum()
-        values -= mean
-        values *= np.sqrt(weight)[:, None]
-        moments = Weighted(len(rows), float(weight.sum()), mean, values.T @ values)
-        return RidgeProblem.of_moments(moments, Columns(m), directions)
+        # Domains are compared on all rows, also those whose errors cost nothing.
+        root = np.sqrt(np.maximum(weight, LEAST_WEIGHT * weight.max()))
+        share = root**2 / np.sum(root**2)
+        mean, target = share @ K, share @ self.Y[rows]
+        second = K
+        second -= mean
+        second -= (mean - share @ mean)[:, None]
+        if penalties.class_weight is not None:
+            second *= root
+            second *= root[:, None]
+        directions = penalties.directions(parts, n, n, second)
+        directions = {name: F / root[:, None] for name, F in directions.items()}
+        images = {name: second @ F for name, F in directions.items()}
+        cross = root[:, None] * (self.Y[rows] - target)
+        return HeldProblem(second, cross, mean, target, directions, images, rows, root)
 
-    def predicted(self, rows: Array, problem: RidgeProblem, solutions: Array) -> list[Array]:
+    def predicted(self, rows: Array, problem: HeldProblem, solutions: Array) -> list[Array]:
         """Values of each solution on some of the rows."""
         c = len(problem.target)
-        values = (self.Phi[rows] - problem.mean) @ solutions
+        values = self.gram[np.ix_(rows, problem.rows)] @ solutions - problem.mean @ solutions
         return [values[:, i : i + c] + problem.target for i in range(0, values.shape[1], c)]
 
 
-def _group_sums(Phi: Array, groups: Array) -> dict[Any, tuple[int, Array]]:
+@dataclass(frozen=True)
+class HeldProblem(RidgeProblem):
+    """A problem whose solutions are weights of rows."""
+
+    rows: Any = None  #: which they are
+    root: Any = None  #: of the weight of each row's error
+    left_out: Any = None  #: values of each candidate for rows that splits have left out
+
+    def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
+        """Weights of rows for each kind of penalty and alpha; see :class:`RidgeProblem`."""
+        found = self.root[:, None] * super().solutions(kinds, alphas)
+        return found - (self.root**2 / np.sum(self.root**2))[:, None] * found.sum(axis=0)
+
+
+def _indicators(groups: Array) -> dict[Any, tuple[int, Array]]:
+    """Number of rows of each group, and which they are."""
     keys, codes, counts = np.unique(groups, axis=0, return_inverse=True, return_counts=True)
-    codes = codes.ravel()
     return {
-        tuple(key): (int(count), Phi[codes == g].sum(axis=0))
+        tuple(key): (int(count), (codes.ravel() == g).astype(np.float64))
         for g, (key, count) in enumerate(zip(keys.tolist(), counts, strict=True))
     }
 
 
-def _row_parts(Phi: Array, descriptors: Array, inside: Array) -> Any:
+def _centred_inside(descriptors: Array, inside: Array) -> Any:
     for label in np.unique(inside):
-        G = descriptors[inside == label]
-        G = G - G.mean(axis=0)
-        yield Phi[inside == label].T @ G, G.T @ G
+        G = np.where((inside == label)[:, None], descriptors, 0.0)
+        G[inside == label] -= G[inside == label].mean(axis=0)
+        yield G, G.T @ G

@@ -8,12 +8,14 @@ columns, and everything else is small.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.base import clone
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
@@ -21,9 +23,10 @@ from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
-from domainwise.methods.components import CONTINUOUS_CUT
+from domainwise.methods.components import CONTINUOUS_CUT, Components, standardise
 from domainwise.methods.contract import Gram, Thin
 from domainwise.methods.pencils import dcm_scores
+from domainwise.selection.heads import quick_head
 
 #: A score needs fewer digits than a model: solves on the path stop at this residual.
 PATH_TOLERANCE = 1e-4
@@ -149,16 +152,20 @@ class RowFold:
     X: Array
     y: Array
     X_test: Array
-    target: Labels
-    domain: Labels
+    target: Labels | None
+    domain: Labels | None
 
     def fitted(self, head: Any, Z: Array) -> Any:
         """Fit a predictor to projected training rows."""
-        return head.fit(Z, self.y)
+        return quick_head(head).fit(Z, self.y)
 
 
 class ExactFold(RowFold):
     """A split for the exact family."""
+
+    @cached_property
+    def _grams(self) -> list[Any]:
+        return []
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -167,16 +174,48 @@ class ExactFold(RowFold):
 
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        self.template.set_params(conditional=conditional)
         template, backend = self.template, backend_of(self.X)
+        if conditional != template.conditional:
+            template.set_params(conditional=conditional)
         labels = template._label_rows(backend, self.X, self.target, self.domain)
-        return template._gram(backend, self.X, self.kernel, labels)[0], labels.space
+        # One operator, which holds the matrix; only the labels are others.
+        if not self._grams:
+            self._grams.append(template._gram(backend, self.X, self.kernel, labels)[0])
+        gram = copy(self._grams[0])
+        gram.labels = labels
+        return gram, labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[Array, Array]:
         """Training rows are at hand; test rows take one pass over the cross kernel."""
         dual = dual - dual.mean(axis=0)
         rows = self.kernel.prepare(self.X)
         return image, cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
+
+
+def projections(
+    template: Any,
+    candidates: Sequence[dict[str, Any]],
+    X: Array,
+    y: Array,
+    X_test: Array,
+    target: Labels | None,
+    domain: Labels,
+) -> list[tuple[Array, Array]]:
+    """Projected training and test rows of exact candidates with a common kernel."""
+    models = [clone(template).set_params(**arguments) for arguments in candidates]
+    fold = ExactFold(models[0], X, y, X_test, target, domain if template._uses_domain else None)
+    gram, space = fold.gram(template.conditional)
+    found: dict[int, Components] = {}
+    # Those who ask for most components first: the others can have some of them.
+    for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
+        solved = models[i]._solve(gram, space, target is not None and target.values is not None)
+        asked = models[i].n_components is not None
+        found[i] = standardise(gram, solved, space, warn=asked)
+    each = [found[i] for i in range(len(models))]
+    dual, image = (gram.hstack([getattr(c, n) for c in each]) for n in ("dual", "values"))
+    cuts = np.cumsum([component.values.shape[1] for component in each])[:-1]
+    parts = (np.hsplit(rows, cuts) for rows in fold.project(gram, dual, image))
+    return list(zip(*parts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""From rows to the problems of a ridge search: features that are held, or moments by cell."""
+"""From rows to the problems of a ridge search: pairs that are held, or moments by cell."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, product
 from typing import Any
@@ -113,13 +113,12 @@ class _Search:
         return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
 
     def held(self, nystrom: NystromMap, drawn: Any = None) -> HeldRows:
-        """Features and labels of all rows, or of those drawn."""
+        """Pairs and labels of all rows, or of those drawn."""
         chosen = slice(None) if drawn is None else drawn
         X = self.rows.X[chosen if drawn is None else placed(drawn, self.rows.codes()[1])]
         groups = np.column_stack([to_host(codes)[chosen] for codes in self.rows.codes()])
         descriptors = None if self.descriptors is None else self.descriptors[chosen]
-        Phi = nystrom.features(to_host(X)).astype(np.float64, copy=False)
-        return HeldRows(Phi, self.rows.Y[chosen], groups, descriptors)
+        return HeldRows(nystrom.gram(to_host(X)), self.rows.Y[chosen], groups, descriptors)
 
     def left_out(
         self, maps: Sequence[NystromMap], members: Sequence[dict[str, Any]], drawn: Array
@@ -164,7 +163,9 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 
 class HeldSearch(_Search):
-    """Few rows: their features are held, and every split takes what it needs."""
+    """Few rows: all pairs of them are held, and every split takes what it needs."""
+
+    found: Found  #: once there is any, in the order of the maps
 
     def __call__(self, maps: list[NystromMap]) -> Found:
         """Scores of each map's candidates, and its problem for all rows."""
@@ -172,18 +173,38 @@ class HeldSearch(_Search):
 
     def _one(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
         rows, penalties = self.rows, self.penalties
-        classes, held = rows.codes()[0], self.held(nystrom)
+        classes, held, n = rows.codes()[0], self.held(nystrom), len(rows.X)
+        n_points = len(penalties.kinds) * len(penalties.alphas)
+        total, count = np.zeros((n, n_points, rows.Y.shape[1])), np.zeros((n, 1, 1))
         columns = []
         for train, test in self.splits:
             problem = held.problem(train, penalties)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             blocks = held.predicted(test, problem, solutions)
+            total[test] += np.stack(blocks, axis=1)
+            count[test] += 1
             if self.judging is None:
                 weights = 1.0 / np.bincount(classes[test])[classes[test]]
                 columns.append(minus_squared_errors(blocks, rows.Y[test], weights))
             else:
                 columns.append(self.judging(blocks, rows.y[test]))
-        return np.column_stack(columns), held.problem(np.arange(len(rows.X)), penalties)
+        left_out = total / np.where(count > 0, count, np.nan)
+        everything = replace(held.problem(np.arange(n), penalties), left_out=left_out)
+        return np.column_stack(columns), everything
+
+    def left_out(
+        self, maps: Sequence[NystromMap], members: Sequence[dict[str, Any]], drawn: Array
+    ) -> Array:
+        """Mean values of members for all rows, which the search has found on its way."""
+        points = list(product(self.penalties.kinds, self.penalties.alphas))
+        values = {named(m): p.left_out for m, (_, p) in zip(maps, self.found, strict=True)}
+        each = [
+            values[m["kernel"], m["gamma"]][
+                :, points.index(((m["domain_weight"], m["conditional"]), m["alpha"]))
+            ]
+            for m in members
+        ]
+        return np.asarray(np.mean(each, axis=0)[drawn])
 
 
 class MomentSearch(_Search):

@@ -26,7 +26,7 @@ from domainwise.invariant.moments import RidgeProblem
 from domainwise.invariant.ridge import Expansion, summed
 from domainwise.selection.domain_cells import cells_by_domain, needs_predictions, score_domains
 from domainwise.selection.draw import draw_rows
-from domainwise.selection.moment_search import Penalties, leaves_domains_out
+from domainwise.selection.moment_search import HeldProblem, Penalties, leaves_domains_out
 from domainwise.selection.ridge_candidates import RidgeCandidates, named
 from domainwise.selection.ridge_rows import (
     Found,
@@ -38,8 +38,12 @@ from domainwise.selection.ridge_rows import (
 )
 from domainwise.selection.search import cv_results
 
-#: Up to here features of all rows are held; beyond, their moments by cell.
-HELD_ROWS = 1000
+#: Up to here all pairs of rows are held; beyond, moments of their features by cell.
+HELD_ROWS = 1500
+#: And if there are this many features for each row: fewer of them are quicker to sum.
+HELD_SHARE = 0.75
+#: Rows that probabilities are learnt from beyond that.
+CURVE_ROWS = 1000
 SEARCHED = ("best_index_", "best_params_", "best_score_", "cv_results_", "members_", "n_splits_")
 #: What a fit leaves behind; after partial_fit it is found when it is asked for.
 FITTED = (*SEARCHED, "classes_", "curve_", "domains_", "expansions_")
@@ -200,23 +204,28 @@ class InvariantRidge(RidgeCandidates):
         n = len(rows.X)
         penalties = self._penalties(n, rows.domain, rows.target.names)
         maps = self._landmark_maps(backend_of(rows.X), rows.X, rows.domain, n)
-        held = n <= HELD_ROWS and isinstance(rows.X, np.ndarray)
+        many = min(nystrom.n_features for nystrom in maps) >= HELD_SHARE * n
+        held = n <= HELD_ROWS and many and isinstance(rows.X, np.ndarray)
         self._record_labels(rows.target.names, rows.domain.names)
         each = (HeldSearch if held else MomentSearch)(self, rows, penalties)
         groups = each.fitting(maps)
         with single_blas_thread(self.n_jobs not in (None, 1)):
             found = Parallel(n_jobs=self.n_jobs)(delayed(each)(group) for group in groups)
-        self._choose([one for group in found for one in group], maps, penalties)
+        each.found = [one for group in found for one in group]
+        self._choose(each.found, maps, penalties, rows.X)
         drawn = np.arange(n)
         if n > HELD_ROWS:
             domains = to_host(rows.codes()[1])
-            drawn = draw_rows(domains, max(HELD_ROWS, 2 * len(np.unique(domains))), 0)
+            most = max(min(HELD_ROWS, CURVE_ROWS), 2 * len(np.unique(domains)))
+            drawn = draw_rows(domains, most, 0)
         self._calibrate(each, maps, drawn)
 
     def _calibrate(self, search: Any, maps: list[NystromMap], drawn: Array) -> None:
         """Learn more from values of the members for rows whose domain they have not seen."""
 
-    def _choose(self, found: Found, maps: list[NystromMap], penalties: Penalties) -> None:
+    def _choose(
+        self, found: Found, maps: list[NystromMap], penalties: Penalties, X: Any = None
+    ) -> None:
         """Keep results, and average the best, fitted to all rows."""
         each, problems = zip(*found, strict=True)
         scores = np.vstack(each)
@@ -230,7 +239,7 @@ class InvariantRidge(RidgeCandidates):
         self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
         self.best_params_ = points[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self._average(self._best_points(points, len(penalties.alphas)), problems, maps)
+        self._average(self._best_points(points, len(penalties.alphas)), problems, maps, X)
 
     def _best_points(self, points: list[Candidate], n_alphas: int) -> list[Candidate]:
         """The best alpha of each kernel and penalty, and of these the best ``n_average``."""
@@ -240,9 +249,13 @@ class InvariantRidge(RidgeCandidates):
         return [points[i] for i in best[order]]
 
     def _average(
-        self, members: list[Candidate], problems: Sequence[RidgeProblem], maps: list[NystromMap]
+        self,
+        members: list[Candidate],
+        problems: Sequence[RidgeProblem],
+        maps: list[NystromMap],
+        X: Any = None,
     ) -> None:
-        """Make one function of the members of each kernel."""
+        """Make one function of the members of each kernel; X are the rows of held problems."""
         self.members_, self.expansions_ = members, []
         share = 1.0 / len(members)
         for nystrom, problem in zip(maps, problems, strict=True):
@@ -252,6 +265,8 @@ class InvariantRidge(RidgeCandidates):
                 with single_blas_thread():  # threads gain little here, and wait for each other
                     mean = share * sum(problem.solutions(*kind) for kind in kinds)
                 intercept = share * len(mine) * problem.target - problem.mean @ mean
+                if isinstance(problem, HeldProblem):
+                    mean = nystrom.weights(X, mean)
                 self.expansions_.append(Expansion.of_features(nystrom, mean, intercept))
 
     def _fit_points(self, rows: Rows, points: list[Candidate]) -> Self:
