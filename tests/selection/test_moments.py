@@ -14,6 +14,7 @@ from domainwise.invariant.moments import by_split, joined
 from domainwise.kernels.functions import make_kernel
 from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.moment_search import split_domains, split_parts
+from domainwise.selection.ridge_rows import _Search
 
 KERNELS = {
     "rbf": rbf_kernel,
@@ -105,10 +106,16 @@ def split_scores(model):
 
 @pytest.fixture(params=["moments", "held rows"])
 def path(request, monkeypatch):
-    """Both ways to search: from moments, as beyond a thousand rows, and from features held."""
+    """Both ways to search: from moments, as for many rows, and from pairs of rows that are held."""
     if request.param == "moments":
         monkeypatch.setattr("domainwise.selection.ridge_search.HELD_ROWS", 0)
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def few_landmarks_too(monkeypatch):
+    """Hold pairs of rows also where few landmarks would be quicker."""
+    monkeypatch.setattr("domainwise.selection.ridge_search.HELD_SHARE", 0.0)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
@@ -215,6 +222,53 @@ def test_descriptors_of_domains_agree_too(monkeypatch, conditionals):
     np.testing.assert_allclose(split_scores(moments), split_scores(held), rtol=1e-7)
     plain = [p["domain_weight"] == 0 for p in held.cv_results_["params"]]
     assert np.ptp(split_scores(held)[np.array(plain)]) > 0
+
+
+@pytest.mark.parametrize("n_landmarks", [1.0, 0.8, 0.3])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
+def test_landmarks_among_the_rows_need_no_features(kernel, n_landmarks):
+    X, y, _, d = make_rows()
+    X[20:25] = X[20]
+    grid = {**GRID, "gammas": [1.0]}  # of which the inverse has its digits
+    model = InvariantRidgeClassifierCV(kernels=[kernel], n_landmarks=n_landmarks, **grid)
+    model.fit(X, y, sample_domain=d)
+    landmarks = X[model._landmarks(X, int(np.ceil(n_landmarks * len(X))))]
+    Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
+    expected = dense_scores(model, X, Y, y, d, landmarks)
+    np.testing.assert_allclose(split_scores(model), expected, rtol=1e-7)
+    nystrom = NystromMap.from_landmarks(make_kernel(kernel, X, gamma=1.0), landmarks)
+    Phi = nystrom.features(X)
+    np.testing.assert_allclose(nystrom.gram(X), Phi @ Phi.T, atol=1e-9)
+    np.testing.assert_allclose(nystrom.weights(X, Y), Phi.T @ Y, atol=1e-8)
+
+
+def test_errors_that_cost_nothing_leave_domains_as_they_are(path):
+    X, y, _, d = make_rows()
+    scores = [
+        split_scores(
+            InvariantRidgeClassifierCV(landmarks=X[::4], class_weight={"a": cost}, **GRID).fit(
+                X, y, sample_domain=d
+            )
+        )
+        for cost in (0.0, 1e-9)
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
+def test_values_for_rows_left_out_are_those_of_members_fitted_again(monkeypatch, feature_map):
+    X, y, _, d = make_rows()
+    kept = []
+
+    def look(self, search, maps, drawn):
+        again = _Search.left_out(search, maps, self.members_, drawn)
+        kept.append((search.left_out(maps, self.members_, drawn), again))
+
+    monkeypatch.setattr(InvariantRidgeClassifierCV, "_calibrate", look)
+    model = InvariantRidgeClassifierCV(**GRID, class_weight="balanced", feature_map=feature_map)
+    model.fit(X, y, sample_domain=d)
+    ((found, again),) = kept
+    np.testing.assert_allclose(found, again, atol=1e-8)
 
 
 def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):

@@ -150,6 +150,8 @@ class Method:
 class ClassMeans(LinearDiscriminantAnalysis):
     """Linear discriminant analysis that takes all classes for equally frequent."""
 
+    equal_priors = True
+
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
         model: Any = super().fit(X, y)

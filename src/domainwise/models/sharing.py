@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.svm import SVC, SVR
 
@@ -17,8 +16,9 @@ from domainwise.estimators.projection import is_small
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.functions import Kernel
 from domainwise.selection.folds import Split
+from domainwise.selection.heads import quick_head
 from domainwise.selection.path import projections
-from domainwise.selection.search import scored
+from domainwise.selection.search import quiet_scores, scored
 
 
 def kernel_groups(model: Any, candidates: list[dict[str, Any]], X: Any) -> list[list[int]]:
@@ -49,8 +49,7 @@ def judge_group(
     with (
         quiet_about_domains(),
         single_blas_thread(is_small(X)),
-        # What is finite stays so, and looking at it again would take as long as many a fit.
-        config_context(assume_finite=True, skip_parameter_validation=True),
+        quiet_scores(),
     ):
         if step:
             template, head = model.named_steps[step], model.steps[-1][1]
@@ -59,7 +58,7 @@ def judge_group(
             for Z, Z_test in projections(
                 template, candidates, X[train], y[train], X[test], *labels
             ):
-                fitted = clone(head).fit(Z, y[train])
+                fitted = quick_head(head).fit(Z, y[train])
                 judged.append(scored(scorer, fitted, Z_test, y[test]))
             return judged
         kernel = Kernel("rbf", gamma=candidates[0].get("gamma", model.gamma)).centred_on(X[train])

@@ -24,6 +24,7 @@ from domainwise.kernels.functions import resolve_gamma
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
 from domainwise.selection.dcm_moments import score_from_moments
+from domainwise.selection.heads import default_head
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
 from domainwise.selection.search import (
     AUTO_GAMMAS,
@@ -32,7 +33,6 @@ from domainwise.selection.search import (
     Task,
     choose,
     cv_results,
-    default_head,
     default_scoring,
     make_splits,
     run_search,

@@ -94,6 +94,8 @@ def in_groups(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
 class _Search:
     """What the searches over one fit's rows have in common."""
 
+    found: list[Any]  #: scores and problems, once they are known, in the order of the maps
+
     def __init__(self, estimator: Any, rows: Rows, penalties: Penalties) -> None:
         self.rows, self.penalties, self.cv = rows, penalties, estimator.cv
         self.judging = None
@@ -164,8 +166,6 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 class HeldSearch(_Search):
     """Few rows: all pairs of them are held, and every split takes what it needs."""
-
-    found: Found  #: once there is any, in the order of the maps
 
     def __call__(self, maps: list[NystromMap]) -> Found:
         """Scores of each map's candidates, and its problem for all rows."""

@@ -13,8 +13,6 @@ from joblib import Parallel
 from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
 from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
@@ -110,11 +108,6 @@ def run_search(
             for i, task in zip(range(0, len(found), len(splits)), tasks, strict=True)
         ]
     )
-
-
-def default_head(continuous: bool) -> Any:
-    """Return the simple predictor that a projection is judged by."""
-    return Ridge() if continuous else LinearDiscriminantAnalysis()
 
 
 def default_scoring(continuous: bool) -> str:
