@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import cholesky, namespace
 
 
 def placed(values: Array, like: Any) -> Any:
@@ -31,22 +31,10 @@ def side_by_side(parts: Sequence[Any]) -> Any:
 
 def shifted_solve(S: Any, shift: float, B: Any) -> Any:
     """Return ``(S + shift I)^-1 B`` for a positive semi-definite S, up to its rounding."""
-    if isinstance(S, np.ndarray):
-        A = S.copy()
-        A.flat[:: len(A) + 1] += shift
-        try:
-            # Transposed, LAPACK takes it as it is.
-            factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
-            return cho_solve(factor, B, check_finite=False)
-        except LinAlgError:
-            values, U = np.linalg.eigh(S)
-            return U @ ((U.T @ B) / (values.clip(0.0) + shift)[:, None])
-    import torch
-
-    A = S.clone()
-    A.diagonal().add_(shift)
-    L, failed = torch.linalg.cholesky_ex(A)
-    if not bool(failed):
-        return torch.cholesky_solve(B, L)
-    values, U = torch.linalg.eigh(S)
-    return U @ ((U.T @ B) / (values.clamp(min=0.0) + shift)[:, None])
+    A, diagonal = S + 0.0, np.arange(len(S))
+    A[diagonal, diagonal] += shift
+    inverse = cholesky(A)
+    if inverse is not None:
+        return inverse(B)
+    values, U = namespace(S).linalg.eigh(S)
+    return U @ ((U.T @ B) / (values.clip(min=0.0) + shift)[:, None])

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
@@ -35,7 +35,7 @@ def _rows_lost() -> int:
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
 
-class QuickDiscriminant:
+class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     """Linear discriminant analysis as scikit-learn does it by default, but for checks of rows.
 
     These take most of the time where there are few rows. ``equal_priors`` takes classes for
