@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test fuzz test-torch test-dask test-browser lint format types bench constraints clean distclean
+.PHONY: help demo docs test fuzz test-torch test-dask test-browser lint format release-check types bench constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,11 @@ lint: $(VENV)/.test ## check style and formatting
 format: $(VENV)/.test ## mend style and formatting where that is mechanical
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
+
+# make release-check KINDS=lowest: with one of both sets of versions only
+KINDS ?= pinned lowest
+release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh environments
+	@$(ONE_THREAD) $(PY) .ci/release_check.py $(KINDS)
 
 types: $(VENV)/.test ## check the types
 	@$(PY) -m mypy

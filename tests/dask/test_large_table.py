@@ -52,6 +52,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_an_index_that_pandas_has_written_is_no_feature(folder):
+    for path in folder.iterdir():
+        frame = pandas.read_parquet(path)
+        frame.set_axis(1.5 * np.arange(len(frame)), axis=0).to_parquet(path)
+    assert LargeTable.open(folder, **COLUMNS).table.schema.numeric == ("age", "dose", "blood")
+
+
 def test_what_is_learnt_of_columns_is_that_of_the_whole_table(folder, client):
     here = fit_table(load_table(folder, drop=["blood"], **COLUMNS), "invariantridge")
     there = LargeTable.open(folder, drop=["blood"], **COLUMNS).fit(client)

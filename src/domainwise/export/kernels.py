@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import comb, sqrt
+from math import comb, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ def kernel_values(kernel: Basis, X: Tensor, rows: Any) -> Tensor:
     if kernel.name == "precomputed":
         return X
     if isinstance(kernel, FourierMap):
-        angles = X @ rows[:, :-1].T + rows[:, -1]
-        return angles.op("Cos") * np.full(len(rows), sqrt(2.0 / len(rows)))
+        angles = X @ rows[:, :-1].T + (rows[:, -1] + pi / 2)
+        return angles.op("Sin") * np.full(len(rows), sqrt(2.0 / len(rows)))
     if kernel.function is not None:
         raise ValueError(f"to_onnx cannot convert a Python function as kernel: {kernel.function}")
     rows = np.asarray(rows, dtype=np.float64)

@@ -31,6 +31,7 @@ from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described, table_setting
 from domainwise.models.table_statistics import Statistics, labels_by_text, sketched
 from domainwise.models.watch import ShiftWatch
+from domainwise.tables.arrow_files import index_columns
 from domainwise.tables.columns import as_labels, as_numbers, split_names
 from domainwise.tables.files import existing_format
 from domainwise.tables.schema import (
@@ -149,7 +150,8 @@ class LargeTable:
     ) -> LargeTable:
         """Look at a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[Footer] = read_footers(path)
-        names = [*footers[0].content.schema.to_arrow_schema().names, *footers[0].keys]
+        schema = footers[0].content.schema.to_arrow_schema()
+        names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
         told: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
         chosen = choose_features(names, features=features, drop=drop, **told)

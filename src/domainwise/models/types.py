@@ -96,7 +96,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "DictNode": _names({"builtins": "dict"}),
     "JsonNode": _names({"builtins": "str"}),
     "ListNode": _names({"builtins": "list"}),
-    "LossNode": _names({"sklearn._loss._loss": _LOSSES}),
+    # scikit-learn 1.8 calls their module by its last name.
+    "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
     "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
     "ObjectNode": _names(OBJECTS),
     # The random numbers gradient boosting draws features with.

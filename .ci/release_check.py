@@ -1,0 +1,64 @@
+"""Build what would be released, install it into fresh environments, and test it there.
+
+    python .ci/release_check.py [pinned lowest]
+
+Once with the versions of constraints.txt and once with those of lowest.txt: an environment of its
+own, the wheel (never the sources), and the tests of the unpacked sdist. Each twelfth test of every
+file runs, so that no folder goes without; `make test` runs them all.
+"""
+
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "release"
+VERSIONS = {"pinned": "constraints.txt", "lowest": "lowest.txt"}
+EVERY = 12
+
+
+def run(*command: object, **options: object) -> None:
+    """Run a command, and end with its exit code if it fails."""
+    done = subprocess.run([str(part) for part in command], **options)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(str(part) for part in command)}")
+
+
+def main(kinds: list[str]) -> None:
+    """Build, then check each kind of versions."""
+    run("rm", "-rf", WORK / "dist", WORK / "sources")
+    run(sys.executable, "-m", "build", "--no-isolation", "-o", WORK / "dist", ROOT)
+    (wheel,) = (WORK / "dist").glob("*.whl")
+    (sdist,) = (WORK / "dist").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(WORK / "sources", filter="data")
+    (sources,) = (WORK / "sources").iterdir()
+    for kind in kinds:
+        folder = WORK / kind
+        print(f"== {kind}: a fresh environment with {VERSIONS[kind]}", flush=True)
+        venv.create(folder, clear=True, with_pip=True)
+        python = folder / "bin" / "python"
+        pip = (python, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
+        run(*pip, "-c", ROOT / VERSIONS[kind], f"{wheel}[test]")
+        code = "import domainwise; print(domainwise.__version__, domainwise.__file__)"
+        run(python, "-c", code, cwd=WORK)
+        tests = (
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "auto",
+            "--every",
+            EVERY,
+            "-p",
+            "no:cacheprovider",
+        )
+        run(*tests, "tests", cwd=sources)
+        run(*tests, "--pyargs", "domainwise", "-c", sources / "pyproject.toml", cwd=WORK)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or list(VERSIONS))

@@ -1,0 +1,85 @@
+"""What is released: versions agree, bounds are tested, the sdist stands on its own."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import domainwise
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINNED = re.compile(r"^([a-z0-9-]+)==([0-9.]+)", re.MULTILINE)
+
+
+def bounds():
+    """Lower bounds by name, of extras too but for the tools that make the site."""
+    extras = PROJECT["optional-dependencies"].items()
+    required = [*PROJECT["dependencies"]]
+    required += [line for name, extra in extras if name != "docs" for line in extra]
+    found = {}
+    for line in required:
+        name, _, bound = line.partition(">=")
+        name = name.partition("[")[0]
+        assert bound or name == "domainwise", f"{line} has no lower bound"
+        if bound:
+            assert found.setdefault(name, bound) == bound, f"{name} has two bounds"
+    return found
+
+
+def padded(version):
+    return tuple([*map(int, version.split(".")), 0, 0][:3])
+
+
+def test_the_version_is_in_one_place_and_others_repeat_it():
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited[1] == domainwise.__version__
+
+
+def test_the_lowest_versions_tested_are_those_that_are_allowed():
+    lowest = dict(PINNED.findall((ROOT / "lowest.txt").read_text(encoding="utf-8")))
+    allowed = {name: bound for name, bound in bounds().items() if name != "torch"}
+    assert {name: padded(bound) for name, bound in allowed.items()} == {
+        name: padded(version) for name, version in lowest.items()
+    }
+
+
+def test_the_pinned_versions_are_allowed():
+    pinned = dict(PINNED.findall((ROOT / "constraints.txt").read_text(encoding="utf-8")))
+    for name, bound in bounds().items():
+        if name != "torch":
+            assert padded(pinned[name]) >= padded(bound), name
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """Files of the sdist."""
+    pytest.importorskip("hatchling", reason="hatchling builds the sdist")
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+def test_the_sdist_holds_tests_docs_examples_and_what_they_need(names):
+    wanted = {"Makefile", "constraints.txt", "lowest.txt", "CITATION.cff", "LICENSE", ".ci/run"}
+    for folder in ("tests", "docs", "examples", "src"):
+        wanted |= {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / folder).rglob("*")
+            if path.suffix in (".py", ".md", ".toml", ".j2") and "_build" not in path.parts
+        }
+    assert wanted <= names
+
+
+def test_the_sdist_holds_no_data(names):
+    endings = (".csv", ".gz", ".parquet", ".feather", ".xlsx", ".npy", ".npz", ".mat", ".skops")
+    assert not [name for name in names if name.endswith(endings)]
