@@ -55,6 +55,7 @@ autodoc_typehints = "none"  # the docstrings say more than `Any` does
 autosummary_generate = True
 numpydoc_show_class_members = False  # templates/autosummary/class.rst lists the package's own
 numpydoc_class_members_toctree = False
+toc_object_entries_show_parents = "hide"
 
 # The gallery -------------------------------------------------------------------------------------
 
@@ -89,6 +90,7 @@ html_js_files = ["search-without-server.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_math_renderer = "mathml"
+html_context = {"default_mode": "auto"}  # the theme complains on the console without one
 html_theme_options = {
     "logo": {
         "text": "domainwise",

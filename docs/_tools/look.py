@@ -12,7 +12,7 @@ def reset(gallery_conf: dict[str, Any], name: str) -> None:
     import sklearn
     from cycler import cycler
 
-    from domainwise.evaluation.plots import PALETTE
+    from domainwise.plots.style import PALETTE
 
     plt.rcdefaults()
     plt.style.use("domainwise.report.figure")

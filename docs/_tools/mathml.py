@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
 
+#: One symbol, as latex2mathml writes it.
+SYMBOL = r"(<m[ion]\b[^>]*>[^<]*</m[ion]>)"
+PRIME = "<mi>&#x02032;</mi>"
+RAISED_PRIMES = (
+    (re.compile(rf"<msup>{SYMBOL}{PRIME}</msup>"), r"\1"),
+    (re.compile(rf"<msubsup>{SYMBOL}{SYMBOL}{PRIME}</msubsup>"), r"<msub>\1\2</msub>"),
+)
+
+
+def formula(latex: str, display: str = "inline") -> str:
+    """MathML of a formula. Primes are raised by themselves in common fonts, so not once more."""
+    text = convert(latex, display=display)
+    for raised, base in RAISED_PRIMES:
+        text = raised.sub(rf'{base}<mo lspace="0" rspace="0.1em">&#x02032;</mo>', text)
+    return text
+
 
 def _inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(f'<span class="math">{convert(node.astext())}</span>')
+    translator.body.append(f'<span class="formula">{formula(node.astext())}</span>')
     raise nodes.SkipNode
 
 
 def _display(translator: Any, node: nodes.math_block) -> None:
-    formula = convert(node.astext(), display="block")
-    translator.body.append(f'<div class="math">{formula}</div>')
+    translator.body.append(f'<div class="formula">{formula(node.astext(), "block")}</div>')
     raise nodes.SkipNode
 
 

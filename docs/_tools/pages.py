@@ -169,6 +169,20 @@ def mend_links(app: Any, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((?:\.\./)+docs/(\w+\.md)", rf"]({up}\1", text)
 
 
+#: A symbol with an index in running text, such as P_y or e_sj: letters, no word.
+INDEXED = re.compile(r"(?<![\w`$\\{])([A-Za-zΑ-ω][\u0300-\u036f]?)_([a-z]{1,2}|[A-Z])(?![\w{}])")
+
+
+def show_indices(app: Any, docname: str, source: list[str]) -> None:
+    """Lower the indices of symbols that stand in running text, outside code and formulas."""
+    if docname not in ("theory", "invariant"):
+        return
+    # Whatever is in backticks or dollars is an odd part.
+    parts = re.split(r"(```.*?```|\$\$.*?\$\$|\$[^$]*\$|`[^`]*`)", source[0], flags=re.DOTALL)
+    parts[::2] = [INDEXED.sub(r"\1<sub>\2</sub>", part) for part in parts[::2]]
+    source[0] = "".join(parts)
+
+
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Lead a reference to where a name is defined to where it is documented."""
     if node.get("refdomain") != "py":
@@ -189,5 +203,6 @@ def setup(app: Any) -> dict[str, bool]:
     """Connect what this module does to the events of a build."""
     app.connect("config-inited", make_pages)
     app.connect("source-read", mend_links)
+    app.connect("source-read", show_indices)
     app.connect("missing-reference", find_public_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -35,7 +35,7 @@ y = np.where(inside[:, 0] + inside[:, 1] + 0.5 * rng.normal(size=540) > 0, "buys
 
 model = make_pipeline(StandardScaler(), InvariantFeatures(domain_weight=1), LogisticRegression())
 model.fit(X, y, sample_domain=shop)
-model
+print(model)
 
 # %%
 # scikit-learn's own tools

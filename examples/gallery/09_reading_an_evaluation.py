@@ -16,8 +16,10 @@ method holds up. The answer is a table, a sentence and a page; here is how to re
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from sklearn.metrics import balanced_accuracy_score
 
-from domainwise import evaluate
+from domainwise import check_shift, evaluate
+from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay, ShiftDisplay
 
 rng = np.random.default_rng(0)
 N = 45
@@ -38,7 +40,9 @@ frame = pd.DataFrame(
 )
 frame.loc[frame["hospital"] == "Halle", "marker_c"] *= 10
 frame.loc[rng.choice(len(frame), 20), "marker_b"] = np.nan
-frame.groupby("hospital")[["marker_a", "marker_b", "marker_c"]].mean().round(2)
+markers = frame[["marker_a", "marker_b", "marker_c"]]
+ShiftDisplay.from_features(markers, frame["hospital"])
+plt.show()
 
 # %%
 # The comparison
@@ -72,26 +76,32 @@ print(found.verdict())
 # The mean is not what happens to you: one hospital does. Look at the worst one, and at whether
 # methods fail in the same place.
 
-scores = found.per_domain().pivot(index="domain", columns="method", values="score")
-scores = scores.loc[scores.mean(axis=1).sort_values().index]
-figure, axes = plt.subplots(figsize=(7.4, 3.6))
-for name in scores:
-    axes.plot(scores[name], range(len(scores)), "o", label=name, alpha=0.85)
-axes.set_yticks(range(len(scores)), scores.index)
-axes.set_xlabel(f"{found.measure.label} when this hospital was left out")
-axes.legend(loc="upper center", ncols=4, bbox_to_anchor=(0.5, 1.16))
+predictions = found.predictions_
+by_method = dict(tuple(predictions.sort_values("row").groupby("method", sort=False)))
+of_best = by_method[found.best_]
+DomainScoresDisplay.from_predictions(
+    of_best["target"].to_numpy(),
+    {name: rows["prediction"].to_numpy() for name, rows in by_method.items() if name != "constant"},
+    of_best["domain"].to_numpy(),
+    metric=balanced_accuracy_score,
+    highlight=[found.best_],
+)
 plt.show()
 
 # %%
-# What was predicted for whom
-# ---------------------------
+# Are its probabilities right?
+# ----------------------------
 #
 # Every prediction for a row of a domain left out is kept, so that other questions can be asked of
-# the same evaluation.
+# the same evaluation: here, how often patients were ill who had been given a probability for it.
+# Most hospitals lie off the diagonal, on one side or the other. On average over them it is about
+# right.
 
-predictions = found.predictions_
-best = predictions[predictions["method"] == found.best_]
-best.groupby("domain").apply(lambda rows: (rows["target"] != rows["prediction"]).mean()).round(2)
+probability = of_best["probability_yes"].to_numpy()
+CalibrationByDomainDisplay.from_predictions(
+    of_best["target"].to_numpy(), probability, of_best["domain"].to_numpy(), n_bins=5
+)
+plt.show()
 
 # %%
 # From the evaluation to a model
@@ -100,8 +110,6 @@ best.groupby("domain").apply(lambda rows: (rows["target"] != rows["prediction"])
 # ``fit`` chooses parameters again, in the same way, on all domains, and fits to all rows. The
 # model takes new tables as they are, and :func:`~domainwise.check_shift` says what is strange
 # about them.
-
-from domainwise import check_shift
 
 model = found.fit()
 new = frame[frame["hospital"] == "Halle"].drop(columns=["hospital", "ill"])
