@@ -92,12 +92,9 @@ projection = make_pipeline(SimpleImputer(), StandardScaler(), DCM(ridge=0.1, dom
 projection.fit(X, rock, dcm__sample_domain=well)
 both = pd.concat([X, mended], ignore_index=True)
 figure, panels = plt.subplots(1, 2, figsize=(9, 4))
+rocks = np.concatenate([rock, new_rock])
 display = DomainMapDisplay.from_features(
-    projection.transform(both),
-    where,
-    y=np.concatenate([rock, new_rock]),
-    ax=panels[0],
-    highlight=["F"],
+    projection.transform(both), where, y=rocks, ax=panels[0], highlight=["F"]
 )
 display.plot(panels[1], color_by="target")
 plt.show()
