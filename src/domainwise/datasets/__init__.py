@@ -5,23 +5,23 @@ user's cache (``$XDG_CACHE_HOME``, else ``~/.cache``), and their SHA-256 is chec
 part of this package; an absent file's error says where the original is.
 """
 
-from domainwise.datasets.everyday import (
-    load_adult,
-    load_bike,
-    load_communities,
-    load_kc_house,
-    load_shoppers,
-)
 from domainwise.datasets.loaders import (
     load_cytof,
     load_facies,
     load_gvhd,
     load_hipc,
-    load_landmine,
     load_oilwells,
     load_parkinsons,
 )
 from domainwise.datasets.lookup import DatasetInfo, list_datasets
+from domainwise.datasets.plain import (
+    load_adult,
+    load_bike,
+    load_communities,
+    load_kc_house,
+    load_landmine,
+    load_shoppers,
+)
 from domainwise.datasets.synthetic import make_synthetic
 
 __all__ = [

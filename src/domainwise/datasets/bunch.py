@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from domainwise.datasets.registry import data_files
+
+F = TypeVar("F", bound=Callable[..., Bunch])
 
 
 def bunch(
@@ -35,6 +38,30 @@ def bunch(
         DESCR=data_files()[name].descr,
         **({"frame": table} if as_frame else {}),
     )
+
+
+#: What every loader takes and returns.
+_SHARED = """\
+as_frame : bool, default=False
+    Return pandas objects in place of arrays, and the file's rows, text columns as text, as
+    ``frame``.
+
+Returns
+-------
+Bunch
+    ``data`` {shape}, ``target``, ``sample_domain`` ({domain}), ``feature_names`` and ``DESCR``,
+    which describes all of them; text columns are indicators (``sex_Female``) in ``data``."""
+
+
+def described(shape: str, domain: str) -> Callable[[F], F]:
+    """Put what loaders share into the docstring of one, where it says ``{shared}``."""
+
+    def fill(loader: F) -> F:
+        text = _SHARED.format(shape=shape, domain=domain)
+        loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
+        return loader
+
+    return fill
 
 
 def _plain(column: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from domainwise.checks.arguments import POSITIVE, check_arguments
-from domainwise.datasets.bunch import bunch, check_choice, check_subset, treat_missing
+from domainwise.datasets.bunch import bunch, check_choice, check_subset, described, treat_missing
 from domainwise.datasets.lookup import read_table
 
 _MISSING = ("keep", "drop_rows", "drop_columns")
@@ -17,6 +17,7 @@ _SENSORS = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "
 _EVENT_CLASSES = (2, 3, 4, 6)
 
 
+@described("(5875, 16)", "subject number")
 def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
     """Parkinson's telemonitoring: 42 people, 16 voice measures, a clinical score.
 
@@ -24,14 +25,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     ----------
     target : {"motor_UPDRS", "total_UPDRS", "both"}, default="motor_UPDRS"
         The score to predict; "both" gives a target of two columns, motor first.
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (5875, 16), ``target``, ``sample_domain`` (subject number), ``feature_names`` and
-        ``DESCR``.
+    {shared}
 
     Examples
     --------
@@ -49,31 +43,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     return bunch(table, features, chosen, "parkinsons", as_frame=as_frame)
 
 
-def load_landmine(*, as_frame: bool = False) -> Bunch:
-    """LandMine: 29 fields, 9 features, mine (1) or clutter (0).
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (14820, 9), ``target``, ``sample_domain`` (field number), ``feature_names`` and
-        ``DESCR``.
-
-    Examples
-    --------
-    >>> from domainwise.datasets import load_landmine
-    >>> load_landmine().target.sum()  # doctest: +SKIP
-    904
-    """
-    table = read_table("landmine", as_frame)
-    features = [f"f{j}" for j in range(1, 10)]
-    return bunch(table, features, "label", "landmine", as_frame=as_frame)
-
-
+@described("(207171, 6)", "sample number")
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
     """Graft-versus-host disease (FlowCAP-I): 12 samples, 6 channels, T cell or not.
 
@@ -83,14 +53,7 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
         "label" is the manual gate, 0 to 5, which means different populations in different samples.
     ungated : bool, default=True
         Keep the cells outside every gate (``t_cell`` is 0 for them).
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (207171, 6), ``target``, ``sample_domain`` (sample number), ``feature_names`` and
-        ``DESCR``.
+    {shared}
 
     Examples
     --------
@@ -107,6 +70,7 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     return bunch(table, features, target, "gvhd", as_frame=as_frame)
 
 
+@described("(2296, 8)", "well name")
 def load_oilwells(
     *,
     event_classes: Sequence[int] = (2, 6),
@@ -126,14 +90,7 @@ def load_oilwells(
     missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
         What to do with empty entries: leave out those rows (10 windows by default), leave out the
         columns that have any, or keep NaN.
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (2296, 8), ``target``, ``sample_domain`` (well name), ``feature_names`` and
-        ``DESCR``.
+    {shared}
 
     Examples
     --------
@@ -151,6 +108,7 @@ def load_oilwells(
     return bunch(table, features, "label", "oilwells", as_frame=as_frame)
 
 
+@described("(4069, 7)", "well name")
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
     """Well-log facies: 9 wells, 7 logs, 9 rock types.
 
@@ -163,14 +121,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
         imputer that is fitted on the source wells (``SimpleImputer`` at the head of the pipeline);
         "drop_columns" leaves PE out (6 features, 9 wells), "drop_rows" leaves those wells out
         (3,164 rows, 7 wells).
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (4069, 7), ``target`` (1 to 9), ``sample_domain`` (well name), ``feature_names``
-        and ``DESCR``.
+    {shared}
 
     Examples
     --------
@@ -188,8 +139,11 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     return bunch(table, features, "Facies", "facies", as_frame=as_frame)
 
 
+@described("(491771, 7)", "sample, centre or patient")
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
     """HIPC T cells: 19 samples of 5 centres, 7 markers, 10 populations.
+
+    Rows are sorted by sample and population: shuffle before taking subsets.
 
     Parameters
     ----------
@@ -197,14 +151,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
         The population as a number 1 to 10, or by name.
     domain : {"sample", "center", "patient"}, default="sample"
         What counts as a domain: each sample, each centre (5) or each patient (3).
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (491771, 7), ``target``, ``sample_domain`` (strings), ``feature_names`` and
-        ``DESCR``. Rows are sorted by sample and population: shuffle before taking subsets.
+    {shared}
 
     Examples
     --------
@@ -220,6 +167,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     return bunch(table, features, target, "hipc", domain=column, as_frame=as_frame)
 
 
+@described("(80000, 8)", "sample number")
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
     """Mass cytometry: 16 samples of several centres, 8 markers, 5 labels.
 
@@ -227,14 +175,7 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     ----------
     cofactor : float or None, default=None
         Transform the raw counts x to ``arcsinh(x / cofactor)``; 5 is usual in mass cytometry.
-    as_frame : bool, default=False
-        Return pandas objects in place of arrays, and the file's rows as ``frame``.
-
-    Returns
-    -------
-    Bunch
-        ``data`` (80000, 8), ``target`` (0 to 4), ``sample_domain`` (sample number),
-        ``feature_names`` and ``DESCR``.
+    {shared}
 
     Examples
     --------
