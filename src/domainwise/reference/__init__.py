@@ -6,7 +6,11 @@ code with the estimators.
 Matrices are laid out as in the paper: ``K_x[i, j] = k(x_i, x_j)``, and a kernel between training
 points and new ones has the **training points as rows**, ``K_z[i, j] = k(x_i, z_j)``. Projected
 points are returned one per row. Kernels are given uncentred; every function centres them with the
-training means, since the paper assumes feature maps of zero mean.
+training means, since the paper assumes feature maps of zero mean. ``K_x``, ``K_y`` and ``K_d`` are
+those of the points, the targets and the domains, ``epsilon`` is the positive regulariser of the
+label kernels, and ``domain_weight`` the factor w of the domain term: 1 in the paper, 0 for COIR.
+Eigenvalues are real in exact arithmetic; of those that rounding makes complex beyond 1e-8 relative
+the real part is kept, with a RuntimeWarning.
 
 Where the paper's text cannot be run as printed (theory 10.1):
 

@@ -14,24 +14,12 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """Solution of one of the reference algorithms.
+    """Solution of one of the reference algorithms, a column for each component."""
 
-    Attributes
-    ----------
-    eigenvalues : ndarray of shape (n_components,)
-        Real parts, largest first.
-    coefficients : ndarray of shape (n_samples, n_components)
-        The paper's B: a point projects to B' times its centred kernel values.
-    projected : ndarray of shape (n_samples, n_components)
-        The projected training points (the paper's K_x tilde, transposed).
-    projected_new : ndarray of shape (n_new, n_components) or None
-        The projected new points where ``K_z`` was given (the paper's K_z tilde, transposed).
-    """
-
-    eigenvalues: Matrix
-    coefficients: Matrix
-    projected: Matrix
-    projected_new: Matrix | None = None
+    eigenvalues: Matrix  #: real parts, largest first
+    coefficients: Matrix  #: the paper's B: a point projects to B' times its centred kernel values
+    projected: Matrix  #: training points, the paper's K_x tilde, transposed
+    projected_new: Matrix | None = None  #: new points where ``K_z`` was given
 
 
 def leading(
@@ -90,11 +78,11 @@ def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
     return (array + array.T) / 2
 
 
-def positive_epsilon(epsilon: float) -> float:
-    """Check epsilon."""
-    if not np.isfinite(epsilon) or epsilon <= 0:
-        raise ValueError(f"epsilon must be a positive number, got {epsilon!r}")
-    return float(epsilon)
+def positive(value: float, name: str) -> float:
+    """Check a regulariser."""
+    if not np.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return float(value)
 
 
 def check_weight(domain_weight: float) -> float:

@@ -17,7 +17,7 @@ from domainwise.reference.common import (
     check_weight,
     leading,
     matrix,
-    positive_epsilon,
+    positive,
     square,
     unit_variance,
 )
@@ -41,27 +41,8 @@ def algorithm1(
     With :math:`K_x = U \Lambda U^\top` (eigenvalues above N eps relative), :math:`\beta = U
     \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma (w U^\top P_d U
     \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues equal 1, and their
-    eigenvectors are arbitrary.
-
-    Parameters
-    ----------
-    K_x, K_y, K_d : array-like of shape (n_samples, n_samples)
-        Uncentred kernel matrices of the points, the targets and the domains.
-    K_z : array-like of shape (n_samples, n_new), optional
-        Kernel between training points (rows) and new points (columns).
-    epsilon : float
-        Positive regulariser of the target and domain kernels.
-    n_components : int
-        Number of eigenvectors, at most the rank of the centred K_x.
-    domain_weight : float, default=1.0
-        Factor w of the domain term: 1 in the paper, 0 for COIR.
-
-    Returns
-    -------
-    ReferenceResult
-        Projected training points have unit variance. Eigenvalues are real in exact arithmetic; if
-        QZ returns a chosen one with an imaginary part above 1e-8 relative, its real part is kept
-        and a RuntimeWarning says so.
+    eigenvectors are arbitrary. ``n_components`` is at most the rank of the centred K_x, and the
+    projected training points have unit variance.
 
     Examples
     --------
@@ -111,37 +92,12 @@ def dica_original(
 
     where :math:`L_{ij}` is :math:`(T - 1)/(T^2 n_g^2)` for two points of the same domain g and
     :math:`-1/(T^2 n_g n_h)` for domains g and h. Each :math:`\beta` is scaled to unit norm and
-    divided by :math:`\sqrt\gamma`.
+    divided by :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
 
-    Parameters
-    ----------
-    K_x : array-like of shape (n_samples, n_samples)
-        Uncentred kernel matrix of the points.
-    K_y : array-like of shape (n_samples, n_samples) or None
-        Uncentred kernel matrix of the targets; None for the unsupervised variant (P_y = I).
-    sample_domain : array-like of shape (n_samples,)
-        Domain of each point.
-    K_z : array-like of shape (n_samples, n_new), optional
-        Kernel between training points (rows) and new points (columns). They are centred with the
-        training means, not with those of the new batch as in the authors' code.
-    epsilon : float
-        Positive regulariser of the target kernel (unused when ``K_y`` is None).
-    lam : float
-        Positive regulariser of the right side.
-    n_components : int
-        Number of components asked for. At most rank(P_y) eigenvalues are positive; where fewer
-        exist, fewer are returned, with a RuntimeWarning.
-
-    Returns
-    -------
-    ReferenceResult
-        Components with a real positive eigenvalue (imaginary part up to 1e-8 relative), in
-        descending order.
-
-    References
-    ----------
-    K. Muandet, D. Balduzzi, B. Schoelkopf (2013), Domain generalization via invariant feature
-    representation, ICML.
+    Without ``K_y`` it is the unsupervised variant, P_y = I. New points are centred with the
+    training means, not with those of their batch as in the authors' code. At most rank(P_y)
+    eigenvalues are real and positive; where fewer than ``n_components`` are, fewer components are
+    returned, with a RuntimeWarning.
 
     Examples
     --------
@@ -156,8 +112,7 @@ def dica_original(
     """
     K_raw = square(K_x, "K_x")
     n_samples = len(K_raw)
-    if not np.isfinite(lam) or lam <= 0:
-        raise ValueError(f"lam must be a positive number, got {lam!r}")
+    positive(lam, "lam")
     check_components(n_components, n_samples - 1, "n_samples - 1")
     K = centre(K_raw)
     left = K @ K
@@ -183,21 +138,7 @@ def dica_original(
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Project points from their uncentred kernel values, centred with the training means.
-
-    Parameters
-    ----------
-    K_x : array-like of shape (n_samples, n_samples)
-        Uncentred kernel matrix of the training points.
-    K_z : array-like of shape (n_samples, n_new)
-        Kernel between training points (rows) and the points to project (columns).
-    coefficients : array-like of shape (n_samples, n_components)
-        ``coefficients`` of a result on ``K_x``.
-
-    Returns
-    -------
-    ndarray of shape (n_new, n_components)
-        One row per new point; a row does not depend on the other new points.
+    """Project points by the ``coefficients`` of a result on ``K_x``, each apart from the others.
 
     Examples
     --------
@@ -223,7 +164,7 @@ def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[
 def _smoother(K: Matrix, epsilon: float) -> Matrix:
     """P = K (K + N epsilon I)^-1 with K centred."""
     centred = centre(K)
-    shifted = centred + len(K) * positive_epsilon(epsilon) * np.eye(len(K))
+    shifted = centred + len(K) * positive(epsilon, "epsilon") * np.eye(len(K))
     P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
     return (P + P.T) / 2
 

@@ -13,7 +13,7 @@ from domainwise.reference.common import (
     check_weight,
     leading,
     matrix,
-    positive_epsilon,
+    positive,
     square,
     unit_variance,
 )
@@ -46,28 +46,10 @@ def algorithm2(
     but loses its accuracy for small epsilon and badly conditioned W_x;
     :func:`algorithm2_stable` does not.
 
-    Parameters
-    ----------
-    C_x, C_y, C_d : array-like of shape (n_samples, n_landmarks)
-        Uncentred kernels between all points (rows) and the landmarks, for points, targets and
-        domains. The numbers of landmarks may differ.
-    W_x, W_y, W_d : array-like of shape (n_landmarks, n_landmarks)
-        Kernels among the landmarks.
-    K_z : array-like of shape (n_landmarks, n_new), optional
-        Kernel between landmarks (rows) and new points (columns).
-    epsilon : float
-        Positive regulariser.
-    n_components : int
-        Number of eigenvectors, at most the number of landmarks.
-    domain_weight : float, default=1.0
-        Factor of the domain term: 1 in the paper, 0 for FastCOIR.
-
-    Returns
-    -------
-    ReferenceResult
-        Projected training points have unit variance. The chosen eigenvalues are real in exact
-        arithmetic; where rounding makes them complex beyond 1e-8 relative, the real part is kept
-        and a RuntimeWarning says so.
+    A C holds uncentred kernels between all points (rows) and landmarks, of which targets and
+    domains may have their own, a W those among the landmarks, and ``K_z`` those between landmarks
+    (rows) and new points. ``n_components`` is at most the number of landmarks, and the projected
+    training points have unit variance.
 
     Examples
     --------
@@ -86,7 +68,7 @@ def algorithm2(
     n_samples, n_landmarks = C.shape
     check_components(n_components, n_landmarks, "the number of landmarks")
     weight = check_weight(domain_weight)
-    ridge = n_samples * positive_epsilon(epsilon)
+    ridge = n_samples * positive(epsilon, "epsilon")
     W_inverse = _root_inverse(W) @ _root_inverse(W).T
     S = C.T @ C
     WSWS = W_inverse @ S @ W_inverse @ S
@@ -129,38 +111,14 @@ def algorithm2_stable(
     .. math:: (S A_y S + S^2) b = \gamma (w S A_d S + S^2 + N \epsilon I) b
 
     has the eigenvalues of Algorithm 2; the training points project to :math:`\Phi b` and the
-    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped.
-
-    Parameters
-    ----------
-    C_x, W_x, C_y, W_y, C_d, W_d, K_z, epsilon, n_components, domain_weight
-        As in :func:`algorithm2`; ``n_components`` is at most the rank of W_x.
-
-    Returns
-    -------
-    ReferenceResult
-        Projected training points have unit variance. Always real. The projections do not go
-        through the coefficients, which alone suffer where S is badly conditioned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from domainwise.reference import algorithm2_stable
-    >>> X = np.random.default_rng(0).normal(size=(12, 4))
-    >>> y, d = np.arange(12) % 2, np.arange(12) // 4
-    >>> same = lambda a, b: (a[:, None] == b).astype(float)
-    >>> s = np.arange(0, 12, 3)
-    >>> kernels = [X @ X[s].T, X[s] @ X[s].T, same(y, y[s]), same(y[s], y[s])]
-    >>> result = algorithm2_stable(
-    ...     *kernels, same(d, d[s]), same(d[s], d[s]), epsilon=1e-3, n_components=2
-    ... )
-    >>> result.projected.shape
-    (12, 2)
+    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped, and
+    ``n_components`` is at most its rank. The projections do not go through the coefficients, which
+    alone suffer where S is badly conditioned.
     """
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples = len(C)
     weight = check_weight(domain_weight)
-    ridge = n_samples * positive_epsilon(epsilon)
+    ridge = n_samples * positive(epsilon, "epsilon")
     root = _root_inverse(W)
     check_components(n_components, root.shape[1], "the rank of W_x")
     phi = C @ root
