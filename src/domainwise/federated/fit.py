@@ -15,8 +15,14 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.check import compare_with_constant
 from domainwise.federated.files import SiteFile, SiteFileError, gathered
-from domainwise.federated.heads import discriminant, least_squares, ridge_head
-from domainwise.federated.methods import RIDGE, build, candidates
+from domainwise.federated.methods import (
+    RIDGE,
+    build,
+    candidates,
+    discriminant,
+    least_squares,
+    ridge_head,
+)
 from domainwise.federated.moments import check_moments, unpacked
 from domainwise.federated.plan import Plan
 from domainwise.gram.cells import Cells, CellSums, merged_cells
@@ -99,15 +105,16 @@ def fit(plan: Plan, files: Iterable[Any]) -> TableModel:
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     names, before = {file.site for file in sites}, set(plan.told("sites"))
-    notes = [f"fitted from the moments of {len(sites)} sites, which keep their rows"]
-    for which, words in (
-        (names - before, "came later: preprocessing and widths have not seen them"),
-        (before - names, "have no part but in preprocessing and widths"),
-    ):
-        notes += [f"sites that {words}: {', '.join(sorted(which))}"] if which else []
-    notes += [f"withheld by {f.site}: {each}" for f in sites for each in f.content["withheld"]]
+    late, gone = (", ".join(sorted(which)) for which in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
-    return notes + [f"{left_out} rows have no target or domain and are left out"] * bool(left_out)
+    told = {
+        f"fitted from the moments of {len(sites)} sites, which keep their rows": True,
+        f"preprocessing and widths have not seen sites that came later: {late}": late,
+        f"sites that have no part but in preprocessing and widths: {gone}": gone,
+        f"{left_out} rows have no target or domain and are left out": left_out,
+    }
+    withheld = [f"withheld by {f.site}: {each}" for f in sites for each in f.content["withheld"]]
+    return [note for note, holds in told.items() if holds] + withheld
 
 
 @dataclass(frozen=True)

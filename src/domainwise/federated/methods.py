@@ -1,13 +1,20 @@
-"""What can be fitted from sums alone, and what is chosen for it."""
+"""What can be fitted from sums alone, what is chosen for it, and predictors behind projections."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import ParameterGrid
 
+from domainwise.arrays import Array
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
+from domainwise.gram.cells import Cells
+from domainwise.invariant.moments import RidgeProblem
+from domainwise.models.method import ClassMeans
 from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV, LeaveDomainsOut
 
 RIDGE = "invariantridge"
@@ -54,3 +61,36 @@ def build(method: str, classes: bool, **arguments: Any) -> Any:
         return PROJECTIONS[method](**arguments)
     search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV
     return search(**arguments, cv=LeaveDomainsOut())
+
+
+def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
+    """Coefficients of the components ``(phi - mean) W`` by ridge regression."""
+    inner = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
+    return np.asarray(np.linalg.solve(inner, W.T @ problem.cross))
+
+
+def ridge_head(problem: RidgeProblem, W: Array) -> Ridge:
+    """Ridge regression of a continuous target on components, which are centred."""
+    head: Any = Ridge()
+    head.coef_ = least_squares(problem, W, head.alpha)[:, 0]
+    head.intercept_ = float(problem.target[0])
+    head.n_features_in_ = W.shape[1]
+    return head
+
+
+def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
+    """Linear discriminant analysis of components; ``cells`` are those of each class, in order."""
+    m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
+    shares = counts / counts.sum()
+    means = np.array([cell.mean[:m] @ W for cell in cells.values()])
+    means -= shares @ means  # as a projection centres its rows
+    within = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
+    coef = means @ np.linalg.pinv(within / counts.sum(), hermitian=True)
+    head: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
+    head.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
+    intercept = -0.5 * (coef * means).sum(axis=1) + np.log(head.priors_)
+    if len(classes) == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    head.classes_, head.coef_, head.intercept_ = classes, coef, intercept
+    head.means_, head.xbar_, head.n_features_in_ = means, np.zeros(W.shape[1]), W.shape[1]
+    return head

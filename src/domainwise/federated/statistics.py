@@ -48,7 +48,7 @@ def statistics(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
 
     Of each column of numbers the count, mean, squared deviations and quantiles, of which each
     stands for ``smallest_cell`` rows or more; of each column of text the counts of categories with
-    so many rows; counts of domains and classes; and a few quantiles of distances between rows.
+    so many rows; counts of domains; and a few quantiles of distances between rows.
 
     Parameters
     ----------
