@@ -127,9 +127,7 @@ def test_many_features_are_cut_to_those_that_differ_most():
 def test_scores_and_their_intervals_are_those_of_each_domain(rows):
     X, y, domain = rows
     model = LogisticRegression().fit(X, y)
-    display = DomainScoresDisplay.from_estimator(
-        model, X, y, domain, scoring="balanced_accuracy", n_draws=300
-    )
+    display = DomainScoresDisplay.from_estimator(model, X, y, domain, scoring="balanced_accuracy")
     told, rng = model.predict(X), np.random.default_rng(7)
     for name in "ABC":
         mine = np.flatnonzero(domain == name)
@@ -159,13 +157,13 @@ def test_errors_put_the_largest_on_top(rows):
     X, _, domain = rows
     y = X[:, 0] + np.where(domain == "B", 3.0, 0.1) * X[:, 1]
     told = {"ridge": LinearRegression().fit(X, y).predict(X), "zero": np.zeros(len(y))}
-    display = DomainScoresDisplay.from_predictions(y, told, domain, n_draws=20)
+    display = DomainScoresDisplay.from_predictions(y, told, domain)
     assert display.order_[0] == "B"
     assert not display.greater_is_better
     error = np.sqrt(np.mean((y - told["ridge"])[domain == "A"] ** 2))
     assert display.scores["ridge"]["A"] == pytest.approx(error)
     by_model = DomainScoresDisplay.from_estimator(
-        {"ridge": LinearRegression().fit(X, y)}, X, y, domain, n_draws=20
+        {"ridge": LinearRegression().fit(X, y)}, X, y, domain
     )
     assert by_model.scores["ridge"] == pytest.approx(display.scores["ridge"])
 
@@ -175,7 +173,7 @@ def test_a_class_that_only_the_model_knows_is_no_obstacle(rows):
     model = LogisticRegression().fit(X, y)
     some = (y == "no") | (domain == "A")
     display = DomainScoresDisplay.from_estimator(
-        model, X[some], y[some], domain[some], scoring="accuracy", n_draws=5
+        model, X[some], y[some], domain[some], scoring="accuracy"
     )
     assert set(display.scores["LogisticRegression"]) >= {"A", "B", "C"}
 
@@ -257,21 +255,17 @@ def test_a_map_shows_the_rows_of_each_domain_where_they_are(rows):
     assert labels == ["A", "B", "C", "D", "class no", "class yes"]
 
 
-def test_two_columns_are_drawn_as_they_are_and_more_as_components(rows):
+def test_projected_rows_are_drawn_as_they_are(rows):
     X, _, domain = rows
-    np.testing.assert_array_equal(DomainMapDisplay.from_features(X[:, :2], domain).Z, X[:, :2])
-    Z = DomainMapDisplay.from_features(X, domain).Z
-    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
-    values = np.linalg.svd(scaled, compute_uv=False)
-    np.testing.assert_allclose(np.linalg.norm(Z, axis=0), values[:2])
+    np.testing.assert_array_equal(DomainMapDisplay.from_predictions(X, domain).Z, X[:, :2])
 
 
 def test_numbers_have_a_scale_and_many_domains_are_grey():
     rng = np.random.default_rng(0)
     X, domain = rng.normal(size=(400, 2)), np.repeat(np.arange(40), 10)
-    display = DomainMapDisplay.from_features(X, domain, y=X[:, 0], color_by="target")
+    display = DomainMapDisplay.from_predictions(X, domain, y=X[:, 0], color_by="target")
     assert len(display.figure_.axes) == 2
-    display = DomainMapDisplay.from_features(X, domain, highlight=[7])
+    display = DomainMapDisplay.from_predictions(X, domain, highlight=[7])
     labels = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert labels == ["7", "39 other domains"]
 
@@ -292,8 +286,8 @@ def test_names_are_text_in_every_display(rows):
     model = LogisticRegression().fit(X, y)
     displays = [
         ShiftDisplay.from_features(X, domain),
-        DomainScoresDisplay.from_estimator({"$m$": model}, X, y, domain, n_draws=3),
-        DomainMapDisplay.from_features(X, domain, y=y),
+        DomainScoresDisplay.from_estimator({"$m$": model}, X, y, domain),
+        DomainMapDisplay.from_predictions(X, domain, y=y),
         CalibrationByDomainDisplay.from_estimator(model, X, y, domain),
     ]
     for display in displays:
@@ -310,7 +304,7 @@ def _texts(figure):
 def test_given_axes_are_drawn_on(rows):
     X, y, domain = rows
     figure, (left, right) = plt.subplots(1, 2)
-    display = DomainMapDisplay.from_features(X, domain, ax=left)
+    display = DomainMapDisplay.from_predictions(X, domain, ax=left)
     assert (display.ax_, display.figure_) == (left, figure)
     model = LogisticRegression().fit(X, y)
     assert CalibrationByDomainDisplay.from_estimator(model, X, y, domain, ax=right).ax_ is right
@@ -329,9 +323,9 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be axes"),
         (lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X), "keeps no summary"),
-        (lambda X, y, d: DomainMapDisplay.from_features(X, d, color_by="x"), "color_by"),
-        (lambda X, y, d: DomainMapDisplay.from_features(X, d, color_by="target"), "needs y"),
-        (lambda X, y, d: DomainMapDisplay.from_features(X, d, y=y[:3]), "y has 3 entries"),
+        (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="x"), "color_by"),
+        (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="target"), "needs y"),
+        (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, y=y[:3]), "y has 3 entries"),
         (
             lambda X, y, d: DomainMapDisplay.from_estimator(DummyClassifier(), X, d),
             "DummyClassifier has no transform",
@@ -340,7 +334,6 @@ def test_given_axes_are_drawn_on(rows):
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y[:4], d),
             "y_pred has 4 entries but y_true has 151",
         ),
-        (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, n_draws=0), "n_draws"),
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),

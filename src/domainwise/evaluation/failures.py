@@ -52,28 +52,24 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     """What the page says about failures; None where predictions are not at hand."""
     best, names = found.best, found.facts["classes"]
     order = sorted(best.scores, key=lambda d: np.nan_to_num(best.scores[d], nan=np.inf))
-    both = [best] if found.baseline in (None, best) else [best, found.baseline]
     if best.key not in found.records:
         return None
-    told = {r.label: by_domain(found.records.get(r.key, ()), order) for r in both}
-    told = {label: rows for label, rows in told.items() if rows}
-    if names:
-        classes = np.asarray(names)
-        made = [confusion(told, classes), ranking(told, classes), calibration(told, classes)]
-        made.append(coverage(told, classes))
-    else:
-        made = [residuals(told), coverage(told, None)]
-    parts = [part for part in made if part is not None]
-    columns: dict[str, dict[Any, str]] = {
-        "rows": {domain: str(len(rows["target"])) for domain, rows in told[best.label].items()}
-    }
+    told = {best.label: by_domain(found.records[best.key], order)}
+    for other in [found.baseline] if found.baseline is not None else []:
+        if other.label != best.label and other.key in found.records:
+            told[other.label] = by_domain(found.records[other.key], order)
+    classes = None if names is None else np.asarray(names)
+    made = [residuals] if classes is None else [confusion, ranking, calibration]
+    parts = [part for make in (*made, coverage) if (part := make(told, classes)) is not None]
+    mine = told[best.label]
+    columns = {"rows": {domain: str(len(rows["target"])) for domain, rows in mine.items()}}
     for part in parts:
         columns |= part.columns
     cells = [
         [TextCell(str(domain)), *(TextCell(values.get(domain, "–")) for values in columns.values())]
-        for domain in told[best.label]
+        for domain in mine
     ]
-    kinds = ["worst" if domain == found.worst_domain else "" for domain in told[best.label]]
+    kinds = ["worst" if domain == found.worst_domain else "" for domain in mine]
     table = TextTable(["domain", *columns], cells, kinds)
     return {"parts": parts, "table": table, "best": best.label}
 
@@ -84,7 +80,7 @@ def by_domain(records: Sequence[Row], order: Sequence[Any]) -> Told:
     return {domain: joined(parts[domain]) for domain in order if domain in parts}
 
 
-def confusion(told: Mapping[str, Told], classes: Array) -> Part:
+def confusion(told: Mapping[str, Told], classes: Any) -> Part:
     """Which classes are taken for which, and where."""
     (label, mine), names = next(iter(told.items())), [str(name) for name in classes]
     tables = {
@@ -156,82 +152,73 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
-def ranking(told: Mapping[str, Told], classes: Array) -> Part | None:
+def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
     """How well rows are ranked: ROC and precision-recall curves, and the areas under them."""
-    areas = {label: {} for label in told}  # type: dict[str, dict[Any, float]]
-    ranked, precisions = {}, {}
-    for place, (label, mine) in enumerate(told.items()):
-        for domain, rows in mine.items():
-            hit, values = _ranked(rows, classes)
-            if values is None or len(np.unique(hit)) < 2:
-                continue
-            areas[label][domain] = float(roc_auc_score(hit, values))
-            if not place:
-                ranked[domain] = hit, values
-                precisions[domain] = float(average_precision_score(hit, values))
     label, mine = next(iter(told.items()))
-    if not ranked:
+    ranked = {
+        name: {
+            d: each for d, rows in theirs.items() if (each := _ranked(rows, classes)) is not None
+        }
+        for name, theirs in told.items()
+    }
+    areas = {
+        n: {d: roc_auc_score(*e) for d, e in each.items()} for n, each in ranked.items() if each
+    }
+    if label not in areas:
         return None
-    worst = min(areas[label], key=lambda d: areas[label][d])
+    best = areas[label]
+    order = sorted(best, key=lambda d: best[d])
+    precisions = {domain: average_precision_score(*ranked[label][domain]) for domain in order}
     pooled = "" if len(classes) == 2 else ", each class against the rest,"
     words = [
-        f"{label} ranks rows of an unseen domain{pooled} with an AUC of {_mean(areas[label]):.2f} "
-        f"on average, and of {areas[label][worst]:.2f} on {worst!s}, the least."
+        f"{label} ranks rows of an unseen domain{pooled} with an AUC of {_mean(best):.2f} on "
+        f"average, and of {best[order[0]]:.2f} on {order[0]!s}, the least."
     ]
     words += [
         f"{other} has {_mean(theirs):.2f} and {min(theirs.values()):.2f}."
         for other, theirs in areas.items()
-        if other != label and theirs
+        if other != label
     ]
-    if without := [str(domain) for domain in mine if domain not in ranked]:
+    if without := [str(domain) for domain in mine if domain not in best]:
         words.append(f"No curve, for want of a second class: {', '.join(without)}.")
-    order = sorted(ranked, key=lambda d: areas[label][d])
-    about = f"of {classes[-1]}" if len(classes) == 2 else "of all classes, each against the rest"
-    picture = _curves_picture(label, about, {d: ranked[d] for d in order}, areas[label], precisions)
-    columns = {"AUC": areas[label], "average precision": precisions}
-    shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Part("How well rows are ranked", words, [picture], shown)
-
-
-def _ranked(rows: Row, classes: Array) -> tuple[Array, Array | None]:
-    """Whether something is so, and its score: of the last of two classes, or of each class."""
-    codes = codes_of(rows["target"], classes)
-    values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
-    if len(classes) == 2:
-        return codes == 1, values[:, 1] if np.ndim(values) == 2 else values
-    return np.eye(len(classes))[codes].ravel(), None if values is None else values.ravel()
-
-
-def _curves_picture(
-    label: str,
-    about: str,
-    ranked: Mapping[Any, Any],
-    areas: Mapping[Any, float],
-    precisions: Mapping[Any, float],
-) -> Picture:
     with drawing(9.0, 4.3) as figure:
         left, right = figure.subplots(1, 2)
-        for (domain, look), (hit, values) in zip(_looks(ranked), ranked.values(), strict=True):
-            wrong, found, _ = roc_curve(hit, values)
-            left.plot(wrong, found, **look(f"{areas[domain]:.2f}"))
-            precision, recall, _ = precision_recall_curve(hit, values)
+        for domain, look in _looks(order):
+            wrong, found, _ = roc_curve(*ranked[label][domain])
+            left.plot(wrong, found, **look(f"{best[domain]:.2f}"))
+            precision, recall, _ = precision_recall_curve(*ranked[label][domain])
             right.plot(recall, precision, **look(f"{precisions[domain]:.2f}"))
         left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
         left.set(xlabel="share of the others taken for it", ylabel="share found")
         right.set(xlabel="share found", ylabel="share right of those taken for it")
         for axes, title in ((left, "area under ROC"), (right, "average precision")):
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-            axes.legend(title=title, fontsize=8, title_fontsize=8, loc="best")
+            axes.legend(title=title, fontsize=8, title_fontsize=8)
         alt = (
-            f"ROC and precision-recall curves of {label} on {len(ranked)} unseen domains: areas "
-            f"under the ROC curve from {min(areas.values()):.2f} to {max(areas.values()):.2f}"
+            f"ROC and precision-recall curves of {label} on {len(order)} unseen domains: areas "
+            f"under the ROC curve from {best[order[0]]:.2f} to {best[order[-1]]:.2f}"
         )
-        few = _few("is in colour", len(ranked))
-        caption = f"{label}: ROC and precision–recall curves {about}. {few}"
-        return Picture(to_svg(figure, "curves", alt), alt, caption, wide=True)
+        about = classes[-1] if len(classes) == 2 else "all classes, each against the rest"
+        few = _few("is in colour", len(order))
+        caption = f"{label}: ROC and precision–recall curves of {about}. {few}"
+        picture = Picture(to_svg(figure, "curves", alt), alt, caption, wide=True)
+    columns = {"AUC": best, "average precision": precisions}
+    shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
+    return Part("How well rows are ranked", words, [picture], shown)
 
 
-def calibration(told: Mapping[str, Told], classes: Array) -> Part:
+def _ranked(rows: Row, classes: Array) -> tuple[Array, Array] | None:
+    """Whether something is so, and its score: of the last of two classes, or of each class."""
+    values = rows["decisions"] if rows["probabilities"] is None else rows["probabilities"]
+    hits = np.eye(len(classes))[codes_of(rows["target"], classes)]
+    if values is None or (len(classes) == 2 and not 0 < hits[:, 1].sum() < len(hits)):
+        return None
+    if len(classes) == 2:
+        return hits[:, 1], values[:, 1] if values.ndim == 2 else values
+    return hits.ravel(), values.ravel()
+
+
+def calibration(told: Mapping[str, Told], classes: Any) -> Part:
     """Whether probabilities mean what they say."""
     part = Part("What probabilities are worth", [], [])
     for place, (label, mine) in enumerate(told.items()):
@@ -239,14 +226,11 @@ def calibration(told: Mapping[str, Told], classes: Array) -> Part:
             part.words.append(f"{label} gives no probabilities.")
             continue
         with drawing(4.3, 4.6) as figure:
-            names = np.repeat(np.array(list(mine)), [len(rows["target"]) for rows in mine.values()])
-            target, p = (
-                np.concatenate([r[n] for r in mine.values()]) for n in ("target", "probabilities")
-            )
-            axes = figure.subplots()
-            display = CalibrationByDomainDisplay.from_predictions(
-                target, p, names, classes=classes, ax=axes, max_domains=FEW
-            )
+            domains = [np.full(len(rows["target"]), domain) for domain, rows in mine.items()]
+            target, p = ([r[n] for r in mine.values()] for n in ("target", "probabilities"))
+            told_all = [np.concatenate(parts) for parts in (target, p, domains)]
+            options = {"classes": classes, "ax": figure.subplots(), "max_domains": FEW}
+            display = CalibrationByDomainDisplay.from_predictions(*told_all, **options)
             display.ax_.set_title(label)
             errors = {domain: curve.error for domain, curve in display.curves.items()}
             alt = (
@@ -268,7 +252,7 @@ def calibration(told: Mapping[str, Told], classes: Array) -> Part:
     return part
 
 
-def residuals(told: Mapping[str, Told]) -> Part:
+def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
     """How far numbers are off, and which way."""
     label, mine = next(iter(told.items()))
     away = {d: rows["prediction"] - np.asarray(rows["target"], float) for d, rows in mine.items()}

@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.decomposition import PCA
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
 from domainwise.arrays import Array
@@ -71,51 +67,37 @@ class DomainMapDisplay(style.Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; has ``transform``.
+            Fitted; has ``transform``, such as DCM or a pipeline that ends in PCA.
         X : array-like or data frame of shape (n_samples, n_features)
             Rows, as it takes them.
+        sample_domain, y, **options
+            As in :meth:`from_predictions`.
+        """
+        if not hasattr(estimator, "transform"):
+            raise ValueError(f"estimator={type(estimator).__name__} has no transform")
+        return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
+
+    @classmethod
+    def from_predictions(cls, Z: Any, sample_domain: Any, *, y: Any = None, **options: Any) -> Self:
+        """Draw rows that have been projected.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, n_components)
+            The first two components are drawn; a single one lies on a line.
         sample_domain : array-like of shape (n_samples,)
         y : array-like of shape (n_samples,), default=None
             Classes or values.
         **options
             Of :meth:`plot`.
         """
-        if not hasattr(estimator, "transform"):
-            raise ValueError(
-                f"estimator={type(estimator).__name__} has no transform: use a projection, such as "
-                "DCM, or from_features"
-            )
-        Z = check_array(np.asarray(estimator.transform(X)))
+        Z = check_array(Z)
         Z = np.column_stack([Z, np.zeros(len(Z))])[:, :2]
-        return cls._of(Z, sample_domain, y).plot(**options)
-
-    @classmethod
-    def from_features(cls, X: Any, sample_domain: Any, *, y: Any = None, **options: Any) -> Self:
-        """Draw rows as they are if they have two columns, else their principal components.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers, two columns or more. For components columns are scaled, and missing values are
-            their column's median.
-        sample_domain, y, **options
-            As in :meth:`from_estimator`.
-        """
-        Z, names = check_array(X, ensure_all_finite="allow-nan", ensure_min_features=2), {}
-        if Z.shape[1] == 2:
-            names = {"names": [str(name) for name in getattr(X, "columns", ("x0", "x1"))]}
-        else:
-            steps = SimpleImputer(strategy="median"), StandardScaler(), PCA(2, random_state=0)
-            Z = make_pipeline(*steps).fit_transform(Z)
-        return cls._of(Z, sample_domain, y, **names).plot(**options)
-
-    @classmethod
-    def _of(cls, Z: Array, sample_domain: Any, y: Any, **names: Any) -> Self:
-        codes, domains = style.by_domain(sample_domain, Z, "X")
+        codes, domains = style.by_domain(sample_domain, Z, "Z")
         target = None if y is None else label_array(y, "y")
         if target is not None:
-            same_length(target, "y", Z, "X")
-        return cls(Z=Z, domain=np.array(domains)[codes], target=target, **names)
+            same_length(target, "y", Z, "Z")
+        return cls(Z=Z, domain=np.array(domains)[codes], target=target).plot(**options)
 
     def plot(
         self, ax: Any = None, *, color_by: str = "domain", highlight: Sequence[Any] = ()
@@ -165,14 +147,13 @@ class DomainMapDisplay(style.Display):
         self, ax: Any, group: Array, marked: Array | None, chosen: Sequence[Any], look: Any
     ) -> None:
         """Draw points, coloured by group where it is chosen, in the marker of their class."""
-        n = len(style.PALETTE)
-        marks: dict[Any, str] = {}
-        if marked is not None and 1 < len(np.unique(marked)) <= len(style.MARKERS):
-            marks = dict(zip(np.unique(marked).tolist(), style.MARKERS, strict=False))
+        n, names = len(style.PALETTE), np.unique(group).tolist()
+        classes = [] if marked is None else np.unique(marked).tolist()
+        few = 1 < len(classes) <= len(style.MARKERS)
+        marks = dict(zip(classes, style.MARKERS, strict=False)) if few else {}
         looks = {
             name: (style.PALETTE[i % n], style.MARKERS[i // n % n]) for i, name in enumerate(chosen)
         }
-        names = np.unique(group).tolist()
         for name in sorted(names, key=lambda name: name in looks):  # grey ones below
             colour, mark = looks.get(name, (style.GREY, "o"))
             for value, own in marks.items() or [(None, mark)]:

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 
 from domainwise.arrays import Array
-from domainwise.checks.arguments import COUNT, check_arguments
+from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import is_quantity, label_array
 from domainwise.checks.labels import same_length
 from domainwise.plots import style
@@ -71,46 +71,41 @@ class DomainScoresDisplay(style.Display):
         y: Any,
         sample_domain: Any,
         *,
-        scoring: str | None = None,
-        n_draws: int = 200,
-        ax: Any = None,
+        scoring: Any = None,
         **options: Any,
     ) -> Self:
-        """Draw scores of fitted estimators on rows of domains, best of all unseen ones.
+        """Draw scores of fitted estimators, with 95 % intervals from 200 draws of a domain's rows.
 
         Parameters
         ----------
         estimator : estimator, or dict of them by name
             Fitted classifiers or regressors; rows are predicted one by one.
         X : array-like or data frame of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_domain : array-like of shape (n_samples,)
+            Best of all rows of domains that were not seen.
+        y, sample_domain : array-like of shape (n_samples,)
         scoring : str, default=None
             A scorer of scikit-learn; None is chosen as in :func:`domainwise.evaluate`.
-        n_draws : int, default=200
-            Draws of the rows of each domain, for intervals (95 %, bootstrap).
-        ax, **options
+        **options
             Of :meth:`plot`.
         """
         models = estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
         truth, classes = label_array(y, "y"), None
         if all(is_classifier(model) for model in models.values()):
             classes = np.unique(np.concatenate([truth, *(m.classes_ for m in models.values())]))
+        scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
         known = truth if classes is None else classes
-        name = scoring or default_scoring(truth, classes is not None, sample_domain)
-        measure = choose_measure(name, known, classes is not None)
+        measure = choose_measure(scoring, known, classes is not None)
         told = {name: Predictions(model, X, classes) for name, model in models.items()}
 
         def score(name: str, rows: Array) -> float:
             values = (told[name].labels, told[name].probabilities, told[name].decisions)
             some: list[Any] = [None if each is None else each[rows] for each in values]
-            return measure.shown(
-                measure.scorer(Predictions.kept(classes, *some), None, truth[rows])
-            )
+            kept = Predictions.kept(classes, *some)
+            return measure.shown(measure.scorer(kept, None, truth[rows]))
 
-        found = _judged(score, list(models), truth, sample_domain, n_draws)
+        found = _judged(score, list(models), truth, sample_domain)
         made = cls(**found, label=measure.label, greater_is_better=measure.sign > 0)
-        return made.plot(ax, **options)
+        return made.plot(**options)
 
     @classmethod
     def from_predictions(
@@ -119,32 +114,28 @@ class DomainScoresDisplay(style.Display):
         y_pred: Any,
         sample_domain: Any,
         *,
-        metric: Callable[[Any, Any], float] | None = None,
+        metric: Any = None,
         greater_is_better: bool = True,
-        n_draws: int = 200,
-        ax: Any = None,
         **options: Any,
     ) -> Self:
-        """Draw scores of predictions.
+        """Draw scores of predictions, with intervals as in :meth:`from_estimator`.
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,)
+        y_true, sample_domain : array-like of shape (n_samples,)
         y_pred : array-like, or dict of them by name
             Predictions, or what else ``metric`` takes.
-        sample_domain : array-like of shape (n_samples,)
         metric : callable, default=None
             ``metric(y_true, y_pred)``; None is accuracy, or RMSE for numbers.
         greater_is_better : bool, default=True
             Of ``metric``.
-        n_draws, ax, **options
-            As in :meth:`from_estimator`.
+        **options
+            Of :meth:`plot`.
         """
         truth = label_array(y_true, "y_true")
         if metric is None:
-            numbers = truth.dtype.kind in "iuf" and is_quantity(truth)
-            greater_is_better = not numbers
-            metric = root_mean_squared_error if numbers else accuracy_score
+            greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
+            metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
         given = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         told = {name: np.asarray(values) for name, values in given.items()}
@@ -152,19 +143,14 @@ class DomainScoresDisplay(style.Display):
             same_length(values, "y_pred", truth, "y_true")
 
         def score(name: str, rows: Array) -> float:
-            return metric(truth[rows], told[name][rows])
+            return float(metric(truth[rows], told[name][rows]))
 
+        found = _judged(score, list(told), truth, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
-        found = _judged(score, list(told), truth, sample_domain, n_draws)
-        made = cls(**found, label=label, greater_is_better=greater_is_better)
-        return made.plot(ax, **options)
+        return cls(**found, label=label, greater_is_better=greater_is_better).plot(**options)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        highlight: Sequence[str] | None = None,
-        styles: Mapping[str, dict[str, Any]] | None = None,
+        self, ax: Any = None, *, highlight: Sequence[str] | None = None, styles: Any = None
     ) -> Self:
         """Draw a row for each domain.
 
@@ -186,31 +172,22 @@ class DomainScoresDisplay(style.Display):
         n = len(self.order_)
         heights = -np.arange(n, dtype=np.float64)
         ax = style.axes_for(ax, 7.2, 1.3 + 0.34 * n)
-        if n > 1:
-            ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
         bars = [self.reference.get(domain, np.nan) for domain in self.order_]
         ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.ink(), linewidth=1.6)
+        offsets = style.offsets(len(self.scores), 0.22)
         for place, name in reversed([*enumerate(self.scores)]):
-            large = name in main
-            look = {"color": style.PALETTE[place % len(style.PALETTE)], "marker": "o"}
-            look |= (styles or {}).get(name, {})
-            at = heights + style.offsets(len(self.scores), 0.22)[place]
-            if large and name in self.intervals:
+            look = {"color": style.PALETTE[place % len(style.PALETTE)], "label": style.short(name)}
+            look |= {"marker": "o"} | (styles or {}).get(name, {})
+            size, alpha = (6.5, 1.0) if name in main else (4.0, 0.5)
+            at, shown = heights + offsets[place], [self.scores[name][d] for d in self.order_]
+            if name in main and name in self.intervals:
                 ends = np.array([self.intervals[name][domain] for domain in self.order_])
                 ax.hlines(at, *ends.T, color=look["color"], alpha=0.45, linewidth=2.2)
-            shown = [self.scores[name][domain] for domain in self.order_]
-            size, alpha = (6.5, 1.0) if large else (4.0, 0.5)
-            ax.plot(
-                *(shown, at),
-                **look,
-                linestyle="",
-                markersize=size,
-                alpha=alpha,
-                label=style.short(name),
-            )
-        missing = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
-        ax.set_yticks(heights, [style.short(domain) + missing[domain] for domain in self.order_])
+            ax.plot(shown, at, linestyle="", markersize=size, alpha=alpha, **look)
+        lacking = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
+        ax.set_yticks(heights, [style.short(domain) + lacking[domain] for domain in self.order_])
         if n > 1:
+            ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
             ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
         ax.set_ylim(0.4 - n, 0.6)
         better = "larger" if self.greater_is_better else "smaller"
@@ -219,16 +196,13 @@ class DomainScoresDisplay(style.Display):
 
 
 def _judged(
-    score: Callable[[str, Array], float], names: Sequence[str], y: Array, domain: Any, n_draws: int
+    score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
     """Scores and intervals by method and domain."""
-    check_arguments("plot", {"n_draws": [COUNT]}, n_draws=n_draws)
-    codes, domains = style.by_domain(domain, y, "y")
-    found: dict[str, Any] = {"scores": {}, "intervals": {}}
-    for name in names:
-        of, between = found["scores"].setdefault(name, {}), found["intervals"].setdefault(name, {})
-        for code, domain in enumerate(domains):
-            rows, mine = np.flatnonzero(codes == code), partial(score, name)
-            of[domain] = defined_score(mine, rows)
-            between[domain] = row_interval(mine, rows, n_draws=n_draws)
-    return found
+    codes, domains = style.by_domain(sample_domain, y, "y")
+    rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
+    judges = {name: partial(score, name) for name in names}
+    return {
+        kind: {n: {d: of(judge, mine) for d, mine in rows.items()} for n, judge in judges.items()}
+        for kind, of in (("scores", defined_score), ("intervals", row_interval))
+    }

@@ -9,8 +9,8 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-#: Of an interval, in all.
-OUTSIDE_SHARE = 0.05
+#: Draws of rows, for an interval that leaves out this share on either side.
+DRAWS, TAIL = 200, 0.025
 
 
 def defined_score(score: Callable[[Array], float], rows: Array) -> float:
@@ -23,18 +23,11 @@ def defined_score(score: Callable[[Array], float], rows: Array) -> float:
             return float("nan")
 
 
-def row_interval(
-    score: Callable[[Array], float], rows: Array, *, n_draws: int = 200, seed: int = 0
-) -> tuple[float, float]:
-    """Middle 95 % of the scores of rows drawn with replacement; draws without a score are left out.
-
-    ``score`` takes numbers of rows. The ends are NaN where most draws have no score.
-    """
-    rng = np.random.default_rng(seed)
-    draws = rng.choice(rows, (n_draws, len(rows)))
+def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
+    """Middle 95 % of scores of rows drawn with replacement; NaN where most draws have none."""
+    draws = np.random.default_rng(0).choice(rows, (DRAWS, len(rows)))
     scores = np.array([defined_score(score, some) for some in draws])
-    scores = scores[np.isfinite(scores)]
-    if 2 * len(scores) < n_draws:
+    if np.isfinite(scores).mean() < 0.5:
         return float("nan"), float("nan")
-    low, high = np.quantile(scores, [OUTSIDE_SHARE / 2, 1 - OUTSIDE_SHARE / 2])
+    low, high = np.nanquantile(scores, [TAIL, 1 - TAIL])
     return float(low), float(high)
