@@ -119,7 +119,8 @@ def test_the_page_says_the_verdict_and_singles_out_the_worst_domain(found, page)
 
 def test_every_picture_has_words(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    assert len(pictures) == 5 + 3 + 5  # a small one for each column; five of failures
+    # A small one for each column and one of all; five of failures.
+    assert len(pictures) == 5 + 3 + 1 + 5
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 
@@ -146,3 +147,16 @@ def test_tables_have_a_row_for_each_method_and_domain(found):
     per_domain = found.per_domain()
     assert len(per_domain) == 8
     assert per_domain["worst"].sum() == 2
+
+
+def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(found):
+    from domainwise.evaluation.plots import shift_picture
+
+    picture = shift_picture(found, "shift")
+    assert "x0" in picture.svg
+    assert "&lt;b&gt;ayr&lt;/b&gt;" in picture.svg or "3 other domains" in picture.svg
+    column = found.differences["columns"][0]
+    assert column["kind"] == "number"
+    found.differences["columns"], kept = [], found.differences["columns"]
+    assert shift_picture(found, "shift") is None
+    found.differences["columns"] = kept

@@ -99,15 +99,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""
-        told: dict[str, Any] = {
-            "folders": list(self.names),
-            "measure": self.measure.name,
-            "margin": self.margin,
-        }
+        told = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
+        told |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
-        greater = self.measure.sign > 0
-        told |= {"verdict": self.verdict(), "notes": self.notes, "pairs": pairs}
-        return dict(_plain({**told, "greater_is_better": greater}))
+        return dict(_plain({**told, "notes": self.notes, "pairs": pairs}))
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
@@ -137,16 +132,15 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     shared = [domain for domain in a.domains if domain in other.domains]
     if not shared:
         raise ValueError(f"{first} and {second} have no domain in common")
+    both = [(r, s) for r in a.results if (s := other.find(r.key)) is not None]
     pairs = [(a.best, other.best)]
-    pairs += [(r, s) for r in a.results if (s := other.find(r.key)) is not None]
+    pairs += [(r, s) for r, s in both if r is not a.best or s is not other.best]
     if method is not None:
-        named = a.find(method), other.find(method)
-        if named[0] is None or named[1] is None:
-            common = ", ".join(r.key for r, _ in pairs[1:]) or "none"
+        named = a.find(method)
+        pairs = [(r, s) for r, s in both if r is named]
+        if not pairs:
+            common = ", ".join(r.key for r, _ in both) or "none"
             raise ValueError(f"method={method!r} is not in both; those that are: {common}")
-        pairs = [(named[0], named[1])]
-    elif (a.best.key, other.best.key) in [(r.key, s.key) for r, s in pairs[1:]]:
-        pairs = [pairs[0], *(pair for pair in pairs[1:] if pair[0] is not a.best)]
     found = [_difference(a, other, shared, *pair) for pair in pairs]
     alike = first.name == second.name
     names = (str(first), str(second)) if alike else (first.name, second.name)

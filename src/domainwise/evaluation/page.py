@@ -34,6 +34,7 @@ def render(found: Found, *, title: str | None = None) -> str:
         sure_table=why.sure_table(found) if told.get("domains") else None,
         why=why.why_sentences(found) if told.get("columns") else [],
         differences=told,
+        shift=plots.shift_picture(found, "shift") if told.get("columns") else None,
         names=[domain["name"] for domain in told.get("domains", ())],
         worth_to=[f"worth to {result.label}" for result in main],
         worth=lambda name: [worth(result.worth.get(name)) for result in main],

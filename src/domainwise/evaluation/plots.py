@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.projection import DomainProjection
-from domainwise.plots import DomainMapDisplay, DomainScoresDisplay
+from domainwise.plots import DomainMapDisplay, DomainScoresDisplay, ShiftDisplay
 from domainwise.plots.style import ACCENT, PALETTE, short
 from domainwise.report.svg import INK, Picture, drawing, to_svg
 
+#: Columns in a picture of where they lie.
+MAX_FEATURES = 12
 #: One colour per method, readable on white and on black; those of ``reproduce`` where it has them.
 COLOURS = {
     "constant": "#8b95a1",
@@ -87,6 +90,34 @@ def methods_picture(found: Found, name: str) -> Picture:
         )
         alt = f"Mean and worst {found.measure.label} over left-out domains: {listed}"
         return Picture(to_svg(figure, name, alt), alt, "Dot: mean; cross: worst domain")
+
+
+def shift_picture(found: Found, name: str) -> Picture | None:
+    """Where numbers lie in each domain, the worst domain in colour; None where there are none."""
+    told, worst = found.differences, str(found.worst_domain)
+    columns = [column for column in told["columns"] if column["kind"] == "number"]
+    if not columns:
+        return None
+    empty = [np.nan] * 5
+    levels = np.array([[q or empty for q in c["quantiles"]] for c in columns], dtype=np.float64)
+    deviations = np.array([column["deviation"] for column in columns])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of columns without a value
+        levels = levels.T - np.nanmedian(levels[:, :, 2], axis=1)
+    display = ShiftDisplay(
+        features=[column["name"] for column in columns],
+        domains=[domain["name"] for domain in told["domains"]],
+        ends=levels[1:4] / deviations,
+    )
+    most = min(MAX_FEATURES, len(columns))
+    with drawing(9.0, 1.2 + 0.36 * most) as figure:
+        display.plot(figure.subplots(), max_features=most, highlight=[worst])
+        alt = f"Standardised medians and quartiles of {most} columns by domain"
+        caption = (
+            f"Median and quartiles of each domain, those of {worst} in colour: from the middle of "
+            "the domains' medians, in deviations inside domains. What differs most is at the top"
+        )
+        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
 def projection_picture(projection: DomainProjection, name: str, *, by: str) -> Picture:

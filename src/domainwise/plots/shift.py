@@ -177,7 +177,7 @@ class ShiftDisplay(style.Display):
         for name, colour in colours.items():
             ax.plot([], [], "o", color=colour, label=style.short(name))
         if rest:
-            words = "sources" if self.new else "domains"
+            words = "sources" if self.new else "other domains"
             ax.plot([], [], "o", color=style.GREY, label=f"{len(rest)} {words}")
         ax.axvline(0.0, color=style.ink(), linewidth=0.6, alpha=0.5)
         if np.nanmax(np.abs(middle[:, order]), initial=0.0) > FAR:
