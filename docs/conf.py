@@ -108,4 +108,4 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "github-dark",
 }
-html_sidebars = {"index": [], "changelog": [], "cite": [], "theory": []}
+html_sidebars: dict[str, list[str]] = {"index": [], "changelog": [], "cite": [], "theory": []}
