@@ -23,6 +23,9 @@ MODULES = {
     "domainwise.reference": "The paper's algorithms line by line, to compare with.",
 }
 
+#: Modules that describe the arguments of all their functions once, in their own docstring.
+DESCRIBED_ONCE = {"domainwise.reference"}
+
 #: Groups of the names of ``domainwise`` itself; a name in none of them is listed at the end.
 GROUPS = {
     "From a table to a model": (
