@@ -96,6 +96,8 @@ def test_columns_that_are_no_numbers_are_left_out(rows):
     X, y, domain = rows
     frame = pandas.DataFrame(X, columns=["$a$", "b", "c"]).assign(text=y)
     assert ShiftDisplay.from_features(frame, domain).features == ["$a$", "b", "c"]
+    whole = pandas.DataFrame({"a": pandas.array([1, None, *range(149)], dtype="Int64")})
+    assert np.isfinite(ShiftDisplay.from_features(whole, domain).ends[1]).all()
 
 
 def test_a_model_draws_means_and_deviations_of_new_rows_beside_its_sources(rows):
@@ -110,6 +112,7 @@ def test_a_model_draws_means_and_deviations_of_new_rows_beside_its_sources(rows)
         expected = [z.mean(axis=0) - z.std(axis=0), z.mean(axis=0), z.mean(axis=0) + z.std(axis=0)]
         np.testing.assert_allclose(display.ends[:, -1], expected, rtol=1e-6)
     assert ShiftDisplay.from_estimator(watch, new, ["x"] * 30).new == ["x"]
+    assert ShiftDisplay.from_estimator(watch, new, ["A"] * 30).new == ["A (new)"]
 
 
 def test_many_features_are_cut_to_those_that_differ_most():

@@ -85,7 +85,7 @@ class ShiftDisplay(style.Display):
         """
         if hasattr(X, "columns"):
             X = X.to_pandas() if hasattr(X, "to_pandas") else X
-            X = X.select_dtypes(["number", "bool"])
+            X = X.select_dtypes(["number", "bool"]).astype(np.float64)
         rows = np.asarray(X)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(f"X must be rows of numbers, got {rows.dtype} of shape {rows.shape}")
@@ -125,7 +125,8 @@ class ShiftDisplay(style.Display):
             Of :meth:`plot`.
         """
         watch, views = seen(estimator, X, sample_domain)
-        new = ["new rows" if name is None else name for name in views]
+        names = ("new rows" if name is None else str(name) for name in views)
+        new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
         parts = watch.parts(np.vstack([watch.totals_, *(view.totals for view in views.values())]))
         known = parts["rows"] - parts["missing"][:, : len(watch.numeric_)]
         known = np.where(known > 0, known, np.nan)
