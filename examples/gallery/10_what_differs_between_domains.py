@@ -93,7 +93,7 @@ projection.fit(X, rock, dcm__sample_domain=well)
 both = pd.concat([X, mended], ignore_index=True)
 figure, panels = plt.subplots(1, 2, figsize=(9, 4))
 rocks = np.concatenate([rock, new_rock])
-display = DomainMapDisplay.from_features(
+display = DomainMapDisplay.from_predictions(
     projection.transform(both), where, y=rocks, ax=panels[0], highlight=["F"]
 )
 display.plot(panels[1], color_by="target")
