@@ -1,5 +1,6 @@
 """One model of sites that keep their rows is the model of all rows in one place."""
 
+import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -497,6 +498,27 @@ def test_a_plan_is_read_as_it_was_written_and_refused_if_changed(frames, tmp_pat
     ):
         (tmp_path / "bad.json").write_text(text.replace(old, new))
         with pytest.raises(PlanError, match=words):
+            Plan.load(tmp_path / "bad.json")
+    told = merged.as_dict()
+    for path, value in (
+        (("schema", "target"), 3),
+        (("schema", "na"), True),
+        (("schema", "forms"), [1]),
+        (("schema", "task"), "regression"),
+        (("classes",), 7),
+        (("merged", "sites"), [None]),
+        (("merged", "learnt", "medians"), "x"),
+        (("merged", "maps", 0, "gamma"), -1.0),
+    ):
+        wrong = json.loads(json.dumps(told))
+        place = wrong
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+        content = json.dumps(wrong, sort_keys=True).encode()
+        wrong["hash"] = hashlib.sha256(content).hexdigest()
+        (tmp_path / "bad.json").write_text(json.dumps(wrong))
+        with pytest.raises(PlanError, match=r"bad\.json"):
             Plan.load(tmp_path / "bad.json")
     with pytest.raises(PlanError, match="merged before"):
         merge(merged, [])

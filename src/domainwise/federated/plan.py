@@ -201,8 +201,15 @@ class Plan:
             plan = cls(**{**told, **tuples, "schema": schema, "candidates": lists})
             if plan.hash != said:
                 raise PlanError("it was changed after it was written: its hash is another")
+            texts = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
+            texts += [*schema.forms, *schema.forms.values(), *schema.date_parts]
             if plan.merged is not None:  # all that is made of it can be made
+                texts += plan.told("sites")
                 _ = plan.maps, plan.watch, plan.target_map
+            if not all(isinstance(text, str) for text in (*texts, *map(str, plan.classes or ()))):
+                raise PlanError("one of its names is no text")
+            if {"classification": False, "regression": True}[schema.task] != (plan.classes is None):
+                raise PlanError("its task does not go with its classes")
         except PlanError as error:
             raise PlanError(f"{path}: {error}") from None
         except Exception as error:
