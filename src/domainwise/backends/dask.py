@@ -157,36 +157,15 @@ class DaskBackend(NumpyBackend):
         layout, _ = layout_of(X)
         if model._kernel.name != "precomputed" and is_dask(model._support):
             return _projected_by_blocks(model, X, layout)
-        n_components, sent = model._n_features_out, constant(model, "model")
-        if is_frame(X):
-            meta = _empty_frame(model, X, layout)
-            return X.map_partitions(_project_frame, sent, layout, meta=meta)
-        X = X.rechunk({1: -1})
-        return X.map_blocks(
-            _project_array,
-            model=sent,
-            layout=layout,
-            dtype=layout.dtype,
-            chunks=(X.chunks[0], (n_components,)),
-            meta=np.empty((0, n_components), dtype=layout.dtype),
-        )
+        sample = np.empty((0, model._n_features_out), dtype=layout.dtype)
+        return _mapped(X, layout, model, "transform", sample, model.get_feature_names_out())
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, when somebody asks for the result."""
         layout, _ = layout_of(X)
-        sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))
-        sent = constant(model, "model")
-        if is_frame(X):
-            columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
-            meta = _labelled(X._meta, sample[:0], columns)
-            return X.map_partitions(_predict_frame, sent, layout, method, columns, meta=meta)
-        X = X.rechunk({1: -1})
-        wide: dict[str, Any] = {"drop_axis": 1}
-        if sample.ndim == 2:
-            wide = {"chunks": (X.chunks[0], (sample.shape[1],))}
-        return X.map_blocks(
-            _predict_array, model=sent, layout=layout, method=method, meta=sample[:0], **wide
-        )
+        sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
+        columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
+        return _mapped(X, layout, model, method, sample, columns)
 
     def kept_rows(self, rows: Any) -> Any:
         """Return the rows themselves: a collection says how to compute them and does not change."""
@@ -220,7 +199,8 @@ def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
     if is_frame(X):
         import dask.dataframe as dd
 
-        meta = _empty_frame(model, X, layout)
+        empty = np.empty((0, model._n_features_out), dtype=layout.dtype)
+        meta = _labelled(X._meta, empty, model.get_feature_names_out())
         columns = constant(meta.columns, "columns")
         parts = [
             call(_as_frame, part, total, offset, layout.dtype, columns)
@@ -236,31 +216,33 @@ def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 
 
+def _mapped(X: Any, layout: Layout, model: Any, method: str, sample: Array, columns: Any) -> Any:
+    """Apply a fitted model to every partition; ``sample`` is a result without rows."""
+    sent = constant((model, layout, method, sample, columns), "model")
+    if is_frame(X):
+        meta = _labelled(X._meta, sample, columns)
+        return X.map_partitions(_frame_of_values, sent, meta=meta)
+    X = X.rechunk({1: -1})
+    wide: dict[str, Any] = {"drop_axis": 1}
+    if sample.ndim == 2:
+        wide = {"chunks": (X.chunks[0], (sample.shape[1],))}
+    return X.map_blocks(_values_of, sent=sent, dtype=sample.dtype, meta=sample, **wide)
+
+
 @task
-def _project_array(rows: Array, model: Any, layout: Layout) -> Array:
+def _values_of(rows: Any, sent: tuple[Any, ...]) -> Array:
+    model, layout, method, sample, _ = sent
     X = layout.values(rows)
     if not len(X):
-        return np.empty((0, model._n_features_out), dtype=layout.dtype)
-    return model._project(NumpyBackend(), X)
-
-
-@task
-def _project_frame(rows: Any, model: Any, layout: Layout) -> Any:
-    values = _project_array(rows, model, layout)
-    return type(rows)(values, index=rows.index, columns=model.get_feature_names_out())
-
-
-@task
-def _predict_array(rows: Any, model: Any, layout: Layout, method: str) -> Array:
-    X = layout.values(rows)
-    if not len(X):
-        return getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
+        return sample
+    if method == "transform":
+        return NumpyBackend().transform(model, X)
     return getattr(model, method)(X)
 
 
 @task
-def _predict_frame(rows: Any, model: Any, layout: Layout, method: str, columns: Any) -> Any:
-    return _labelled(rows, _predict_array(rows, model, layout, method), columns)
+def _frame_of_values(rows: Any, sent: tuple[Any, ...]) -> Any:
+    return _labelled(rows, _values_of(rows, sent), sent[-1])
 
 
 def _labelled(rows: Any, values: Array, columns: Any) -> Any:
@@ -284,13 +266,7 @@ def _shifted(values: Array, offset: Array, dtype: Any) -> Array:
 
 @task
 def _as_frame(rows: Any, values: Array, offset: Array, dtype: Any, columns: Any) -> Any:
-    return type(rows)(_shifted(values, offset, dtype), index=rows.index, columns=columns)
-
-
-def _empty_frame(model: Any, X: Any, layout: Layout) -> Any:
-    """The result's data frame without rows."""
-    values = np.empty((0, model._n_features_out), dtype=layout.dtype)
-    return type(X._meta)(values, index=X._meta.index, columns=model.get_feature_names_out())
+    return _labelled(rows, _shifted(values, offset, dtype), columns)
 
 
 def _gathered(labels: Any, X: Any, name: str) -> Array:

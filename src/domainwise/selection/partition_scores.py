@@ -36,40 +36,36 @@ BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class ScorePlan:
-    """All that a task of the pass has to know."""
+class ScorePlan(Plan):
+    """All that a task of the pass has to know, the candidates of each split by kernel."""
 
-    plan: Plan
     judging: Gathered
-    n_points: int  #: candidates of all kernels
     tested: list[Array]  #: domains that each split leaves out
-    functions: list[list[Expansion]]  #: candidates of each split, by kernel; some have none
+    functions: list[list[Expansion]]  #: none for a split that cannot be learnt from
+    n_points: int  #: candidates of all these kernels
 
-    def pieces(self, rows: Rows) -> list[Any]:
-        """Take what the score needs of the rows that each split leaves out; None where none are."""
-        y, domain, found = rows.y, rows.domain, []
-        for functions, tested in zip(self.functions, self.tested, strict=True):
-            inside = np.flatnonzero(np.isin(domain.names, tested)[domain.codes])
-            pieces = []
-            for start in range(0, len(inside) if functions else 0, BATCH_ROWS):
-                batch = inside[start : start + BATCH_ROWS]
-                values = np.hstack([function(rows.X[batch]) for function in functions])
-                blocks = np.hsplit(values, self.n_points)
-                pieces.append(self.judging.piece(blocks, y[batch]))
-            found.append(self.judging.joined(pieces) if pieces else None)
-        return found
+    def piece(self, functions: list[Expansion], X: Array, y: Array) -> Any:
+        """Take what the score needs of some rows that a split leaves out."""
+        values = np.hstack([function(X) for function in functions])
+        return self.judging.piece(np.hsplit(values, self.n_points), y)
 
 
 @task
 def left_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
-    """Look at one partition again."""
+    """Look at one partition again; None for splits that leave none of its rows out."""
     with named(source):
-        X, y, domain = plan.plan.layout.split(rows, y, domain)
+        X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.tested)
-        target, domains = plan.plan.labels(y, domain, len(X))
-        assert target is not None
-        return plan.pieces(Rows(X, target, domains))
+        labels: Any = plan.labels(y, domain, len(X))
+        y, domains, found = Rows(X, *labels).y, labels[1], []
+        for functions, tested in zip(plan.functions, plan.tested, strict=True):
+            inside = np.flatnonzero(np.isin(domains.names, tested)[domains.codes])
+            cuts = np.split(inside, range(BATCH_ROWS, len(inside), BATCH_ROWS))
+            usable = functions and len(inside)
+            pieces = [plan.piece(functions, X[cut], y[cut]) for cut in cuts if usable]
+            found.append(plan.judging.joined(pieces) if pieces else None)
+        return found
 
 
 def join_pieces(judging: Gathered, parts: list[list[Any]]) -> list[Any]:
@@ -107,18 +103,17 @@ def left_out_scores(
     # Values of all rows are many: kernels then go one by one.
     for group in [[each] for each in functions] if gathers else [functions]:
         by_split = [[each[i] for each in group if i in each] for i in range(len(tested))]
-        plan = Plan(model, parts.layout)
-        sent = constant(ScorePlan(plan, judging, n_points * len(group), tested, by_split), "plan")
+        n_columns = n_points * len(group)
+        plan = ScorePlan(model, parts.layout, judging, tested, by_split, n_columns)
+        sent = constant(plan, "plan")
         tasks = calls(left_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))])
         if gathers:
-            each = [
-                call(score_pieces, judging, [part[i] for part in tasks]) for i in range(len(tested))
-            ]
-            scores = run(each)
+            pieces = ([part[i] for part in tasks] for i in range(len(tested)))
+            scores = run([call(score_pieces, judging, each) for each in pieces])
         else:
             (pieces,) = run([tree(tasks, partial(join_pieces, judging))])
             scores = [None if piece is None else judging.scores(piece) for piece in pieces]
-        none = np.full(n_points * len(group), np.nan)
+        none = np.full(n_columns, np.nan)
         columns = np.column_stack([none if column is None else column for column in scores])
         found += np.vsplit(columns, len(group))
     return found

@@ -21,6 +21,7 @@ from domainwise.gram.nystrom import NystromMap
 from domainwise.invariant.moments import Columns, RidgeProblem
 from domainwise.invariant.ridge import Expansion
 from domainwise.labels.factors import residual_trace
+from domainwise.selection.curves import equal_weights
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.moment_search import (
     HeldRows,
@@ -39,7 +40,6 @@ from domainwise.selection.ridge_rules import (
     Gathered,
     class_codes,
     judging,
-    minus_squared_errors,
 )
 
 ADVICE = (
@@ -184,8 +184,9 @@ class HeldSearch(_Search):
             total[test] += np.stack(blocks, axis=1)
             count[test] += 1
             if self.judging is None:
-                weights = 1.0 / np.bincount(classes[test])[classes[test]]
-                columns.append(minus_squared_errors(blocks, rows.Y[test], weights))
+                weights = equal_weights(0 * classes[test], classes[test])
+                squares = (np.array(blocks) - rows.Y[test]) ** 2
+                columns.append(-(weights @ squares).mean(axis=1))
             else:
                 columns.append(self.judging(blocks, rows.y[test]))
         left_out = total / np.where(count > 0, count, np.nan)

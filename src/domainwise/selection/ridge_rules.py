@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
+from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
@@ -27,10 +28,14 @@ ROW_MEANS = (
 
 
 class ClassRule(ClassifierMixin, BaseEstimator):
-    """Turns decision values into classes, for scorers: its X are the values."""
+    """Turns decision values into classes, for scorers: its X are the values.
 
-    def __init__(self, classes: Any = None) -> None:
+    With ``told`` it has nothing to say but classes.
+    """
+
+    def __init__(self, classes: Any = None, told: bool = False) -> None:
         self.classes = classes
+        self.told = told
 
     @property
     def classes_(self) -> Array:
@@ -47,6 +52,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         """Classes that the values tell."""
         return self.classes_[self.codes(values)]
 
+    @available_if(lambda self: not self.told)
     def decision_function(self, values: Array) -> Array:
         """The values, one column for two classes."""
         return values[:, 0] if values.shape[1] == 1 else values
@@ -132,22 +138,12 @@ class Counted(Gathered):
         return sum(pieces)
 
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
-        classes = self.rule.classes_
+        classes, codes = self.rule.classes_, class_codes(len(self.rule.classes_))
+        rule = ClassRule(classes, told=True)
         for table in piece:
             true, told = np.nonzero(table)
-            case = {"model": _Told(classes), "X": told[:, None], "y": classes[true]}
-            yield case | {"sample_weight": table[true, told].astype(float)}
-
-
-class _Told(ClassifierMixin, BaseEstimator):
-    """Has nothing to say but classes: its X are their codes."""
-
-    def __init__(self, classes: Any) -> None:
-        self.classes_ = classes
-
-    def predict(self, codes: Array) -> Array:
-        """Classes."""
-        return self.classes_[codes[:, 0]]
+            weights = table[true, told].astype(float)
+            yield {"model": rule, "X": codes[told], "y": classes[true], "sample_weight": weights}
 
 
 def judging(scoring: Any, rule: Any) -> Gathered:
@@ -156,19 +152,13 @@ def judging(scoring: Any, rule: Any) -> Gathered:
     if scoring in ROW_MEANS:
         return Averaged(scorer, rule)
     if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
-        classes, each = rule.classes_, np.arange(len(rule.classes_))
+        counted = Counted(scorer, rule)
         try:
-            scorer(_Told(classes), each[:, None], classes, sample_weight=np.ones(len(each)))
-            return Counted(scorer, rule)
-        except (AttributeError, TypeError):  # looks at values, or does not know weights
-            pass
+            counted.scores(np.eye(len(rule.classes_))[None])
+            return counted
+        except (AttributeError, TypeError, ValueError):
+            pass  # it looks at values, does not know weights, or is not for these classes
     return Gathered(scorer, rule)
-
-
-def minus_squared_errors(blocks: list[Array], Y: Array, weights: Array) -> Array:
-    """Minus the weighted mean squared error of many candidates, the mean over targets."""
-    weights = weights / weights.sum()
-    return np.array([-float((weights @ (values - Y) ** 2).mean()) for values in blocks])
 
 
 #: Scores of numbers that follow from squared errors, variances and means of the targets.
@@ -185,7 +175,5 @@ def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets:
     variance = variance / test.total
     # As scikit-learn has it: 0 for whoever errs about a constant, nothing for a single row.
     constant = variance <= (1e-14 * mean) ** 2
-    parts = np.where(
-        constant, np.where(errors > 0, 1.0, 0.0), errors / np.where(constant, 1.0, variance)
-    )
+    parts = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
     return np.asarray((1.0 - parts).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
