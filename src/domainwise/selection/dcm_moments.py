@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
@@ -20,6 +18,7 @@ from domainwise.invariant.moments import by_split, joined
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram
+from domainwise.selection.heads import rows_lost
 from domainwise.selection.moment_search import split_rows
 from domainwise.selection.ridge_rows import Rows, cells_of
 from domainwise.selection.search import Split, Task
@@ -73,8 +72,9 @@ class MomentFold:
         labels = sorted(self.cells)
         centres = np.array([self.cells[label].mean[:m] - mean for label in labels]) @ weights
         inside = sum(cell.second[:m, :m] for cell in self.cells.values())
-        c, n_points = len(labels), 2 * weights.shape[1]
-        share = _divisor(n_points + c, c) / (n_points * max(_divisor(self.sums.n_samples, c), 1))
+        n_points, left = 2 * weights.shape[1], (1 - rows_lost()) * len(labels)
+        rows = max(self.sums.n_samples - rows_lost() * len(labels), 1)
+        share = (n_points + left) / (n_points * rows)
         points = centres[0] + _points(share * weights.T @ inside @ weights)
         self.y = self.target.names[labels + [labels[0]] * len(points)]
         return np.vstack([centres, points]), test
@@ -86,17 +86,6 @@ class MomentFold:
             return head.fit(Z, self.y, sample_weight=np.full(len(Z), n / len(Z)))
         shares = [self.cells[label].n_samples / n for label in sorted(self.cells)]
         return head.set_params(priors=shares).fit(Z, self.y)
-
-
-@cache
-def _divides_by_rows() -> bool:
-    """Whether discriminant analysis divides scatter by rows: it was rows minus classes once."""
-    rows, labels = [[-1.0], [1.0], [9.0], [11.0]], [0, 0, 1, 1]
-    return bool(LinearDiscriminantAnalysis().fit(rows, labels).coef_[0, 0] > 7.5)
-
-
-def _divisor(n_rows: int, n_classes: int) -> int:
-    return n_rows if _divides_by_rows() else n_rows - n_classes
 
 
 def _points(covariance: Array) -> Array:

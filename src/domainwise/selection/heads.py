@@ -29,7 +29,7 @@ def quick_head(head: Any) -> Any:
 
 
 @cache
-def _rows_lost() -> int:
+def rows_lost() -> int:
     """How many rows for each class covariances are short of: scikit-learn's versions differ."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
@@ -54,7 +54,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         rest = X - means[codes]
         spread = rest.std(axis=0)
         spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(n - k * _rows_lost())
+        scale = spread * np.sqrt(n - k * rows_lost())
         _, sizes, V = np.linalg.svd(rest / scale, full_matrices=False)
         white = (V[sizes > 1e-4] / spread).T / sizes[sizes > 1e-4]
         away = (means - middle) @ white
