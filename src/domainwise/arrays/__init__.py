@@ -1,13 +1,31 @@
 """Arrays: the type that annotations name, and which kinds there are."""
 
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from numpy.typing import NDArray
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
+#: Arguments of estimators. Tensors, data frames and Dask collections count as ArrayLike.
+Given = ArrayLike | None
+Seed = int | RandomState | None
+KernelLike = str | Callable[..., ArrayLike]
+ClassWeight = dict[Any, float] | str | None
+Scoring = str | Callable[..., float] | None
 
-__all__ = ["Array", "is_dask", "is_tensor"]
+
+class Splitter(Protocol):
+    """What leaves rows out, as scikit-learn's splitters do."""
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterable[Any]:
+        """Yield places of rows to train on, and of those to test."""
+
+
+CrossValidator = int | Splitter | Iterable[Any] | None
+
+__all__ = ["Array", "ArrayLike", "is_dask", "is_tensor"]
 
 
 def is_tensor(X: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import Labels, check_sample_domain, label_array
 from domainwise.ensemble.context import DomainContext
@@ -40,7 +40,9 @@ class DomainEnsemble(BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, learn_from: Given = None
+    ) -> Self:
         """Fit members, and weight them by domains left out.
 
         Parameters
@@ -61,23 +63,23 @@ class DomainEnsemble(BaseEstimator):
         """
         self._validate_params()
         numeric = not is_classifier(self)
-        X, y = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
+        rows, target = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
         if self.calibration == "cv":
-            self._learn(X, y, sample_domain, learn_from)
+            self._learn(rows, target, sample_domain, learn_from)
             return self
-        domain = _check_domains(sample_domain, len(X))
-        learn, held = calibration_split(y, domain.codes, not numeric)
+        domain = _check_domains(sample_domain, len(rows))
+        learn, held = calibration_split(target, domain.codes, not numeric)
         if learn_from is not None:
-            chosen = np.zeros(len(X), dtype=bool)
-            chosen[_places(learn_from, len(X))] = True
+            chosen = np.zeros(len(rows), dtype=bool)
+            chosen[_places(learn_from, len(rows))] = True
             learn_from = chosen[learn]
         labels = domain.names[domain.codes]
-        self._learn(X[learn], y[learn], labels[learn], learn_from)
+        self._learn(rows[learn], target[learn], labels[learn], learn_from)
         everything = _taken(domain, held)
-        judge = self._judge(self._known(y[held]), everything, np.arange(len(held)))
-        self._quantiles = {"plain": judge.quantiles(self._predict(X[held], None))}
+        judge = self._judge(self._known(target[held]), everything, np.arange(len(held)))
+        self._quantiles = {"plain": judge.quantiles(self._predict(rows[held], None))}
         if any(member.in_context for member in self.members_.values()):
-            found = self._predict(X[held], labels[held])
+            found = self._predict(rows[held], labels[held])
             self._quantiles["context"] = judge.quantiles(found)
         self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
         return self
@@ -243,16 +245,17 @@ class DomainEnsemble(BaseEstimator):
         shares = class_shares(found, domain.codes, domain.n_categories)
         return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
 
-    def domains_alone(self, X: Any, sample_domain: Any) -> list[Any]:
+    def domains_alone(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Any]:
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
-        domain = _check_domains(sample_domain, len(X))
-        features = {given is not None: self._features(X, given) for given in (None, sample_domain)}
+        rows = self._check_rows(X, reset=False)
+        domain = _check_domains(sample_domain, len(rows))
+        both = (None, sample_domain)
+        features = {given is not None: self._features(rows, given) for given in both}
         left = self._left(self._mix(self.context_weights_, features), domain)
         return np.asarray(domain.names)[left].tolist()
 
-    def settled(self) -> Any:
+    def settled(self) -> Self:
         """An ensemble of the best of each member, not fitted, that searches no more."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}

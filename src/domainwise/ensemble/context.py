@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import LARGEST_NUMBER
 from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
@@ -121,7 +122,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn mean and deviation of the sources.
 
         Parameters
@@ -140,7 +141,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.n_samples_seen_ = 0
         return self._learn(X, sample_domain, reset=True)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn from more rows.
 
         Parameters
@@ -158,7 +159,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.n_samples_seen_ = 0
         return self._learn(X, sample_domain, reset=first)
 
-    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Any:
+    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
         """Fit, and return the source rows in their context.
 
         Parameters
@@ -172,7 +173,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
-    def transform(self, X: Any, sample_domain: Any = None) -> Any:
+    def transform(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Put rows in the context of the rows beside them that are of the same domain.
 
         Parameters
@@ -202,7 +203,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             moments = Moments(*map(np.concatenate, parts))
         return self._in_context(X, Z, codes, moments, given=sample_domain is not None)
 
-    def domain_moments(self, X: Any, sample_domain: Any) -> dict[Any, Moments]:
+    def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Any, Moments]:
         """What rows say of each domain, in the sources' units; other rows of it may be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
@@ -212,7 +213,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         each = (Moments(*(values[None] for values in part)) for part in parts)
         return dict(zip(np.unique(sample_domain).tolist(), each, strict=True))
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Names of the columns of the output.
 
         Parameters

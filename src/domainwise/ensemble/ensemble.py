@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, ClassWeight, CrossValidator, Given, Scoring, Seed
 from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.guard import mixed_domains
@@ -118,13 +118,13 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         self,
         members: Any = "auto",
         *,
-        context: Any = "auto",
-        class_weight: Any = None,
+        context: bool | str = "auto",
+        class_weight: ClassWeight = None,
         calibration: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         time_budget: float | None = None,
         verbose: int = 0,
     ) -> None:
@@ -140,7 +140,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, len(self.classes_))
 
-    def predict(self, X: Any, sample_domain: Any = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Return the class of each row.
 
         Parameters
@@ -157,7 +157,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         codes = self._predict(X, sample_domain).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def predict_proba(self, X: Any, sample_domain: Any = None) -> Array:
+    def predict_proba(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
         Parameters
@@ -171,7 +171,9 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         """
         return self._predict(X, sample_domain)
 
-    def predict_set(self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9) -> Array:
+    def predict_set(
+        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+    ) -> Array:
         """Return the classes that each row may have; see ``promise_`` for how sure that is.
 
         Parameters
@@ -267,12 +269,12 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         self,
         members: Any = "auto",
         *,
-        context: Any = "auto",
+        context: bool | str = "auto",
         calibration: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         time_budget: float | None = None,
         verbose: int = 0,
     ) -> None:
@@ -287,7 +289,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     def _known(self, y: Array) -> Array:
         return (y - self._mean) / self._deviation
 
-    def predict(self, X: Any, sample_domain: Any = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Return the predicted target of each row.
 
         Parameters
@@ -302,7 +304,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         return self._predict(X, sample_domain)[:, 0] * self._deviation + self._mean
 
     def predict_interval(
-        self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the lower and the upper end of an interval for each row.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, TypeVar, dataclass_transform
 
+from domainwise.arrays import ArrayLike, Given, KernelLike, Seed
 from domainwise.checks.arguments import CONSTRAINTS
 
 T = TypeVar("T", bound=type)
@@ -57,7 +58,7 @@ class KernelArguments:
     """Of every projection; ``n_components`` alone may be given without its name."""
 
     n_components: int | None = field(default=None, kw_only=False)
-    kernel: Any = "rbf"
+    kernel: KernelLike = "rbf"
     gamma: float | str = "median"
     degree: float = 3
     coef0: float = 1
@@ -68,7 +69,7 @@ class KernelArguments:
 class TargetArguments(KernelArguments):
     """Of methods that look at targets through a kernel."""
 
-    target_kernel: Any = "auto"
+    target_kernel: KernelLike = "auto"
     target_gamma: float | str = "median"
     epsilon: float = 1e-3
 
@@ -77,7 +78,7 @@ class TargetArguments(KernelArguments):
 class DomainArguments:
     """Of methods that look at domains through a kernel."""
 
-    domain_kernel: Any = "auto"
+    domain_kernel: KernelLike = "auto"
     domain_gamma: float | str = "median"
     domain_weight: float = 1.0
 
@@ -89,7 +90,7 @@ class ExactArguments:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int = 200
-    random_state: Any = None
+    random_state: Seed = None
     verbose: int = 0
 
 
@@ -97,17 +98,17 @@ class ExactArguments:
 class LandmarkArguments:
     """Of forms on landmarks."""
 
-    n_landmarks: Any = "auto"
-    landmarks: Any = "uniform"
+    n_landmarks: float | str = "auto"
+    landmarks: ArrayLike = "uniform"
     feature_map: str = "nystroem"
-    random_state: Any = None
+    random_state: Seed = None
 
 
 @arguments
 class LabelLandmarkArguments(LandmarkArguments):
     """Of those that may have landmarks of a continuous target, too."""
 
-    target_landmarks: Any = None
+    target_landmarks: Given = None
 
 
 def keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:

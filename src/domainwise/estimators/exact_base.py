@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
@@ -41,7 +41,7 @@ class KernelProjection(Projection):
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method on a Gram operator."""
 
-    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
+    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
         """Fit, and return the projected training rows, which are at hand already.
 
         Parameters

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from domainwise.arrays import Array, is_dask
+from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components, label_array
 from domainwise.estimators.projection import Projection, fixed_seed
@@ -43,7 +43,7 @@ class LandmarkProjection(Projection):
     #: Whether the method looks at the second moment of the features, the dearest of the sums.
     _needs_moments = True
 
-    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
+    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
         """Fit, then project the same rows in a second pass.
 
         Parameters
@@ -57,7 +57,7 @@ class LandmarkProjection(Projection):
         """
         return self.fit(X, y, sample_domain).transform(X)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Add a batch of rows to what has been seen.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, is_dask
+from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import move, portable, restored
 from domainwise.checks.domains import warn_about_domains
@@ -80,7 +80,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         kernel, gamma = target if role == "target" else (self.domain_kernel, self.domain_gamma)
         return "rbf" if kernel == "auto" else kernel, gamma
 
-    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn the projection from source domains.
 
         Parameters
@@ -107,7 +107,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             backend.settle(self, X)
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Project rows, those of unseen domains included.
 
         Parameters
@@ -135,7 +135,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             Z = backend.cross_product(self._kernel, rows, self._support, self.dual_coef_)
         return backend.like_rows(Z - self._offset, rows)
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: str) -> Self:
         """Move a fitted model to a torch device, in place.
 
         Parameters

@@ -10,6 +10,7 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
+from domainwise.arrays import ArrayLike, CrossValidator, Scoring
 from domainwise.checks.arguments import SEED, check_arguments
 from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
@@ -62,22 +63,22 @@ class _Memory(AbstractContextManager["_Memory"]):
 
 
 def evaluate(
-    X: Any,
-    y: Any,
-    sample_domain: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_domain: ArrayLike,
     *,
     methods: Any = None,
     task: str = "auto",
-    scoring: Any = None,
-    cv: Any = None,
-    inner_cv: Any = None,
+    scoring: Scoring | Sequence[str] = None,
+    cv: CrossValidator = None,
+    inner_cv: CrossValidator = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: bool | Progress = True,
     max_rows: int | str | None = "auto",
     pos_label: Any = None,
     prepare: bool = True,
-    inner_scoring: Any = None,
+    inner_scoring: Scoring = None,
     quick: bool = False,
     out: Any = None,
     force: bool = False,

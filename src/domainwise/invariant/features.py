@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from domainwise.arrays import ArrayLike, KernelLike, Seed
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
 from domainwise.estimators.fast_base import LandmarkProjection
@@ -80,21 +81,21 @@ class InvariantFeatures(LandmarkProjection):
 
     def __init__(
         self,
-        n_landmarks: Any = "auto",
+        n_landmarks: float | str = "auto",
         *,
-        landmarks: Any = "uniform",
+        landmarks: ArrayLike = "uniform",
         feature_map: str = "nystroem",
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         gamma: float | str = "median",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
         domain_weight: float = 1.0,
         conditional: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         keep_arguments(self, locals())
 

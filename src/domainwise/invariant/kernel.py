@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given, KernelLike
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
@@ -97,12 +97,12 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         gamma: float | str = "median",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
         domain_weight: float = 1.0,
@@ -110,7 +110,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn the correction from source domains, in O(N (p + r)) memory.
 
         Parameters
@@ -129,7 +129,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._fit(X, y, sample_domain, keep=False)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, sample_domain: Any = None) -> Array:
+    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
         """Fit, and return the Gram matrix of the training rows, which is exactly symmetric.
 
         Parameters
@@ -148,7 +148,7 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         K = corrected_gram(symmetric(gram.K), self._images)
         return K.astype(dtype, copy=False)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Evaluate the kernel between rows, those of unseen domains included, and training rows.
 
         Parameters
@@ -162,13 +162,13 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             In the precision of X.
         """
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        new = check_rows(self, X, reset=False)
         rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
-        K = centred_cross(self._kernel, X, rows, self._row_means)
+        K = centred_cross(self._kernel, new, rows, self._row_means)
         if self._positive is not None:
             K = (K @ self._positive) @ self._positive.T
         K -= (K @ self._dual) @ self._images.T
-        return K.astype(X.dtype, copy=False)
+        return K.astype(new.dtype, copy=False)
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
         """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""

@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, KernelLike, Seed
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import check_classes, check_target
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
@@ -42,7 +42,7 @@ class InvariantMachine(BaseEstimator, ABC):
     transformer_: InvariantKernel | InvariantFeatures
     machine_: Any
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Learn from source domains.
 
         Parameters
@@ -62,7 +62,7 @@ class InvariantMachine(BaseEstimator, ABC):
         self._fit_target(X, y, sample_domain)
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the class of each row, or its number.
 
         Parameters
@@ -188,20 +188,20 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         self,
         C: float = 1.0,
         *,
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         gamma: float | str = "median",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
         domain_weight: float = 1.0,
         conditional: bool = False,
-        class_weight: Any = None,
+        class_weight: ClassWeight = None,
         solver: str = "auto",
         tol: float = 1e-3,
-        random_state: Any = None,
+        random_state: Seed = None,
         probability: bool = False,
     ) -> None:
         keep_arguments(self, locals())
@@ -216,7 +216,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         if self.probability:
             self.calibration_: Calibration = calibrate(self, X, y, sample_domain)
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: of the last class for two, of each class for more.
 
         Parameters
@@ -230,7 +230,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         return self._values(X, "decision_function")
 
     @available_if(_calibrated)
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, calibrated on held-out domains.
 
         Parameters
@@ -305,19 +305,19 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         C: float = 1.0,
         epsilon: float = 0.1,
         *,
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         gamma: float | str = "median",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
         domain_weight: float = 1.0,
         conditional: bool = False,
         solver: str = "auto",
         tol: float = 1e-3,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         keep_arguments(self, locals())
 

@@ -11,7 +11,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Given
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import (
@@ -129,10 +129,12 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         name: CONSTRAINTS[name] for name in ("cv", "calibration")
     }
 
-    def __init__(self, estimator: Any, *, cv: Any = None, calibration: str = "cv") -> None:
+    def __init__(
+        self, estimator: Any, *, cv: CrossValidator = None, calibration: str = "cv"
+    ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Fit the estimator, and score it on rows of domains that it has not seen.
 
         Parameters
@@ -169,7 +171,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         kinds = ("plain", "context") if together else ("plain",)
         scores: dict[str, list[Array]] = {kind: [] for kind in kinds}
         tested = []
-        for train, held in self._splits(y, domain.codes, classification, n):
+        for train, held in self._splits(np.asarray(y), domain.codes, classification, n):
             self.estimator_ = model = self._fitted(X, y, sample_domain, train)
             for kind in kinds:
                 given = take_rows(sample_domain, held) if kind == "context" else None
@@ -220,7 +222,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         classes = getattr(self, "classes_", None)
         return Predictions(self.estimator_, X, classes, sample_domain), self._quantiles[which]
 
-    def predict(self, X: Any, sample_domain: Any = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Predict; ``sample_domain`` reaches an estimator that looks at a domain's rows together.
 
         Parameters
@@ -235,7 +237,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         return self._told(X, sample_domain)[0].labels
 
     @available_if(lambda self: has_probabilities(self.estimator))
-    def predict_proba(self, X: Any, sample_domain: Any = None) -> Array:
+    def predict_proba(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Return the estimator's probabilities, which are not changed by the calibration.
 
         Parameters
@@ -246,7 +248,9 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self._told(X, sample_domain)[0].probabilities)
 
     @available_if(_is(is_classifier))
-    def predict_set(self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9) -> Array:
+    def predict_set(
+        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+    ) -> Array:
         """Return the classes that each row may have.
 
         Parameters
@@ -266,7 +270,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_is(is_regressor))
     def predict_interval(
-        self, X: Any, sample_domain: Any = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the lower and the upper end of an interval for each row.
 
@@ -282,7 +286,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         told, quantiles = self._told(X, sample_domain)
         return quantiles.intervals(told.labels.ravel(), coverage)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the estimator's own score of its predictions.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from joblib import delayed
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, KernelLike, Scoring, Seed
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
@@ -186,28 +187,28 @@ class DCMCV(_SearchMixin, KernelProjection):
         self,
         n_components: int | None = None,
         *,
-        gammas: Any = "auto",
-        ridges: Any = "auto",
-        domain_weights: Any = "auto",
-        conditionals: Any = (False,),
-        epsilons: Any = (1e-3,),
-        cv: Any = None,
-        scoring: Any = None,
+        gammas: Sequence[float] | str = "auto",
+        ridges: Sequence[float] | str = "auto",
+        domain_weights: Sequence[float] | str = "auto",
+        conditionals: Sequence[bool] = (False,),
+        epsilons: Sequence[float] = (1e-3,),
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         estimator: Any = None,
         rule: str = "best",
         n_jobs: int | None = None,
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
+        target_kernel: KernelLike = "auto",
         target_gamma: float | str = "median",
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 200,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
     ) -> None:
         keep_arguments(self, locals())
@@ -252,32 +253,32 @@ class FastDCMCV(_SearchMixin, FastProjection):
         self,
         n_components: int | None = None,
         *,
-        gammas: Any = "auto",
-        ridges: Any = "auto",
-        domain_weights: Any = "auto",
-        conditionals: Any = (False,),
-        epsilons: Any = (1e-3,),
-        cv: Any = None,
-        scoring: Any = None,
+        gammas: Sequence[float] | str = "auto",
+        ridges: Sequence[float] | str = "auto",
+        domain_weights: Sequence[float] | str = "auto",
+        conditionals: Sequence[bool] = (False,),
+        epsilons: Sequence[float] = (1e-3,),
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         estimator: Any = None,
         rule: str = "best",
         n_jobs: int | None = None,
-        kernel: Any = "rbf",
+        kernel: KernelLike = "rbf",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        target_kernel: Any = "auto",
+        target_kernel: KernelLike = "auto",
         target_gamma: float | str = "median",
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
-        n_landmarks: Any = "auto",
-        landmarks: Any = "uniform",
+        n_landmarks: float | str = "auto",
+        landmarks: ArrayLike = "uniform",
         feature_map: str = "nystroem",
-        target_landmarks: Any = None,
-        random_state: Any = None,
+        target_landmarks: Given = None,
+        random_state: Seed = None,
     ) -> None:
         keep_arguments(self, locals())
 
     @available_if(lambda self: False)
-    def partial_fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Any:
+    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Any:
         """Not available: a search needs all rows. Give ``best_params_`` to FastDCM instead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,17 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array, is_tensor
+from domainwise.arrays import (
+    Array,
+    ArrayLike,
+    ClassWeight,
+    CrossValidator,
+    Given,
+    KernelLike,
+    Scoring,
+    Seed,
+    is_tensor,
+)
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
@@ -77,28 +88,28 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def __init__(
         self,
         *,
-        kernels: Any = ("rbf", "laplacian"),
-        gammas: Any = "auto",
-        alphas: Any = "auto",
-        domain_weights: Any = AUTO_WEIGHTS,
-        conditionals: Any = (False, True),
+        kernels: Sequence[str] = ("rbf", "laplacian"),
+        gammas: Sequence[float] | str = "auto",
+        alphas: Sequence[float] | str = "auto",
+        domain_weights: Sequence[float] | str = AUTO_WEIGHTS,
+        conditionals: Sequence[bool] = (False, True),
         n_average: int = 10,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "kmeans++",
+        n_landmarks: float | str = "auto",
+        landmarks: ArrayLike = "kmeans++",
         feature_map: str = "nystroem",
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
-        class_weight: Any = None,
-        cv: Any = None,
-        scoring: Any = None,
+        class_weight: ClassWeight = None,
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         keep_arguments(self, locals())
 
     def partial_fit(
-        self, X: Any, y: Any, sample_domain: Any = None, *, classes: Any = None
+        self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, classes: Given = None
     ) -> Self:
         """Add a batch of rows to what has been seen.
 
@@ -143,7 +154,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _rule(self) -> ClassRule:
         return ClassRule(self.classes_)
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return one value for two classes, positive for the second; one for each of more.
 
         Parameters
@@ -152,7 +163,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         return self._apply("_decisions", X)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the class of each row; for a tensor, classes that are numbers as a tensor.
 
         Parameters
@@ -162,7 +173,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         return self._apply("_classes_of", X)
 
     @available_if(_has_curve)
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
         One slope for all classes turns values into probabilities, so that the likeliest class is
@@ -235,21 +246,21 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     def __init__(
         self,
         *,
-        kernels: Any = ("rbf", "laplacian"),
-        gammas: Any = "auto",
-        alphas: Any = "auto",
-        domain_weights: Any = AUTO_WEIGHTS,
+        kernels: Sequence[str] = ("rbf", "laplacian"),
+        gammas: Sequence[float] | str = "auto",
+        alphas: Sequence[float] | str = "auto",
+        domain_weights: Sequence[float] | str = AUTO_WEIGHTS,
         n_average: int = 10,
-        n_landmarks: Any = "auto",
-        landmarks: Any = "kmeans++",
+        n_landmarks: float | str = "auto",
+        landmarks: ArrayLike = "kmeans++",
         feature_map: str = "nystroem",
-        domain_kernel: Any = "auto",
+        domain_kernel: KernelLike = "auto",
         domain_gamma: float | str = "median",
         domain_epsilon: float = 1e-3,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         keep_arguments(self, locals())
 
@@ -271,7 +282,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     def _rule(self) -> NumberRule:
         return NumberRule()
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the predicted target of each row.
 
         Parameters

@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
@@ -101,14 +101,14 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         estimator: Any,
         param_grid: Any,
         *,
-        cv: Any = None,
-        scoring: Any = None,
+        cv: CrossValidator = None,
+        scoring: Scoring = None,
         n_average: int = 1,
         n_jobs: int | None = None,
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Score every candidate on held-out domains, and fit the best to all rows.
 
         Parameters
@@ -128,15 +128,19 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         groups = kernel_groups(self.estimator, candidates)
         # A data frame stays one, for steps that choose columns by their names.
         validate_data(self, X, skip_check_array=True)
-        X = X if hasattr(X, "iloc") else check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        y = plain_array(y)
-        target = check_target(y, len(X), "delta" if is_classifier(self.estimator) else "rbf")
+        rows: Any = X
+        if not hasattr(X, "iloc"):
+            rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
+        labels = plain_array(y)
+        target = check_target(
+            labels, len(rows), "delta" if is_classifier(self.estimator) else "rbf"
+        )
         if target.names is not None:
-            y = target.names[target.codes]
+            labels = target.names[target.codes]
         given = None if sample_domain is None else plain_array(sample_domain)
         splits, _ = domain_folds(
-            y,
-            None if given is None else check_sample_domain(given, len(X)).codes,
+            labels,
+            None if given is None else check_sample_domain(given, len(rows)).codes,
             classification=is_classifier(self.estimator),
             cv=self.cv,
             max_splits=None,
@@ -147,7 +151,13 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         tasks = [(split, group) for split in range(len(splits)) for group in range(len(groups))]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(score_group)(
-                self.estimator, [candidates[i] for i in groups[g]], X, y, given, splits[s], scorer
+                self.estimator,
+                [candidates[i] for i in groups[g]],
+                rows,
+                labels,
+                given,
+                splits[s],
+                scorer,
             )
             for s, g in tasks
         )
@@ -166,7 +176,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         for member in self.members_:
             model = clone(self.estimator).set_params(**clone(member, safe=False))
             with quiet_about_domains(), config_context(enable_metadata_routing=True):
-                self.estimators_.append(model.fit(X, y, sample_domain=given))
+                self.estimators_.append(model.fit(rows, labels, sample_domain=given))
         self.best_estimator_: Any = self.estimators_[0]
         return self
 
@@ -191,7 +201,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Class labels."""
         return np.asarray(self.best_estimator_.classes_)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Predict with all members: by vote, or by the mean of their numbers.
 
         Parameters
@@ -208,7 +218,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.classes_[chosen])
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values; of several machines their votes, and below one vote their mean.
 
         The mean decision value is squeezed into less than half a vote, so that it orders rows
@@ -230,7 +240,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(votes + squeezed)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return the machines' mean probabilities.
 
         Parameters
@@ -240,7 +250,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         self._check_new(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Score the predictions by ``scoring``.
 
         Parameters

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, is_dask
+from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
@@ -65,7 +65,7 @@ class InvariantRidge(RidgeCandidates):
     curve_: Any  # of classes
     domains_: Any
 
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
 
         Parameters
@@ -85,7 +85,7 @@ class InvariantRidge(RidgeCandidates):
         self._fit_on(backend_of(X), X, y, sample_domain)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_domain: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Add a batch of rows to what has been seen.
 
         Landmarks and gammas come from the first batch, unless they are given. Classes and domains
@@ -371,7 +371,7 @@ class InvariantRidge(RidgeCandidates):
     def _values(self, X: Any) -> Any:
         return summed(self.expansions_, X)
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: str) -> Self:
         """Move a fitted model to a torch device, in place.
 
         Parameters

@@ -11,7 +11,7 @@ from sklearn import config_context
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Scoring
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
 from domainwise.selection.splitters import LeaveDomainsOut
@@ -70,12 +70,12 @@ class DomainScores:
 
 def domain_cross_validate(
     estimator: Any,
-    X: Any,
-    y: Any,
-    sample_domain: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_domain: ArrayLike,
     *,
-    cv: Any = None,
-    scoring: Any = None,
+    cv: CrossValidator = None,
+    scoring: Scoring = None,
     n_jobs: int | None = None,
 ) -> DomainScores:
     """Score an estimator on each domain with that domain left out of training.

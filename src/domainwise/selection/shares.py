@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.checks.inputs import check_sample_domain
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
 
 
 def adapt_class_shares(
-    probabilities: Any, shares: Any, sample_domain: Any = None, *, prior_rows: float = 20.0
+    probabilities: ArrayLike, shares: Any, sample_domain: Given = None, *, prior_rows: float = 20.0
 ) -> Array:
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given, Seed
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows
 
@@ -54,7 +54,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         self,
         n_test_domains: int = 1,
         n_repeats: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         max_splits: int | None = None,
     ) -> None:
         self.n_test_domains = n_test_domains
@@ -62,7 +62,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         self.max_splits = max_splits
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: Given = None, y: Given = None, groups: Given = None) -> int:
         """Return the number of splits.
 
         Parameters
@@ -73,7 +73,9 @@ class LeaveDomainsOut(BaseCrossValidator):
         """
         return len(self._test_sets(self._codes(groups)[1]))
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:
+    def split(
+        self, X: ArrayLike, y: Given = None, groups: Given = None
+    ) -> Iterator[tuple[Array, Array]]:
         """Yield training and test rows of each split.
 
         Parameters
