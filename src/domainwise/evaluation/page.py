@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from domainwise.evaluation.found import Found, MethodResult
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
 from domainwise.models.calibration import calibrated, sets_in_words
-from domainwise.report.page import Templates, TextCell, TextTable
+from domainwise.report.page import Templates
 
 
 def render(found: Found, *, title: str | None = None) -> str:
@@ -28,6 +29,13 @@ def render(found: Found, *, title: str | None = None) -> str:
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method holds up on an unseen domain?",
+        found=found,
+        show=found.show,
+        interval=partial(why.interval, found),
+        p_text=p_text,
+        order=why.hardest_first(found),
+        top={d: np.nanmax([r.scores[d] for r in found.results]) for d in found.best.known},
+        safest=max(result.worst for result in found.results),
         verdict=make_verdict(found),
         faults=[fault["words"] for fault in told.get("faults", ())],
         sure=why.sure_sentences(found),
@@ -40,10 +48,7 @@ def render(found: Found, *, title: str | None = None) -> str:
         worth=lambda name: [worth(result.worth.get(name)) for result in main],
         notes=found.notes,
         what=_what(found),
-        methods=methods_table(found),
         methods_picture=plots.methods_picture(found, "methods"),
-        others=others_table(found) if found.others else None,
-        domains=domains_table(found),
         domains_picture=plots.domains_picture(found, "domains"),
         worst=str(found.worst_domain),
         best=found.best.label,
@@ -56,93 +61,10 @@ def render(found: Found, *, title: str | None = None) -> str:
         ],
         distances=None if projection is None else plots.distances_picture(projection, "distances"),
         failures=failure_sections(found),
-        chosen=chosen_table(found),
+        chosen=_chosen,
         warnings=[(result.label, text) for result in found.results for text in result.warnings],
         facts=_facts(found),
     )
-
-
-def methods_table(found: Found) -> TextTable:
-    """Lay out one row per method, the best mean first."""
-    show = found.show
-    safest = max(result.worst for result in found.results)
-    rows = [
-        [
-            TextCell(result.label + (" ●" if result is found.baseline else "")),
-            TextCell(show(result.mean), result is found.best),
-            TextCell(why.interval(found, result.around.get("mean", (np.nan, np.nan)))),
-            TextCell(show(result.worst), result.worst == safest),
-            TextCell(str(result.worst_domain)),
-            TextCell(show(result.spread * found.measure.sign)),
-            TextCell(show(result.seen_mean)),
-            TextCell(show(result.price * found.measure.sign)),
-            TextCell(p_text(result.p_value)),
-            TextCell(p_text(result.p_adjusted)),
-        ]
-        for result in found.results
-    ]
-    columns = ["method", "mean", "95 %", "worst", "on", "spread", "seen", "unseen costs"]
-    columns += ["p", "adjusted"]
-    return TextTable(columns, rows, [result.kind for result in found.results])
-
-
-def domains_table(found: Found) -> TextTable:
-    """Lay out one row per domain, the hardest for the best method first."""
-    best, show = found.best, found.show
-    order = sorted(best.known, key=lambda domain: best.known[domain])
-    order += [domain for domain in found.domains if domain not in best.known]
-    rows = []
-    for domain in order:
-        scores = [result.scores[domain] for result in found.results]
-        top = np.nanmax(scores) if np.isfinite(scores).any() else None
-        rows.append(
-            [
-                TextCell(str(domain)),
-                *(
-                    TextCell(
-                        show(result.scores[domain]),
-                        result.scores[domain] == top,
-                        "outside" if domain == result.worst_domain else "",
-                    )
-                    for result in found.results
-                ),
-            ]
-        )
-    columns = ["domain", *(result.label for result in found.results)]
-    kinds = ["worst" if domain == found.worst_domain else "" for domain in order]
-    return TextTable(columns, rows, kinds)
-
-
-def others_table(found: Found) -> TextTable:
-    """Lay out mean and worst of each method by the other measures."""
-    rows = []
-    for result in found.results:
-        cells = [TextCell(result.label)]
-        for other in found.others:
-            same = other.find(result.key)
-            for score in (None, None) if same is None else (same.mean, same.worst):
-                cells.append(TextCell(other.measure.format(score)))
-        rows.append(cells)
-    columns = ["method"]
-    for other in found.others:
-        columns += [other.measure.label, f"worst {other.measure.label}"]
-    return TextTable(columns, rows, [result.kind for result in found.results])
-
-
-def chosen_table(found: Found) -> TextTable:
-    """Lay out what each method is, and what was chosen for it over the splits."""
-    rows = [
-        [
-            TextCell(result.label),
-            TextCell(result.about),
-            TextCell(str(result.candidates)),
-            TextCell(_chosen(result)),
-            TextCell(f"{result.seconds:.1f}"),
-        ]
-        for result in found.results
-    ]
-    columns = ["method", "what it is", "candidates", "chosen most often", "seconds"]
-    return TextTable(columns, rows, [result.kind for result in found.results])
 
 
 def _chosen(result: MethodResult) -> str:

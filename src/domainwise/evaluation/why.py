@@ -16,17 +16,23 @@ UNKNOWN = (np.nan, np.nan)
 
 
 def interval(found: Found, ends: Any) -> str:
-    """Two scores as they are shown, the smaller one first."""
-    shown = sorted(found.measure.shown(end) for end in ends)
+    """Two scores as they are shown, the smaller one first; a dash for None."""
+    shown = sorted(found.measure.shown(end) for end in ends or UNKNOWN)
     if not np.isfinite(shown).all():
         return "–"
     return " to ".join(found.show(found.measure.sign * value) for value in shown)
 
 
+def hardest_first(found: Found) -> list[Any]:
+    """Domains by the score of the best method; those without one last."""
+    scores = found.best.scores
+    return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
+
+
 def sure_sentences(found: Found) -> list[str]:
     """How sure the scores are."""
     best, rival, show, sign = found.best, found.rival, found.show, found.measure.sign
-    ends = [interval(found, best.around.get(name, UNKNOWN)) for name in ("mean", "worst")]
+    ends = [interval(found, best.around.get(name)) for name in ("mean", "worst")]
     mean, worst = (f" ({text}, 95 %)" if text != "–" else "" for text in ends)
     told = [
         f"{best.label} has {show(best.mean)} on average over {len(best.known)} unseen domains"
@@ -74,7 +80,7 @@ def sure_table(found: Found) -> TextTable:
     columns += [f"seen, {best.label}"] + ["folds inside it"] * inside
     domains = {domain["name"]: domain for domain in found.differences.get("domains", ())}
     rows = []
-    for name in sorted(best.scores, key=lambda n: np.nan_to_num(best.scores[n], nan=np.inf)):
+    for name in hardest_first(found):
         domain = domains[str(name)]
         cells = [str(name), f"{domain['rows']:,}"]
         if classes is None:
@@ -86,7 +92,7 @@ def sure_table(found: Found) -> TextTable:
             cells += both or [", ".join(f"{name} {100 * k / n:.0f} %" for k, name in often)]
         for result in main:
             cells += [found.show(result.scores[name])]
-            cells += [interval(found, result.ends.get(name, UNKNOWN))]
+            cells += [interval(found, result.ends.get(name))]
         cells += [found.show(best.seen.get(name))] + [found.show(best.within[name])] * inside
         rows.append([TextCell(text) for text in cells])
     kinds = ["worst" if row[0].text == str(found.worst_domain) else "" for row in rows]
