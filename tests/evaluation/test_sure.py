@@ -72,6 +72,15 @@ def test_draws_of_another_measure_ask_its_scorer():
     np.testing.assert_allclose(draws[:100], expected)
 
 
+def test_the_best_method_and_the_plain_one_have_intervals_whatever_the_measure():
+    X, y, domain = table((20, 20, 20))
+    methods = ["linear", ("one", LogisticRegression()), ("two", LogisticRegression(C=1e-4))]
+    found = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
+    wide = {r.key: [high > low for low, high in r.ends.values()] for r in found.results}
+    assert all(all(wide[r.key]) for r in (found.best, found.baseline))
+    assert all("price" in result.around for result in found.results)
+
+
 def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models():
     measure = choose_measure("accuracy", NAMES, True)
     one, two = record(seed=1), record(seed=1)

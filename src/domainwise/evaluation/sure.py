@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,28 +32,23 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
     names = list(found.best.known)
     chosen = np.random.default_rng(0).integers(len(names), size=(BOOTSTRAP, len(names)))
     drawn = np.random.default_rng(1).integers(ROW_DRAWS, size=chosen.shape)
-    some = (found.best, found.rival, found.baseline)
+    some = {result.key for result in (*found.main, found.rival) if result is not None}
     results, outside = [], {}
     for result in found.results:
         if list(result.known) != names:
             results.append(result)
             continue
         mine, theirs = (grouped(records.get(result.key, ())) for records in (found.records, seen))
-        known = {
-            name: pooled_score(measure, classes, theirs[name])
-            if name in theirs and name in result.known
-            else float("nan")
-            for name in result.scores
-        }
-        result = replace(result, seen=known)
+        pooled = {d: pooled_score(measure, classes, theirs[d]) for d in names if d in theirs}
+        known = {d: pooled.get(d, float("nan")) for d in result.scores}
         # Others that need a scorer of scikit-learn are judged by their domains alone.
-        rows = measure.name in QUICK or (result in some and not measure.own)
+        rows = measure.name in QUICK or (result.key in some and not measure.own)
         scores = np.array([[result.known[name]] * ROW_DRAWS for name in names])
         inside = np.array([[known[name]] * ROW_DRAWS for name in names])
         for place, name in enumerate(names if rows else ()):
-            for values, records in ((scores, mine), (inside, theirs)):
-                if name in records and np.isfinite(values[place, 0]):
-                    values[place] = resampled(measure, classes, records[name], place)
+            scores[place] = resampled(measure, classes, mine[name], place)
+            if name in theirs:
+                inside[place] = resampled(measure, classes, theirs[name], place)
         outside[result.key] = scores
         draws = scores[chosen, drawn]
         # Shares are at most 1, negative errors at most 0.
@@ -63,7 +59,7 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
         if np.isfinite(lost).all():
             around["price"] = _between(lost, chosen, drawn)
         ends = {n: _ends(scores[i]) if rows else UNKNOWN for i, n in enumerate(names)}
-        results.append(replace(result, ends=ends, around=around))
+        results.append(replace(result, seen=known, ends=ends, around=around))
     first, rival = results[0], found.rival
     if rival is not None and {first.key, rival.key} <= outside.keys():
         gap = _between(outside[first.key] - outside[rival.key], chosen, drawn)
@@ -124,10 +120,10 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
     A domain that was left out more than once has the mean over its models, of the same rows.
     """
     found = []
-    if len({len(record["row"]) for record in records}) > 1 or _different(records):
-        records = [{**joined(records), "row": np.concatenate([r["row"] for r in records])}]
+    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # pieces of it
+        records = [joined(records)]
     for record in records:
-        n = len(record["row"])
+        n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in QUICK:
             counts = rng.multinomial(n, np.full(n, 1 / n), size=ROW_DRAWS).astype(np.float64)
@@ -141,37 +137,30 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
     return np.asarray(np.mean(found, axis=0))
 
 
-def _different(records: Sequence[Row]) -> bool:
-    return any(not np.array_equal(r["row"], records[0]["row"]) for r in records[1:])
+def _quick(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
+    """Scores of all draws at once, by how often each row was drawn."""
+    target, told = record["target"], record["prediction"]
+    if (
+        classes is not None and name == "balanced_accuracy"
+    ):  # the mean over the classes that a draw has
+        member = np.eye(len(classes))[codes_of(target, classes)]
+        of, right = counts @ member, counts @ (member * (target == told)[:, None])
+        return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
+    values = target == told if name == "accuracy" else np.abs(target - told)
+    values = values.astype(np.float64) ** (2 if "squared" in name else 1)
+    means = np.asarray(counts @ values / counts.sum(axis=1))
+    means = np.sqrt(means) if "root" in name else means
+    return means if name == "accuracy" else -means
 
 
-def _hits(record: Row) -> Array:
-    return np.asarray(record["target"] == record["prediction"], dtype=np.float64)
-
-
-def _accuracies(record: Row, counts: Array, classes: Array | None) -> Array:
-    return np.asarray(counts @ _hits(record) / counts.sum(axis=1))
-
-
-def _balanced(record: Row, counts: Array, classes: Array | None) -> Array:
-    """Mean over the classes that a draw has."""
-    assert classes is not None
-    member = np.eye(len(classes))[codes_of(record["target"], classes)]
-    of = counts @ member
-    right = counts @ (member * _hits(record)[:, None])
-    return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
-
-
-def _errors(record: Row, counts: Array, power: int) -> Array:
-    away = np.abs(np.asarray(record["target"], np.float64) - record["prediction"])
-    return np.asarray(counts @ away**power / counts.sum(axis=1))
-
-
-#: Scores of all draws at once; a scorer would take a millisecond for each.
-QUICK: dict[str, Any] = {
-    "accuracy": _accuracies,
-    "balanced_accuracy": _balanced,
-    "neg_root_mean_squared_error": lambda record, counts, _: -np.sqrt(_errors(record, counts, 2)),
-    "neg_mean_squared_error": lambda record, counts, _: -_errors(record, counts, 2),
-    "neg_mean_absolute_error": lambda record, counts, _: -_errors(record, counts, 1),
+#: A scorer would take a millisecond for each draw.
+QUICK = {
+    name: partial(_quick, name)
+    for name in (
+        "accuracy",
+        "balanced_accuracy",
+        "neg_root_mean_squared_error",
+        "neg_mean_squared_error",
+        "neg_mean_absolute_error",
+    )
 }

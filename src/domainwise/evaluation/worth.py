@@ -55,8 +55,7 @@ def worth_of_columns(
     step = max(1, AT_A_TIME // len(rows))
     for start in range(0, len(copies), step):
         some = copies[start : start + step]
-        X = problem.rows(np.tile(rows, len(some)), method.prepare)
-        X = X.copy()
+        X = problem.rows(np.tile(rows, len(some)), method.prepare).copy()
         for place, name in enumerate(some):
             if name is not None:
                 _shuffle(X, place * len(rows), problem.codes[rows], name, rng)
