@@ -83,14 +83,20 @@ def test_differences_are_those_of_the_scores_on_each_domain(folders, names, scor
         ends = np.quantile(draws, [0.025, 0.975])
         np.testing.assert_allclose((row["low"], row["high"]), ends, atol=0.12 * wide)
     values = np.array(list(expected.values()))
-    assert pair.difference == pytest.approx(values.mean())
+    assert pair.mean["difference"] == pytest.approx(values.mean())
     assert pair.p_value == pytest.approx(wilcoxon(np.round(values, 9)).pvalue)
     # As wide as Student's t with these deviations, about.
     half = 2.447 * values.std(ddof=1) / np.sqrt(7)
     np.testing.assert_allclose(
-        (pair.low, pair.high), values.mean() + half * np.array([-1, 1]), atol=0.5 * half
+        (pair.mean["low"], pair.mean["high"]),
+        values.mean() + half * np.array([-1, 1]),
+        atol=0.5 * half,
     )
-    better = pair.difference > 0 if score is balanced_accuracy_score else pair.difference < 0
+    better = (
+        pair.mean["difference"] > 0
+        if score is balanced_accuracy_score
+        else pair.mean["difference"] < 0
+    )
     assert pair.words.startswith("better" if better else "worse")
 
 
@@ -100,7 +106,8 @@ def test_an_evaluation_does_not_differ_from_itself(folders):
     assert compared.notes == ["Same table, rows and folds."]
     assert len(compared.pairs) == 2  # the best one is not compared twice
     for pair in compared.pairs:
-        assert (pair.difference, pair.low, pair.high, pair.p_value) == (0.0, 0.0, 0.0, 1.0)
+        assert [pair.mean[name] for name in ("difference", "low", "high")] == [0.0, 0.0, 0.0]
+        assert pair.p_value == 1.0
         assert pair.words == "no practical difference"
 
 
@@ -110,8 +117,8 @@ def test_another_measure_of_the_same_folder_is_found(folders):
     assert compared.measure.name == "balanced_accuracy"
     assert compared.margin == 0.01
     best = found["less"].others[0].best
-    assert compared.pairs[0].second == best.label
-    assert compared.pairs[0].means[1] == pytest.approx(best.mean)
+    assert compared.pairs[0].method.endswith(best.label)
+    assert compared.pairs[0].mean["second"] == pytest.approx(best.mean)
 
 
 def test_the_margin_of_an_error_is_a_part_of_it(folders):
@@ -150,7 +157,7 @@ def test_folders_without_predictions_have_intervals_of_means_alone(folders, tmp_
     for name in ("whole", "less"):
         shutil.copytree(base / name, tmp_path / name, ignore=shutil.ignore_patterns("jobs"))
     compared = compare_evaluations(tmp_path / "whole", tmp_path / "less", "linear")
-    assert np.isfinite([compared.pairs[0].low, compared.pairs[0].high]).all()
+    assert np.isfinite([compared.pairs[0].mean[end] for end in ("low", "high")]).all()
     assert np.isnan(compared.pairs[0].per_domain[0]["low"])
     assert compared.to_dict()["pairs"][0]["per_domain"][0]["low"] is None
 

@@ -55,10 +55,9 @@ def compare(
         typer.echo(json.dumps({**found.to_dict(), "files": [str(out)] if out else []}, indent=2))
         return
     console = Console(highlight=False)
-    console.print(_rich(*found.methods_table()))
-    console.print(f"\n[bold]{shown(found.pairs[0].second)}[/], domain by domain")
-    console.print(_rich(*found.domains_table()))
-    console.print(f"\n[dim]{shown(found.legend())}[/]")
+    for table in found.tables():
+        console.print(_rich(*table), "")
+    console.print(f"[dim]{shown(found.legend())}[/]")
     console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}")
     for note in found.notes:
         console.print(f"[yellow]note:[/yellow] {shown(note)}")

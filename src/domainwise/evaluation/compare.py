@@ -20,17 +20,17 @@ from domainwise.tables.errors import Argument, TableError
 
 @dataclass(frozen=True)
 class Difference:
-    """Second minus first, as scores are shown: of errors a negative one is better."""
+    """Second minus first, as scores are shown: of errors a negative one is better.
 
-    first: str  #: method of the first evaluation
-    second: str
-    means: tuple[float, float]  #: over the domains that both have
-    difference: float
-    low: float  #: ends of the 95 % interval, by drawing domains; of a domain by drawing its rows
-    high: float
+    ``mean``, and each of ``per_domain``, has scores ``first`` and ``second``, their ``difference``,
+    and ``low`` and ``high``, the ends of its 95 % interval: by drawing domains, or rows of one.
+    """
+
+    method: str
+    mean: dict[str, float]
     p_value: float | None  #: Wilcoxon's signed-rank test over domains
     words: str
-    per_domain: list[dict[str, Any]]
+    per_domain: list[dict[str, Any]]  #: what became worst first
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,12 @@ class Comparison:
 
     def verdict(self) -> str:
         """The difference of the first pair of methods, in words."""
-        pair, (first, second) = self.pairs[0], self.names
-        low, high = (self.show(end, True) for end in (pair.low, pair.high))
+        pair = self.pairs[0]
+        first, second, difference, ends = self._cells(pair.mean)
         return (
-            f"{pair.second} of {second} against {pair.first} of {first}: {pair.words}. The mean "
-            f"{self.measure.label} over {len(pair.per_domain)} domains goes from "
-            f"{self.show(pair.means[0])} to {self.show(pair.means[1])}, by "
-            f"{self.show(pair.difference, True)} (95 %: {low} to {high})."
+            f"{self.names[1]} against {self.names[0]}, {pair.method}: {pair.words}. The mean "
+            f"{self.measure.label} over {len(pair.per_domain)} domains goes from {first} to "
+            f"{second}, by {difference} (95 %: {ends})."
         )
 
     def legend(self) -> str:
@@ -69,33 +68,20 @@ class Comparison:
             "signed-rank test over domains, approximate."
         )
 
-    def methods_table(self) -> list[list[str]]:
-        """Headings, and a row for each pair of methods."""
-        columns = ["method", *self.names, "difference", "95 %", "p", "in words"]
-        return [columns] + [
-            [
-                pair.second if pair.first == pair.second else f"{pair.first} → {pair.second}",
-                *map(self.show, pair.means),
-                *self._apart(pair.difference, pair.low, pair.high),
-                p_text(pair.p_value),
-                pair.words,
-            ]
+    def tables(self) -> tuple[list[list[str]], list[list[str]]]:
+        """A table of methods and one of domains for the first pair, headings first."""
+        columns = [*self.names, "difference", "95 %"]
+        methods = [["method", *columns, "p", "in words"]]
+        methods += [
+            [pair.method, *self._cells(pair.mean), p_text(pair.p_value), pair.words]
             for pair in self.pairs
         ]
+        rows = [[str(row["domain"]), *self._cells(row)] for row in self.pairs[0].per_domain]
+        return methods, [["domain", *columns], *rows]
 
-    def domains_table(self) -> list[list[str]]:
-        """Headings, and a row for each domain, of the first pair; what became worst first."""
-        return [["domain", *self.names, "difference", "95 %"]] + [
-            [
-                str(row["domain"]),
-                *(self.show(row[name]) for name in ("first", "second")),
-                *self._apart(row["difference"], row["low"], row["high"]),
-            ]
-            for row in self.pairs[0].per_domain
-        ]
-
-    def _apart(self, difference: float, low: float, high: float) -> tuple[str, str]:
-        return self.show(difference, True), f"{self.show(low, True)} to {self.show(high, True)}"
+    def _cells(self, row: dict[str, Any]) -> list[str]:
+        difference, low, high = (self.show(row[n], True) for n in ("difference", "low", "high"))
+        return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""
@@ -163,29 +149,35 @@ def _difference(
     rows = []
     for place, domain in enumerate(common):
         one, other = (sign * result.known[domain] for result in (first, second))
-        ends = [float("nan")] * 2
+        ends: Sequence[float] = (np.nan, np.nan)
         if all(domain in each for each in kept):
             records = [each[domain] for each in kept]
             # Rows are drawn alike where they are the same, and apart elsewhere.
             seeds = [place, place if _rows(records[0]) == _rows(records[1]) else place + 10**6]
             draws = [resampled(measure, classes, *of) for of in zip(records, seeds, strict=True)]
             ends = sorted(sign * np.nanquantile(draws[1] - draws[0], (TAIL, 1 - TAIL)))
-        told = {"domain": plain(domain), "first": one, "second": other, "difference": other - one}
-        rows.append({**told, "low": float(ends[0]), "high": float(ends[1])})
-    told = {
-        name: np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
-    }
-    mean, n = float(told["difference"].mean()), len(rows)
-    draws = np.random.default_rng(0).choice(told["difference"], (BOOTSTRAP, n)).mean(axis=1)
-    low, high = widened(mean, draws, n, np.inf)
-    p_value = compare(dict(enumerate(told["second"])), dict(enumerate(told["first"]))).p_value
-    means = float(told["first"].mean()), float(told["second"].mean())
-    words = _words(mean, sign, a.margin, (low, high))
+        rows.append({"domain": plain(domain), **_row(one, other, ends)})
+    ones, others, differences = (
+        np.array([row[name] for row in rows]) for name in ("first", "second", "difference")
+    )
+    draws = np.random.default_rng(0).choice(differences, (BOOTSTRAP, len(rows))).mean(axis=1)
+    ends = widened(float(differences.mean()), draws, len(rows), np.inf)
+    mean = _row(ones.mean(), others.mean(), ends)
+    p_value = compare(dict(enumerate(others)), dict(enumerate(ones))).p_value
+    words = _words(mean["difference"], sign, a.margin, ends)
     rows.sort(key=lambda row: sign * row["difference"])
-    return Difference(first.label, second.label, means, mean, low, high, p_value, words, rows)
+    same = first.label == second.label
+    label = first.label if same else f"{first.label} → {second.label}"
+    return Difference(label, mean, p_value, words, rows)
 
 
-def _words(difference: float, sign: int, margin: float, ends: tuple[float, float]) -> str:
+def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]:
+    values = (first, second, second - first, *ends)
+    names = ("first", "second", "difference", "low", "high")
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
+
+
+def _words(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
     better = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
         sure = np.isfinite(ends).all() and max(map(abs, ends)) < margin
@@ -206,7 +198,7 @@ def _asked(stored: dict[str, Any], name: str) -> Any:
 def _refuse(a: dict[str, Any], b: dict[str, Any], first: Path, second: Path) -> None:
     """Refuse what answers different questions."""
     questions = {name: (_asked(a, name), _asked(b, name)) for name in ("target", "domain")}
-    for name in ("task", "classes", "positive"):
+    for name in ("task", "positive", "classes"):
         questions[name] = a["facts"][name], b["facts"][name]
     for name, (one, other) in questions.items():
         if one != other and None not in (one, other):

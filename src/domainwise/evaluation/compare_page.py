@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domainwise.evaluation.compare import Comparison, Difference
+from domainwise.evaluation.compare import Comparison
 from domainwise.plots import DomainScoresDisplay
 from domainwise.report.page import Templates, TextCell, TextTable
 from domainwise.report.svg import Picture, drawing, to_svg
@@ -10,42 +10,27 @@ from domainwise.report.svg import Picture, drawing, to_svg
 
 def render_comparison(found: Comparison) -> str:
     """Make a complete HTML document."""
-    return Templates("domainwise.evaluation").render(
-        "compare.html.j2",
-        styles=["style.css", "evaluate.css"],
-        title=f"{found.names[1]} beside {found.names[0]}",
-        verdict=found.verdict(),
-        notes=found.notes,
-        legend=found.legend(),
-        methods=_table(*found.methods_table()),
-        domains=_table(*found.domains_table()),
-        picture=_picture(found, found.pairs[0]),
+    first, second = found.names
+    methods, domains = (
+        TextTable(head, [[TextCell(text) for text in row] for row in rows], [""] * len(rows))
+        for head, *rows in found.tables()
     )
-
-
-def _table(columns: list[str], *rows: list[str]) -> TextTable:
-    return TextTable(columns, [[TextCell(text) for text in row] for row in rows], [""] * len(rows))
-
-
-def _picture(found: Comparison, pair: Difference) -> Picture:
-    """Scores of both by domain."""
-    (first, second), rows = found.names, pair.per_domain
+    rows, parts = found.pairs[0].per_domain, ((second, "second"), (first, "first"))
     with drawing(9.0, 1.3 + 0.34 * len(rows)) as figure:
         DomainScoresDisplay(
-            scores={
-                f"{name}: {label}": {row["domain"]: row[part] for row in rows}
-                for name, label, part in (
-                    (second, pair.second, "second"),
-                    (first, pair.first, "first"),
-                )
-            },
+            scores={name: {row["domain"]: row[part] for row in rows} for name, part in parts},
             label=found.measure.label,
             greater_is_better=found.measure.sign > 0,
         ).plot(figure.subplots())
-        alt = f"{found.measure.label} of {pair.first} in {first} and {pair.second} in {second}: "
-        alt += "; ".join(
-            f"{row['domain']} {found.show(row['first'])} and {found.show(row['second'])}"
-            for row in rows
-        )
-        caption = f"Each row is a left-out domain, the worst one in {second} at the top"
-        return Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
+        alt = f"{found.measure.label} by domain in {first} and in {second}, {found.pairs[0].method}"
+        caption = f"{found.pairs[0].method}: the domain that is worst in {second} is at the top"
+        picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
+    return Templates("domainwise.evaluation").render(
+        "compare.html.j2",
+        styles=["style.css", "evaluate.css"],
+        title=f"{second} beside {first}",
+        found=found,
+        methods=methods,
+        domains=domains,
+        picture=picture,
+    )

@@ -151,8 +151,11 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
                 found.projection = DomainProjection(**told)
         names, classes = {str(name): name for name in found.domains}, stored["facts"]["classes"]
         shown = [result.key for result in (found.best, found.baseline) if result is not None]
-        for (method, split), job in _done(store).items():
-            if every or method in shown:
+        done = _done(store)
+        # A folder that was copied without predictions shows what is left.
+        gone = {m for (m, _), job in done.items() if not (store.folder / job["file"]).exists()}
+        for (method, split), job in done.items():
+            if method not in gone and (every or method in shown):
                 records = _records(store.folder / job["file"], names, classes and np.array(classes))
                 outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
                 found.records.setdefault(method, []).extend(outside)
