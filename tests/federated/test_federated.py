@@ -452,6 +452,9 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     with pytest.warns(UserWarning, match="not defined on 1 of 2 splits"):
         two = fit(plan, again[:2])  # without s1 one class is left
     assert set(two.info["expected_score"]) == {"s0"}
+    other = frames["s1"][~frames["s1"]["sick"]]
+    with pytest.raises(SiteFileError, match="the others have one class only"):
+        fit(plan, [again[0], moments_of(other, plan, site="s1")])
 
 
 @pytest.mark.parametrize(

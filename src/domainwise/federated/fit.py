@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,12 +31,7 @@ from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.models.table_statistics import labels_by_text
 from domainwise.models.watch import MOST_SOURCES
-from domainwise.selection.moment_search import (
-    Penalties,
-    by_errors,
-    score_cells,
-    split_domains,
-)
+from domainwise.selection.moment_search import Penalties, by_errors, score_cells, split_domains
 from domainwise.selection.ridge_candidates import named
 from domainwise.selection.ridge_rules import class_codes
 from domainwise.selection.search import cv_results
@@ -77,6 +70,10 @@ def fit(plan: Plan, files: Iterable[Any]) -> TableModel:
         raise SiteFileError(
             f"there is one site only, {sites[0].site!r}: leaving sites out needs two or more"
         )
+    there = np.array([file.arrays["counts"].any(axis=1) for file in sites])
+    left = [np.delete(there, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
+    if plan.classes is not None and max(left) < 2:
+        raise SiteFileError("whichever site is left out, the others have one class only to tell of")
     found, method = _Search(plan, sites), find_method(plan.method)
     model, points, scores, best = found.ridge() if plan.method == RIDGE else found.projection()
     classes = None if plan.classes is None else list(plan.classes)
@@ -117,28 +114,21 @@ def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     return [note for note, holds in told.items() if holds] + withheld
 
 
-@dataclass(frozen=True)
 class _Search:
     """Moments of all sites, and whatever leaves some of them out.
 
     Its searches return what was fitted, all candidates, scores of the best on each site, and that.
     """
 
-    plan: Plan
-    sites: list[SiteFile]
-
-    @property
-    def n_rows(self) -> int:
-        return sum(int(file.arrays["counts"].sum()) for file in self.sites)
-
-    @cached_property
-    def splits(self) -> Any:
-        return split_domains(LeaveDomainsOut(), len(self.sites))[1]
-
-    @property
-    def penalties(self) -> Penalties:
-        """Of a problem that has none but that of the head."""
-        return Penalties([(0.0, False)], [1.0], 1.0, self.plan.class_weight)
+    def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:
+        self.plan, self.sites = plan, sites
+        self.n_rows = sum(int(file.arrays["counts"].sum()) for file in sites)
+        self.splits = split_domains(LeaveDomainsOut(), len(sites))[1]
+        self.width = len(plan.prepare.get_feature_names_out())
+        # Of problems without any penalty but the head's own.
+        self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
+        kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
+        self.map: Point = {"feature_map": kind, "n_landmarks": plan.n_features}
 
     def cells(self, i: int) -> Cells:
         """Of one map, by place of the site and code of the class."""
@@ -191,12 +181,12 @@ class _Search:
         plan, labels = self.plan, dict(enumerate(self.plan.classes or ()))
         arguments: Point = {"kernels": plan.kernels, "gammas": plan.gammas, **plan.candidates}
         arguments |= {"class_weight": plan.class_weight} if labels else {}
-        model = build(plan.method, bool(labels), **arguments, **self._map_arguments)
+        model = build(plan.method, bool(labels), **arguments, **self.map, random_state=plan.seed)
         cells = [
             {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
             for i in range(len(plan.maps))
         ]
-        found = model.fit_sums(plan.maps, CellSums(cells), self._width).cv_results_
+        found = model.fit_sums(plan.maps, CellSums(cells), self.width).cv_results_
         by_site = [found[f"split{i}_test_score"][model.best_index_] for i in range(len(self.sites))]
         return model, found["params"], np.array(by_site), model.best_params_
 
@@ -242,18 +232,8 @@ class _Search:
 
     def _projected(self, nystrom: NystromMap, cells: Cells, point: Point) -> tuple[Any, Array]:
         """A projection fitted to cells by class, and its weights of the map's columns."""
-        project = build(self.plan.method, True, **point, **self._map_arguments)
-        project.fit_sums(nystrom, joined(cells), self._width, self.plan.target_map)
+        plan = self.plan
+        project = build(plan.method, True, **point, **self.map, random_state=plan.seed)
+        project.fit_sums(nystrom, joined(cells), self.width, plan.target_map)
         dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual
-
-    @property
-    def _map_arguments(self) -> Point:
-        """What the map is, as an argument of estimators."""
-        plan = self.plan
-        kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
-        return {"feature_map": kind, "n_landmarks": plan.n_features, "random_state": plan.seed}
-
-    @property
-    def _width(self) -> int:
-        return len(self.plan.prepare.get_feature_names_out())
