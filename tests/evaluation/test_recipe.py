@@ -7,6 +7,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, m
 
 import domainwise
 from domainwise import evaluate
+from domainwise.tables.schema import load_table
 
 pandas = pytest.importorskip("pandas")
 
@@ -148,3 +149,39 @@ def test_a_notebook_shows_a_table_and_the_verdict(found):
         make_frame(), "ill", "hospital", methods=[("<b>", LogisticRegression())], progress=False
     )
     assert "&lt;b&gt;" in loud._repr_html_()
+
+
+def test_a_data_frame_is_read_as_a_file_is(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 120
+    dose, share, hour = rng.normal(size=n), rng.uniform(0, 1, n), rng.integers(0, 24, n)
+    ill = np.where(dose + 3 * share + 0.3 * rng.normal(size=n) > 1.5, "yes", "no")
+    frame = pandas.DataFrame(
+        {
+            "dose": [f"{value:.3f}".replace(".", ",") for value in dose],
+            "share": [f"{100 * value:.1f}%" for value in share],
+            "at": [f"{value:02d}:30" for value in hour],
+            "same": "x",
+            "empty": None,
+            "ill": ill,
+            "hospital": np.repeat(list("abcd"), 30),
+        }
+    )
+    found = evaluate(frame, "ill", "hospital", methods=["linear"], progress=False)
+    frame.to_csv(tmp_path / "rows.csv", sep=";", index=False)
+    table = load_table(tmp_path / "rows.csv", target="ill", domain="hospital")
+    read = evaluate(table.X, table.y, table.sample_domain, methods=["linear"], progress=False)
+    assert found.scores == read.scores
+    for words in ("decimal commas", "percentages", "times", "never vary", "want of values"):
+        assert any(words in note for note in found.notes)
+    model = found.fit("linear")
+    np.testing.assert_array_equal(model.predict(frame), read.fit("linear").predict(table.X))
+    domainwise.save(model, tmp_path / "model.skops")
+    again = domainwise.load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def test_a_data_frame_in_which_nothing_varies_is_refused():
+    frame = pandas.DataFrame({"a": [1.0] * 20, "b": None})
+    with pytest.raises(ValueError, match="X has no column left to learn from: .*never vary: a"):
+        evaluate(frame, np.tile([0, 1], 10), np.repeat([0, 1], 10), progress=False)

@@ -11,16 +11,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
-from domainwise.tables.columns import is_numeric, refuse_unusable
+from domainwise.tables.cells import decimal_marks
+from domainwise.tables.columns import is_numeric
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.schema import Schema, make_preprocessor
+from domainwise.tables.features import ReadColumns, feature_schema, make_preprocessor
 
 
-def prepare_features(X: Any) -> tuple[Any, Any]:
-    """Return X in a form that rows can be taken from, and a preprocessor for it, not fitted.
+def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | None]:
+    """Return X in a form that rows can be taken from, a preprocessor for it, and its reader.
 
+    Columns of a data frame are read as those of a file, and ``notes`` takes what is left out and
+    how cells were read; the reader, None where there is nothing to do, does it to new rows.
     Missing numbers become the median of the sources, numbers are standardised, categories become
-    one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
+    one column each; see :func:`domainwise.tables.features.make_preprocessor`.
     """
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
@@ -39,19 +42,21 @@ def prepare_features(X: Any) -> tuple[Any, Any]:
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise ValueError(f"X has more than one column named {', '.join(double)}")
-    for name in names:
-        refuse_unusable(X[name], name)
-    numeric = tuple(name for name in names if is_numeric(X[name]))
-    categorical = tuple(name for name in names if name not in numeric)
-    schema = Schema(numeric, categorical, "", "", "")
-    return schema.prepare(X), make_preprocessor(schema)
+    X = X.reset_index(drop=True)
+    marks = decimal_marks(X, names)
+    schema, frame = feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
+    if not schema.features:
+        raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
+    plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)
+    reader = None if plain else ReadColumns(schema.as_dict())
+    return schema.prepare(frame), make_preprocessor(schema), reader
 
 
-def _numbers(X: Any) -> tuple[Any, Any]:
+def _numbers(X: Any) -> tuple[Any, Any, None]:
     X = X.astype(np.float64, copy=False)
     if np.isinf(X).any():
         raise ValueError("X contains infinity; use NaN for what is missing")
     if too_large(X):
         raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
-    return X, make_pipeline(imputer, StandardScaler())
+    return X, make_pipeline(imputer, StandardScaler()), None

@@ -132,7 +132,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str]:
-    notes = []
+    notes = list(problem.notes)
     if len(problem.y) < problem.n_given:
         notes.append(
             f"{len(problem.y):,} of {problem.n_given:,} rows were used, drawn evenly from the "

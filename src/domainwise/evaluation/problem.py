@@ -47,6 +47,8 @@ class Problem:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     whole: Problem | None = None  #: all rows, of which these were drawn; None if these are all
     inner_scoring: Any = None  #: what arguments are chosen by; None is a smooth score
+    reader: Any = None  #: makes X of a data frame as it was given; None for arrays
+    notes: tuple[str, ...] = ()  #: how columns were read
 
     @property
     def classification(self) -> bool:
@@ -138,7 +140,8 @@ def make_problem(
 ) -> Problem:
     """Check the input, decide the task and the measure, and draw rows where there are many."""
     given = X if hasattr(X, "shape") else np.asarray(X)
-    X, preprocessor = prepare_features(X)
+    notes: list[str] = []
+    X, preprocessor, reader = prepare_features(X, notes)
     n = X.shape[0]
     if sample_domain is None:
         raise ValueError("sample_domain is needed: the domain of each row is what is left out")
@@ -170,6 +173,8 @@ def make_problem(
         n,
         random_state,
         inner_scoring=inner_scoring,
+        reader=reader,
+        notes=tuple(f"{note[0].upper()}{note[1:]}." for note in notes),
     )
     return problem.drawn(max_rows)
 

@@ -90,6 +90,8 @@ class Evaluation(Found):
         setting = self.source.setting(len(everything), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
         model = made.pipeline(setting, self.source.preprocessor, watch=True)
+        if made.prepare and self.source.reader is not None:
+            model.steps.insert(0, ("read", self.source.reader))
         rows = self.source.rows(everything, made.prepare)
         return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
 

@@ -51,6 +51,7 @@ OBJECTS = {
     "domainwise.selection.invariant_search": "InvariantSearchCV",
     "domainwise.selection.quantiles": "DomainQuantiles",
     "domainwise.selection.splitters": "LeaveDomainsOut",
+    "domainwise.tables.features": "ReadColumns",
     "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
     "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
     "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",

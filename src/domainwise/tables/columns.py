@@ -20,13 +20,7 @@ from domainwise.tables.cells import (
     is_text,
     numbers_in,
 )
-from domainwise.tables.errors import (
-    Argument,
-    ColumnError,
-    TableError,
-    describe_names,
-    import_pandas,
-)
+from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
 #: What becomes of a date: the arguments to choose from.
 DATE_PARTS = ("month", "weekday", "age")
@@ -133,18 +127,6 @@ def as_labels(column: Any) -> Array:
         if min(numbers) >= -(2**63) and max(numbers) < 2**63:
             return np.array(numbers, dtype=np.int64)
     return np.array(text)
-
-
-def refuse_unusable(column: Any, name: str) -> None:
-    """Refuse a feature whose cells are neither numbers nor categories."""
-    if bool(column.isna().all()):
-        raise ColumnError({name: ("has no values",)})
-    form, odd = column_form(column)
-    words = problem_of(column, form, odd)
-    if words is None and form not in ("numeric", "text"):
-        words = (f"holds {FORMS[form]} as text; store them as numbers",)
-    if words is not None:
-        raise ColumnError({name: words})
 
 
 def column_form(column: Any) -> tuple[str, list[str]]:

@@ -10,9 +10,10 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -114,6 +115,28 @@ class Schema:
             if name in known
         }
         return cls(**values)
+
+
+class ReadColumns(TransformerMixin, BaseEstimator):
+    """The front of a pipeline that takes data frames as they are given.
+
+    ``schema`` is what :meth:`Schema.as_dict` has made of theirs.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn nothing."""
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Read the cells of a data frame, or of what was one, by the names of its columns."""
+        frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+        return Schema.from_dict(self.schema).prepare(frame)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 def feature_schema(
