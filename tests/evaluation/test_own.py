@@ -168,6 +168,25 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
         assert (model.predict(X, sample_domain=domain) == y).all()
 
 
+class Mixed(Centred):
+    """Has members with weights, like an ensemble."""
+
+    def fit(self, X, y, sample_domain=None):
+        self.weights_ = {"trees": 0.25, "linear": 0.75}
+        self.context_weights_ = {"trees": 1.0, "linear": 0.0}
+        return super().fit(X, y)
+
+
+def test_weights_of_members_are_shown_as_what_was_chosen():
+    X, y, domain = problem()
+    found = evaluate(X, y, domain, methods=["constant", ("mine", Mixed())], progress=False)
+    alone, together = found.find("mine"), found.find("mine+context")
+    assert set(map(str, alone.parameters)) == {
+        "{'weight of trees': 0.25, 'weight of linear': 0.75}"
+    }
+    assert together.parameters[0] == {"weight of trees": 1.0, "weight of linear": 0.0}
+
+
 class Whole(Centred):
     """Is told of rows that it does not learn from."""
 

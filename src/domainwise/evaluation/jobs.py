@@ -129,9 +129,12 @@ class MethodJob:
             with suppress(*FAILURES, KeyError, TypeError):
                 asked = (self.split, self.columns, context)
                 worth = worth_of_columns(problem, self.method, model, *asked)
+        mix = getattr(search.estimator_, "context_weights_" if context else "weights_", None)
+        weights = mix.items() if isinstance(mix, dict) else ()  # of an ensemble's members
         return {
             "worth": worth,
-            "parameters": {name: chosen[name] for name in search.varied_},
+            "parameters": {name: chosen[name] for name in search.varied_}
+            | {f"weight of {name}": round(float(weight), 3) for name, weight in weights},
             "settled": chosen,
             "candidates": search.n_candidates_,
             "selected_on": search.selected_on_,

@@ -72,9 +72,9 @@ def _chosen(result: MethodResult) -> str:
     parts = []
     for name in result.parameters[0] if result.parameters else ():
         values = [chosen[name] for chosen in result.parameters if name in chosen]
-        if name == "gamma":
+        if name.startswith(("gamma", "weight of ")):
             numbers = sorted(float(value) for value in values)
-            parts.append(f"gamma {numbers[0]:.3g} to {numbers[-1]:.3g}")
+            parts.append(f"{name} {numbers[0]:.3g} to {numbers[-1]:.3g}")
             continue
         value, times = Counter(values).most_common(1)[0]
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -87,7 +87,7 @@ class Method:
     compared: bool = True  #: whether `evaluate` runs it unless told otherwise
     #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
     context: bool = False
-    cost: float = 4.0  #: rough seconds per thousand rows in `evaluate`, for the time left
+    cost: float = 1.5  #: rough seconds per thousand rows in `evaluate`, for the time left
     prepare: bool = True  #: whether it gets rows as numbers; False gives it the rows as they are
     classes_only: bool = False  #: whether it has nothing to say about a continuous target
 

@@ -195,21 +195,21 @@ METHODS: dict[str, Method] = {
     method.key: method
     for method in (
         _baseline("constant", ("majority", "constant"), _constant, None, 0.2),
-        _baseline("svm", ("SVM", "SVR"), _svm, SVM_GRIDS, 4.0),
-        _baseline("linear", ("logistic", "ridge"), _linear, LINEAR_GRIDS, 0.7),
+        _baseline("svm", ("SVM", "SVR"), _svm, SVM_GRIDS, 1.5),
+        _baseline("linear", ("logistic", "ridge"), _linear, LINEAR_GRIDS, 0.4),
         _baseline(
-            "boosting", _twice("boosting"), _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 5.0
+            "boosting", _twice("boosting"), _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 3.0
         ),
         _projection("KPCA", _kpca, KPCA_GRID),
         _projection("COIR", dcm_path, weights(0.0)),
         _projection("DICA", _dica, DICA_GRID),
         _projection("DCM", dcm_path, weights(1.0)),
-        _projection("FastDCM", dcm_path, weights(*WEIGHTS), fast=True, compared=True, cost=5.0),
-        _projection("DCMCV", dcm_path, BOTH, weights(*WEIGHTS), cost=8.0),
+        _projection("FastDCM", dcm_path, weights(*WEIGHTS), fast=True, compared=True, cost=2.0),
+        _projection("DCMCV", dcm_path, BOTH, weights(*WEIGHTS), cost=2.5),
         _machine(
-            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, INVARIANT_GRIDS, cost=10.0
+            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, INVARIANT_GRIDS, cost=4.0
         ),
-        _machine("invariantridge", _twice("InvariantRidge"), _invariant_ridge, ({}, {}), cost=25.0),
+        _machine("invariantridge", _twice("InvariantRidge"), _invariant_ridge, ({}, {}), cost=4.0),
         _machine("ensemble", _twice("ensemble"), _ensemble, None, context=True, cost=60.0),
         _projection("FastDCMCV", dcm_path, BOTH, weights(*WEIGHTS), fast=True),
         _projection("FastCOIR", dcm_path, weights(0.0), fast=True),
