@@ -2,7 +2,8 @@
 
 Their descriptions stand in ``arguments.toml``. A docstring names some in braces on a line of their
 own, such as ``{kernel} {target}``, and :func:`with_shared_arguments` puts the texts there with the
-right indentation; so do the texts themselves.
+right indentation; so do the texts themselves. Inside them ``{class}`` is the class's name, and
+``{exact_class}`` that of its exact form.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def with_shared_arguments(cls: T) -> T:
 
     A class says only where it differs from the shared constraints.
     """
-    cls.__doc__ = PLACE.sub(_texts, cls.__doc__ or "")
+    doc, name = PLACE.sub(_texts, cls.__doc__ or ""), cls.__name__
+    doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
+    cls.__doc__ = doc
     rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
     names = inspect.signature(cls).parameters
     cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]

@@ -25,24 +25,9 @@ class FastDCM(LabelLandmarkArguments, DCMMethod, FastProjection):
     {n_components} {kernel} {target} {domain} {epsilon} {ridge} {domain_weight} {landmarks}
     {target_landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    DCM : The exact method.
-
-    Examples
-    --------
-    >>> from domainwise import FastDCM
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastDCM(n_landmarks=200).fit(
-    ...     data.data, data.target, sample_domain=data.sample_domain
-    ... )
-    >>> model.transform(data.data[:3]).shape
-    (3, 1)
+    {fast_example}
     """
 
 
@@ -57,22 +42,9 @@ class FastCOIR(LabelLandmarkArguments, COIRMethod, FastProjection):
     ----------
     {n_components} {kernel} {target} {epsilon} {ridge} {landmarks} {target_landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    COIR : The exact method.
-
-    Examples
-    --------
-    >>> from domainwise import FastCOIR
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastCOIR(n_landmarks=200).fit(data.data, data.target)
-    >>> model.transform(data.data[:3]).shape
-    (3, 1)
+    {fast_example}
     """
 
 
@@ -90,24 +62,9 @@ class FastDICA(LabelLandmarkArguments, DICAMethod, FastProjection):
         Regularisation of the right side, not multiplied by the number of rows.
     {landmarks} {target_landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    DICA : The exact method.
-
-    Examples
-    --------
-    >>> from domainwise import FastDICA
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastDICA(n_landmarks=200).fit(
-    ...     data.data, data.target, sample_domain=data.sample_domain
-    ... )
-    >>> model.eigenvalues_.shape
-    (1,)
+    {fast_example}
     """
 
 
@@ -126,22 +83,9 @@ class FastKPCA(LabelLandmarkArguments, KPCAMethod, FastProjection):
         Takes no effect: there is no target.
     {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    KPCA : The exact method.
-
-    Examples
-    --------
-    >>> from domainwise import FastKPCA
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastKPCA(n_landmarks=200).fit(data.data)
-    >>> model.transform(data.data).shape[1]
-    10
+    {fast_example}
     """
 
     _relative_shift = float("inf")  # leading eigenvectors forgive rounding as a ridge does

@@ -21,24 +21,9 @@ class FastSCA(LandmarkArguments, ScatterMethod, FastProjection):
     ----------
     {ten_components} {kernel} {scatter} {landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    SCA : The exact method, and its definition.
-
-    Examples
-    --------
-    >>> from domainwise import FastSCA
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastSCA(n_components=3, n_landmarks=200).fit(
-    ...     data.data, data.target, sample_domain=data.sample_domain
-    ... )
-    >>> model.transform(data.data[:2]).shape
-    (2, 3)
+    {fast_example}
     """
 
     _method = staticmethod(scatter.sca)
@@ -53,24 +38,9 @@ class FastMDA(LandmarkArguments, ScatterMethod, FastProjection):
     ----------
     {class_components} {kernel} {scatter} {landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
+    {fast_sections}
 
-    See Also
-    --------
-    MDA : The exact method, and its definition.
-
-    Examples
-    --------
-    >>> from domainwise import FastMDA
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(random_state=0)
-    >>> model = FastMDA(n_landmarks=200).fit(
-    ...     data.data, data.target, sample_domain=data.sample_domain
-    ... )
-    >>> model.transform(data.data[:2]).shape
-    (2, 1)
+    {fast_example}
     """
 
     _method = staticmethod(scatter.mda)
@@ -87,13 +57,7 @@ class FastMIDA(LandmarkArguments, MIDAMethod, FastProjection):
     ----------
     {ten_components} {kernel} {domain} {independence} {landmarks} {seed}
 
-    Attributes
-    ----------
-    {fast_fitted}
-
-    See Also
-    --------
-    MIDA : The exact method, and its definition.
+    {fast_sections}
 
     Examples
     --------
