@@ -8,15 +8,15 @@ operators multiply (:mod:`domainwise.methods.contract`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from domainwise.checks.inputs import Labels
 from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import Gram
-from domainwise.gram.cells import CellRows, CellSums
-from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.gram.cells import CellSums
+from domainwise.gram.nystrom import NystromSums
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels
@@ -86,15 +86,10 @@ class Backend(ABC):
     def indexable(self, rows: Any) -> Any:
         """Return rows that NumPy indexes take NumPy arrays from."""
 
-    @abstractmethod
-    def sum_rows(
-        self, nystrom: NystromMap, rows: Any, *groups: Any, moments: bool = True
-    ) -> NystromSums:
-        """Sum over the features of rows; see :func:`~.gram.nystrom.sum_rows`."""
-
-    @abstractmethod
-    def sum_cells(self, maps: Sequence[NystromMap], rows: Any, cells: CellRows) -> CellSums:
-        """Sum over the features of rows cell by cell; see :func:`~.gram.cells.sum_cells`."""
+    #: Sum over the features of rows, all at once or cell by cell; see the functions of these names
+    #: in ``gram.nystrom`` and ``gram.cells``.
+    sum_rows: Callable[..., NystromSums]
+    sum_cells: Callable[..., CellSums]
 
     def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
         """Fix what an estimator needs before it sees rows, and sum over all of X."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.backends.base import Backend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram import DenseGram, Gram, StreamedGram
-from domainwise.gram.cells import CellRows, CellSums, sum_cells
+from domainwise.gram.cells import sum_cells
 from domainwise.gram.dense import check_dense_memory
-from domainwise.gram.nystrom import NystromMap, NystromSums, sum_rows
+from domainwise.gram.nystrom import sum_rows
 from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
@@ -25,6 +24,8 @@ class NumpyBackend(Backend):
     """Rows, labels and models in memory."""
 
     check_dense_memory = staticmethod(check_dense_memory)
+    sum_rows = staticmethod(sum_rows)
+    sum_cells = staticmethod(sum_cells)
 
     def check_rows(self, estimator: Any, X: Any, **options: Any) -> Any:
         """Check X and note, or compare, its number and names of features."""
@@ -67,16 +68,6 @@ class NumpyBackend(Backend):
     def indexable(self, rows: Any) -> Any:
         """Return rows as an array."""
         return np.asarray(rows)
-
-    def sum_rows(
-        self, nystrom: NystromMap, rows: Array, *groups: Any, moments: bool = True
-    ) -> NystromSums:
-        """Sum over the features of rows."""
-        return sum_rows(nystrom, rows, *groups, moments=moments)
-
-    def sum_cells(self, maps: Sequence[NystromMap], rows: Array, cells: CellRows) -> CellSums:
-        """Sum over the features of rows cell by cell."""
-        return sum_cells(maps, rows, cells)
 
     def kept_rows(self, rows: Any) -> Any:
         """Return a copy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,6 @@ from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
-from domainwise.gram.cells import CellRows, CellSums
-from domainwise.gram.nystrom import NystromMap, NystromSums
 from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
 from domainwise.gram.torch.products import kernel_matrix, kernel_product
@@ -50,6 +48,9 @@ class HostRows:
 
 class TorchBackend(Backend):
     """Rows stay on their device, and so do fitted models; small matrices travel to the host."""
+
+    sum_rows = staticmethod(sum_rows)
+    sum_cells = staticmethod(sum_cells)
 
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
@@ -141,16 +142,6 @@ class TorchBackend(Backend):
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
         return kernel_product(kernel, support, rows).product(dual.double())
-
-    def sum_rows(
-        self, nystrom: NystromMap, rows: Tensor, *groups: Any, moments: bool = True
-    ) -> NystromSums:
-        """Sum over the features of rows."""
-        return sum_rows(nystrom, rows, *groups, moments=moments)
-
-    def sum_cells(self, maps: Sequence[NystromMap], rows: Tensor, cells: CellRows) -> CellSums:
-        """Sum over the features of rows cell by cell; the sums stay on the device."""
-        return sum_cells(maps, rows, cells)
 
     def indexable(self, rows: Any) -> Any:
         """Return rows of which those that are asked for are copied to the host."""

@@ -97,7 +97,11 @@ def verified_path(entry: DataFile) -> Path:
     """Path of the data file; an error if it is absent or not the expected one."""
     path = _find(entry)
     if path is None:
-        raise FileNotFoundError(_missing_message(entry))
+        given = os.environ.get(_ENVIRONMENT) or "not set"
+        raise FileNotFoundError(
+            f"{entry.file} was not found: looked in ${_ENVIRONMENT} ({given}) and in {cache_dir()}."
+            f" Put the file in one of these folders. It is made from {entry.origin}"
+        )
     status = path.stat()
     key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
     if key not in _VERIFIED:
@@ -113,23 +117,8 @@ def verified_path(entry: DataFile) -> Path:
     return path
 
 
-def _folders() -> list[Path]:
-    given = os.environ.get(_ENVIRONMENT)
-    return ([Path(given).expanduser()] if given else []) + [cache_dir()]
-
-
 def _find(entry: DataFile) -> Path | None:
-    for folder in _folders():
-        path = folder / entry.file
-        if path.is_file():
-            return path
-    return None
-
-
-def _missing_message(entry: DataFile) -> str:
     given = os.environ.get(_ENVIRONMENT)
-    first = f"in ${_ENVIRONMENT} ({given})" if given else f"in ${_ENVIRONMENT} (not set)"
-    return (
-        f"{entry.file} was not found: looked {first} and in {cache_dir()}. Put the file in one of"
-        f" these folders. It is made from {entry.origin}"
-    )
+    folders = [*([Path(given).expanduser()] if given else []), cache_dir()]
+    paths = (folder / entry.file for folder in folders)
+    return next((path for path in paths if path.is_file()), None)

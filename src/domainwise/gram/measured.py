@@ -7,6 +7,7 @@ rows are taken over the tiles on and above the diagonal, so nothing of size N x 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from sklearn.utils import check_array
 
 from domainwise.checks.inputs import is_continuous, label_array
 from domainwise.checks.labels import encode
+from domainwise.gram.tiles import panels
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
@@ -23,12 +25,8 @@ Tile = Callable[[slice, slice], NDArray[np.float64]]
 
 
 def tiles(n_samples: int, block_size: int) -> Iterator[tuple[slice, slice]]:
-    """Yield the tiles on and above the diagonal."""
-    starts = range(0, n_samples, block_size)
-    slices = [slice(start, min(start + block_size, n_samples)) for start in starts]
-    for index, rows in enumerate(slices):
-        for columns in slices[index:]:
-            yield rows, columns
+    """Return the tiles on and above the diagonal."""
+    return combinations_with_replacement(panels(n_samples, block_size), 2)
 
 
 def centred_inner_products(

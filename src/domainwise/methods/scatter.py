@@ -46,25 +46,18 @@ class _Problem:
         cls,
         gram: Gram,
         scatters: Scatters,
-        domain_weight: float,
-        within_weight: float,
-        ridge: float,
+        *,
+        domain_weight: float = 1.0,
+        within_weight: float = 1.0,
+        ridge: float = 1e-3,
     ) -> _Problem:
+        within_parts = [scatters.within_added, scatters.within_removed]
         parts = [scatters.between]
-        if domain_weight:
-            parts.append(scatters.domain)
-        if within_weight:
-            parts.append(np.hstack([scatters.within_added, scatters.within_removed]))
+        parts += [scatters.domain] if domain_weight else []
+        parts += [np.hstack(within_parts)] if within_weight else []
         basis = joint_basis(*(label_factor(part, 1, 0.0) for part in parts))
-        left, domain, added, removed = (
-            basis.T @ part
-            for part in (
-                scatters.between,
-                scatters.domain,
-                scatters.within_added,
-                scatters.within_removed,
-            )
-        )
+        all_parts = (scatters.between, scatters.domain, *within_parts)
+        left, domain, added, removed = (basis.T @ part for part in all_parts)
         within = added @ added.T - removed @ removed.T
         right = domain_weight * domain @ domain.T + within_weight * within
         n = gram.n_samples
@@ -81,13 +74,10 @@ def mda(
     *,
     n_components: int | None = None,
     between: float = 0.5,
-    domain_weight: float = 1.0,
-    within_weight: float = 1.0,
-    ridge: float = 1e-3,
+    **prices: float,
 ) -> Components:
-    """Multidomain discriminant analysis of Hu et al. (2019)."""
-    scatters = mda_scatters(labels, between)
-    problem = _Problem.of(gram, scatters, domain_weight, within_weight, ridge)
+    """Multidomain discriminant analysis of Hu et al. (2019); prices as in ``_Problem.of``."""
+    problem = _Problem.of(gram, mda_scatters(labels, between), **prices)
     return _from_labels(gram, problem, n_components)
 
 
@@ -97,16 +87,14 @@ def sca(
     *,
     n_components: int | None = None,
     between: float = 0.5,
-    domain_weight: float = 1.0,
-    within_weight: float = 1.0,
-    ridge: float = 1e-3,
+    **prices: float,
 ) -> Components:
-    """Scatter component analysis of Ghifary et al. (2017).
+    """Scatter component analysis of Ghifary et al. (2017); prices as in ``_Problem.of``.
 
     With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
     """
     k = unsupervised_count(gram.n_samples, n_components)
-    problem = _Problem.of(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
+    problem = _Problem.of(gram, sca_scatters(labels), **prices)
     if between == 1:
         return _from_labels(gram, problem, k)
     Q, KQ, A = problem.Q, problem.KQ, problem.A

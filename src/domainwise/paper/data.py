@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,7 +29,8 @@ class Split:
     @property
     def domains(self) -> tuple[list[str], list[str]]:
         """Names of the source and of the unseen domains."""
-        return _names(self.sample_domain), _names(self.test_domain)
+        sources, unseen = np.unique(self.sample_domain), np.unique(self.test_domain)
+        return [str(name) for name in sources], [str(name) for name in unseen]
 
 
 def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
@@ -73,14 +73,8 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     }
     train = np.concatenate([rows[name] for name in chosen[: case.train_domains]])
     test = np.concatenate([rows[name] for name in chosen[case.train_domains :]])
-    return Split(
-        bunch.data[train],
-        bunch.target[train],
-        bunch.sample_domain[train],
-        bunch.data[test],
-        bunch.target[test],
-        bunch.sample_domain[test],
-    )
+    arrays = (bunch.data, bunch.target, bunch.sample_domain)
+    return Split(*(values[chosen_rows] for chosen_rows in (train, test) for values in arrays))
 
 
 def rows_of_domain(
@@ -104,19 +98,7 @@ def rows_of_domain(
     return np.sort(np.concatenate(drawn))
 
 
-_LOADERS: dict[str, Callable[..., Bunch]] = {
-    "parkinsons": datasets.load_parkinsons,
-    "gvhd": datasets.load_gvhd,
-    "landmine": datasets.load_landmine,
-    "oilwells": datasets.load_oilwells,
-    "facies": datasets.load_facies,
-}
-
-
 @lru_cache(maxsize=4)
 def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
-    return _LOADERS[name](**dict(params))
-
-
-def _names(domains: Array) -> list[str]:
-    return [str(name) for name in np.unique(domains)]
+    loaded: Bunch = getattr(datasets, f"load_{name}")(**dict(params))
+    return loaded

@@ -57,9 +57,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
     """Return a column as float64 with NaN for missing values; ``form`` as :func:`form_of` tells."""
     if not is_numeric(column):
         numbers = numbers_in(plain(column), form)
-        wrong = (numbers.isna() & column.notna() & ~column.isin(MISSING)).to_numpy()
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        if (row := first_wrong(column, numbers)) is not None:
             raise TableError(
                 f"column {name!r} must hold numbers, but row {first_row + row + 1} has "
                 f"{str(column.iloc[row])!r}; mend it, or leave the cell empty, or say what it is "
@@ -76,6 +74,12 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
     return values
 
 
+def first_wrong(column: Any, values: Any) -> int | None:
+    """First row whose cell holds something but has no value; None if there is none."""
+    wrong = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
+    return int(wrong[0]) if len(wrong) else None
+
+
 def beyond(values: Array, first_row: int = 0) -> Words | None:
     """Say what is wrong with numbers that are infinite or too large; None if nothing is."""
     if np.isinf(values).any():
@@ -87,9 +91,7 @@ def beyond(values: Array, first_row: int = 0) -> Words | None:
 def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None) -> Any:
     """Return a column of dates as days, refused where a cell is none."""
     days = days_in(column, order)
-    wrong = (days.isna() & column.notna() & ~column.isin(MISSING)).to_numpy()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    if (row := first_wrong(column, days)) is not None:
         raise TableError(
             f"column {name!r} must hold dates, but row {first_row + row + 1} has "
             f"{str(column.iloc[row])!r}; write it as 2024-05-31, or leave the cell empty"

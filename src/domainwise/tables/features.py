@@ -20,7 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.tables.cells import (
-    MISSING,
     date_order,
     date_part,
     days_in,
@@ -39,6 +38,7 @@ from domainwise.tables.columns import (
     as_text,
     beyond,
     column_form,
+    first_wrong,
     is_numeric,
     problem_of,
 )
@@ -171,7 +171,7 @@ def feature_schema(
         elif words is None and form == "date":
             order = date_order(column)
             days = days_in(column, order)
-            if (days.isna() & column.notna() & ~column.isin(MISSING)).any():
+            if first_wrong(column, days) is not None:
                 words = ("holds dates that can be read in two ways, or none; write 2024-05-31",)
             else:
                 kinds["dates"].append(name)
