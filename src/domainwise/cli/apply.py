@@ -94,14 +94,12 @@ def predict(
     needed. Large files are read and written piece by piece. What rows have that no source had
     is said on stderr. Rows are predicted one by one, unless --context is given.
     """
-    options: dict[str, Any] = dict(
-        force=force, as_json=as_json, debug=debug, project=False, strict=strict
-    )
     if one_domain and not context:
         fail("--one-domain says what --context is about: give both", 2)
-    options["context"] = ("one" if one_domain else "column") if context else None
-    options["coverage"] = coverage
-    _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
+    options: dict[str, Any] = dict(force=force, as_json=as_json, debug=debug, strict=strict)
+    options |= {"context": ("one" if one_domain else "column") if context else None}
+    reading = reading_options(decimal, encoding, na)
+    _apply(model, new, out, keep, dask, reading, project=False, coverage=coverage, **options)
 
 
 def transform(
@@ -119,10 +117,9 @@ def transform(
     debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    options: dict[str, Any] = dict(
-        force=force, as_json=as_json, debug=debug, project=True, strict=strict
-    )
-    _apply(model, new, out, keep, dask, reading_options(decimal, encoding, na), **options)
+    options: dict[str, Any] = dict(force=force, as_json=as_json, debug=debug, strict=strict)
+    reading = reading_options(decimal, encoding, na)
+    _apply(model, new, out, keep, dask, reading, project=True, **options)
 
 
 def _apply(

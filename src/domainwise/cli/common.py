@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shlex
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-
-if TYPE_CHECKING:
-    pass
 
 errors = Console(stderr=True, highlight=False)
 
@@ -35,17 +33,10 @@ DataArgument = Annotated[
         show_default=False,
     ),
 ]
-TargetOption = Annotated[
-    str, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
-]
-DomainOption = Annotated[
-    str,
-    typer.Option(
-        help="Column that names the domain: site, patient, well.",
-        metavar="COLUMN",
-        show_default=False,
-    ),
-]
+TARGET = typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
+DOMAIN = typer.Option(
+    help="Column that names the domain: site, patient, well.", metavar="COLUMN", show_default=False
+)
 TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
 FeaturesOption = Annotated[
     list[str] | None,
@@ -90,38 +81,16 @@ _EXTRAS = {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}
 
 
 def read_input(
-    data: Path,
-    *,
-    target: str,
-    domain: str,
-    features: Sequence[str] | None,
-    drop: Sequence[str] | None,
-    drop_domains: Sequence[str] | None,
-    task: str,
-    auto_drop: bool = False,
-    dates: str | None = None,
-    read: Callable[..., Any] | None = None,
-    **reading: Any,
+    data: Path, *, dates: str | None, read: Callable[..., Any] | None = None, **asked: Any
 ) -> Any:
-    """Read and check the table that a command was given; see :func:`reading_options`.
+    """Read and check the table that a command was given, with the arguments that were asked for.
 
     ``read`` stands in for :func:`~domainwise.tables.schema.load_table`.
     """
     from domainwise.tables.schema import load_table
 
     with working(f"reading {data}"):
-        return (read or load_table)(
-            data,
-            target=target,
-            domain=domain,
-            features=features,
-            drop=drop,
-            drop_domains=drop_domains,
-            task=task,
-            auto_drop=auto_drop,
-            dates=_parts(dates),
-            **reading,
-        )
+        return (read or load_table)(data, dates=_parts(dates), **asked)
 
 
 def reading_options(
@@ -232,7 +201,10 @@ def usage_errors() -> Iterator[None]:
         fail(str(error), 2)
 
 
-def require(extra: str) -> None:
-    """Refuse to go on without an extra, by its name."""
+def require(extra: str, without: str = "") -> None:
+    """Refuse to go on without an extra, by its name, or the option that does without."""
     if missing := missing_packages(*_EXTRAS[extra]):
-        raise ImportError(f'{missing} missing: pip install "domainwise[{extra}]"')
+        other = f", or leave it out with {without}" if without else ""
+        raise ImportError(f'{missing} missing: pip install "domainwise[{extra}]"{other}')
+    for name in _EXTRAS[extra]:  # an installation that is broken is told here, not at the end
+        importlib.import_module(name)

@@ -16,21 +16,8 @@ def list_datasets(as_json: JsonOption = False) -> None:
     """List the data sets, their size, and whether they are on this machine."""
     found = datasets.list_datasets()
     if as_json:
-        entries = [
-            {
-                "name": info.name,
-                "rows": info.rows,
-                "domains": info.domains,
-                "features": info.features,
-                "target": info.target,
-                "classes": info.classes,
-                "file": info.file,
-                "present": info.present,
-                "path": None if info.path is None else str(info.path),
-            }
-            for info in found
-        ]
-        typer.echo(json.dumps(entries, indent=2))
+        entries = [vars(info) | {"present": info.present} for info in found]
+        typer.echo(json.dumps(entries, indent=2, default=str))
         return
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("name", no_wrap=True)

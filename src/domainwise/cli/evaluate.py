@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from domainwise.cli.common import (
+    DOMAIN,
+    TARGET,
     AutoDropOption,
     DataArgument,
     DatesOption,
     DebugOption,
     DecimalOption,
-    DomainOption,
     DropDomainsOption,
     DropOption,
     EncodingOption,
@@ -28,16 +29,15 @@ from domainwise.cli.common import (
     JsonOption,
     NaOption,
     SeedOption,
-    TargetOption,
     TaskOption,
     check_seed,
     errors,
     fail,
-    missing_packages,
     print_plain_notes,
     read_input,
     reading_options,
     reported_errors,
+    require,
     shown,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
@@ -54,8 +54,8 @@ _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own"
 
 def evaluate(
     data: DataArgument,
-    target: TargetOption,
-    domain: DomainOption,
+    target: Annotated[str, TARGET],
+    domain: Annotated[str, DOMAIN],
     task: TaskOption = "auto",
     methods: Annotated[
         str | None,
@@ -144,7 +144,7 @@ def evaluate(
             raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
         chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
         if report:
-            _require_report()
+            require("report", "--no-report")
         folder = out or Path("domainwise-evaluation") / _stem(data)
         files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
         # Whether jobs there are of this command is told when the table is read.
@@ -269,18 +269,6 @@ def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
         raise ValueError(
             f"{' and '.join(there)} would be overwritten; use --force to do so, or name another "
             "folder with --out"
-        )
-
-
-def _require_report() -> None:
-    missing = missing_packages("matplotlib", "jinja2")
-    if not missing:
-        import jinja2  # noqa: F401 (an installation that is broken is told here, not at the end)
-        import matplotlib.figure  # noqa: F401
-    else:
-        raise ImportError(
-            f'the report needs {missing}: pip install "domainwise[report]", or leave it out with '
-            "--no-report"
         )
 
 

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 
 from domainwise.cli.common import (
+    DOMAIN,
+    TARGET,
     AutoDropOption,
     DatesOption,
     DebugOption,
@@ -58,17 +60,8 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
-    ] = None,
-    domain: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that names the domain: site, patient, well.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
+    target: Annotated[str | None, TARGET] = None,
+    domain: Annotated[str | None, DOMAIN] = None,
     method: Annotated[
         str,
         typer.Option(help="One of those above; auto is ensemble, or invariantridge for many rows."),

@@ -83,13 +83,7 @@ def digest(path: Path) -> str:
 
 
 class Recipe:
-    """What an evaluation's folder says about the models that it measured.
-
-    Parameters
-    ----------
-    folder : Path
-        Written by the command evaluate.
-    """
+    """What a folder that evaluate has written says about the models that it measured."""
 
     def __init__(self, folder: Path) -> None:
         from domainwise.evaluation.folder import RESULT_NAME

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from joblib import effective_n_jobs
 
-from domainwise.cli.common import JsonOption, check_seed, errors, require, shown, usage_errors
+from domainwise.cli.common import (
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    check_seed,
+    errors,
+    require,
+    shown,
+    usage_errors,
+)
+from domainwise.cli.dask import processes
 from domainwise.cli.report import publish_folder
 
 
@@ -28,14 +38,14 @@ def reproduce(
         int | None,
         typer.Option(help="Repeats of every case [default: the paper's]", show_default=False),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1: all cores.")] = 1,
+    jobs: JobsOption = 1,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Folder of the results [default: domainwise-results/TABLE]", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Root seed of every random choice.")] = 0,
+    seed: SeedOption = 0,
     timing: Annotated[
         bool, typer.Option(help="Measure time and memory in a serial pass at the end.")
     ] = True,
@@ -56,19 +66,17 @@ def reproduce(
     with usage_errors(), _folder_is_out():
         if repeats is not None and repeats < 1:
             raise ValueError(f"--repeats must be at least 1, got {repeats}")
-        if jobs == 0 or jobs < -1:
-            raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
+        n_jobs = effective_n_jobs(processes(jobs, None))
         check_seed(seed)
         tables = select_tables(table)
         if report:
-            require("report")
+            require("report", "--no-report")
         if any(entry.data_files for entry in tables):
             require("data")
         check_data(tables)
         store = ResultStore(out or default_folder(table, quick))
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
-    n_jobs = (os.cpu_count() or 1) if jobs == -1 else jobs
     total = len(plan.parallel) + len(plan.serial)
     errors.print(
         f"results: [bold]{shown(store.path)}[/bold]"
