@@ -86,7 +86,7 @@ MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 def test_the_map_names_only_files_that_exist():
     named = set(re.findall(r"`([\w./-]+/[\w./-]+|[\w-]+\.(?:py|md|txt))`", MAP))
-    outside = {"../shared/data"}
+    outside = {"../shared/data", "docs/_build/html"}  # the second is made
     assert len(named) > 50
     bases = (ROOT, ROOT / "src" / "domainwise")
     absent = [name for name in named - outside if not any((base / name).exists() for base in bases)]
