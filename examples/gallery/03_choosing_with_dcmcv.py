@@ -34,7 +34,7 @@ def draw(seed):
     site = np.repeat(np.arange(N_SITES), 40)
     share = np.clip(rng.normal(0.5, 0.3, N_SITES), 0.1, 0.9)
     y = (rng.random(len(site)) < share[site]).astype(int)
-    level = rng.normal(scale=[0.5, 0.5, 1.5, 1.5, 1.5, 1.5], size=(N_SITES, 6))
+    level = rng.normal(scale=[0.8, 0.8, 2, 2, 2, 2], size=(N_SITES, 6))
     X = rng.normal(size=(len(site), 6)) + level[site]
     X[:, :2] += np.outer(2 * y - 1, [1.0, 0.7])
     return X, y, site
@@ -48,7 +48,7 @@ def search(X, y, site, by_rows=False):
     """Choose with sites left out, or by random folds of rows."""
     folds = list(KFold(8, shuffle=True, random_state=0).split(X)) if by_rows else None
     made = DCMCV(
-        gammas=[0.03], ridges=RIDGES, domain_weights=WEIGHTS, conditionals=(True,), cv=folds
+        gammas=[0.1], ridges=RIDGES, domain_weights=WEIGHTS, conditionals=(True,), cv=folds
     )
     return made.fit(X, y, sample_domain=site)
 
@@ -76,9 +76,9 @@ for axes, (title, made) in zip(panels, found.items(), strict=True):
     for parameters, score in zip(results["params"], results["mean_test_score"], strict=True):
         place = RIDGES.index(parameters["ridge"]), WEIGHTS.index(parameters["domain_weight"])
         scores[place] = score
-    image = axes.imshow(scores, cmap="viridis", vmin=0.7, vmax=0.95, origin="lower", aspect="auto")
+    image = axes.imshow(scores, cmap="viridis", vmin=0.6, vmax=0.9, origin="lower", aspect="auto")
     for (row, column), value in np.ndenumerate(scores):
-        shade = "black" if value > 0.84 else "white"
+        shade = "black" if value > 0.77 else "white"
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=9)
     best = made.best_params_
     corner = WEIGHTS.index(best["domain_weight"]) - 0.5, RIDGES.index(best["ridge"]) - 0.5
@@ -113,12 +113,13 @@ for title, (marker, colour) in markers.items():
     axes.scatter(promised[title], kept[title], s=60, marker=marker, color=colour, label=title)
     mean = np.mean(promised[title]), np.mean(kept[title])
     print(f"{title:15} promised {mean[0]:.3f}, kept {mean[1]:.3f} on average")
-axes.plot([0.72, 0.96], [0.72, 0.96], "--", color="#6b7280", linewidth=1)
+axes.plot([0.65, 0.92], [0.65, 0.92], "--", color="#6b7280", linewidth=1)
 axes.set(xlabel="promised: best_score_", ylabel="kept: accuracy on 22 unseen sites")
 axes.legend()
 plt.show()
 
 # %%
-# The candidates that are chosen do about as well either way: on this landscape most of them are
-# good. What differs is the promise. Random folds tell of sites that are known already, and that
-# is not what comes.
+# The candidates that are chosen do about as well either way. What differs is the promise. Random
+# folds tell of sites that are known already, which is not what comes. Sites left out promise a
+# little too much as well: eight of them are few, and the best of twenty candidates is one that was
+# lucky with these.
