@@ -1,9 +1,15 @@
 """The API reference has every public name, once."""
 
+import inspect
+import re
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 import names
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 LISTED = [name for group in names.groups() for name in group.names]
 
@@ -24,3 +30,37 @@ def test_no_name_is_in_the_reference_twice():
 def test_a_class_shows_its_own_methods_and_names_those_of_scikit_learn():
     assert names.own_members("domainwise.DCM") == ["fit_transform", "fit", "transform", "to"]
     assert "set_output" in names.inherited_methods("domainwise.DCM")
+
+
+# Arguments that texts speak of --------------------------------------------------------------------
+
+TEXTS = [
+    path
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+    if not {"_build", "benchmarks", "reference"} & set(path.relative_to(ROOT).parts[1:-1])
+]
+#: Of other libraries, and attributes that are set.
+OTHERS = {"cores", "processes", "memory", "n_workers", "threads_per_worker", "memory_limit"}
+
+
+def known_arguments():
+    """Names of all arguments of public functions, classes and their methods."""
+    known = set(OTHERS)
+    for name in [*LISTED, "sklearn.svm.SVC", "sklearn.set_config"]:
+        made = names.resolve(name)
+        found = [made, *vars(made).values()] if isinstance(made, type) else [made]
+        for each in found:
+            with suppress(TypeError, ValueError):
+                known |= set(inspect.signature(getattr(each, "__func__", each)).parameters)
+    return known
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_arguments_that_a_text_names_are_spelt_as_they_are(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    spoken = {
+        argument
+        for code in re.findall(r"`([^`\n]+)`", text)
+        for argument in re.findall(r"(?<![-\w./$])([a-z]\w*)=(?!=)", code)
+    }
+    assert spoken - known_arguments() == set()
