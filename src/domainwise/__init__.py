@@ -5,50 +5,37 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from domainwise.estimators import (
-        COIR,
-        DCM,
-        DICA,
-        KPCA,
-        MDA,
-        MIDA,
-        SCA,
-        FastCOIR,
-        FastDCM,
-        FastDICA,
-        FastKPCA,
-        FastMDA,
-        FastMIDA,
-        FastSCA,
-    )
-    from domainwise.invariant import InvariantFeatures, InvariantKernel, InvariantSVC, InvariantSVR
+    from domainwise.ensemble import *
+    from domainwise.estimators import *
+    from domainwise.evaluation import *
+    from domainwise.export import *
+    from domainwise.invariant import *
     from domainwise.kernels.precision import precision
+    from domainwise.models.persistence import load, save
+    from domainwise.models.shift import check_shift
+    from domainwise.models.watch import ShiftWatch
+    from domainwise.selection import *
 
 __version__ = "0.1.0"
 
 #: Public names, imported when they are first asked for: the command line must begin to run before
 #: it has loaded all that it needs, to be able to stop without a word about where it was.
 _LAZY = {
-    **dict.fromkeys(("COIR", "DCM", "DICA", "KPCA", "MDA", "MIDA", "SCA"), "domainwise.estimators"),
-    **dict.fromkeys(("FastCOIR", "FastDCM", "FastDICA", "FastKPCA"), "domainwise.estimators"),
-    **dict.fromkeys(("FastMDA", "FastMIDA", "FastSCA"), "domainwise.estimators"),
-    **dict.fromkeys(("InvariantFeatures", "InvariantKernel"), "domainwise.invariant"),
-    **dict.fromkeys(("InvariantSVC", "InvariantSVR"), "domainwise.invariant"),
-    "precision": "domainwise.kernels.precision",
-    "DCMCV": "domainwise.selection",
-    "DomainContext": "domainwise.ensemble",
-    "DomainEnsembleClassifier": "domainwise.ensemble",
-    "DomainEnsembleRegressor": "domainwise.ensemble",
-    "Evaluation": "domainwise.evaluation",
-    "FastDCMCV": "domainwise.selection",
-    "InvariantRidgeCV": "domainwise.selection",
-    "InvariantRidgeClassifierCV": "domainwise.selection",
-    "ShiftWatch": "domainwise.models.watch",
-    "check_shift": "domainwise.models.shift",
-    "evaluate": "domainwise.evaluation",
-    "load": "domainwise.models.persistence",
-    "save": "domainwise.models.persistence",
-    "to_onnx": "domainwise.export",
+    name: f"domainwise.{module}"
+    for module, names in {
+        "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
+        "estimators": "COIR DCM DICA KPCA MDA MIDA SCA FastCOIR FastDCM FastDICA FastKPCA FastMDA "
+        "FastMIDA FastSCA",
+        "evaluation": "Evaluation evaluate",
+        "export": "to_onnx",
+        "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
+        "kernels.precision": "precision",
+        "models.persistence": "load save",
+        "models.shift": "check_shift",
+        "models.watch": "ShiftWatch",
+        "selection": "DCMCV FastDCMCV InvariantRidgeCV InvariantRidgeClassifierCV",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [
