@@ -26,10 +26,7 @@ SURE = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 def check_precomputed(K: Any) -> bool:
     """Refuse a training matrix that is not square, and warn of one that is no kernel.
 
-    Returns
-    -------
-    sound : bool
-        Whether it is a kernel matrix, as far as a few of its rows tell.
+    Returns whether it is a kernel matrix, as far as a few of its rows tell.
     """
     if K.shape[0] != K.shape[1]:
         raise ValueError(

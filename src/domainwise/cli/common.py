@@ -93,6 +93,16 @@ def read_input(
         return (read or load_table)(data, dates=_parts(dates), **asked)
 
 
+#: Arguments that say which columns and rows of a table are used, and for what.
+_COLUMNS = ["target", "domain", "features", "drop", "drop_domains", "task", "auto_drop", "dates"]
+
+
+def asked_of_table(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what a command, whose ``locals()`` are given, was told about its table."""
+    reading = reading_options(given["decimal"], given["encoding"], given["na"])
+    return {name: given[name] for name in _COLUMNS} | reading
+
+
 def reading_options(
     decimal: str | None, encoding: str | None, na: Sequence[str] | None
 ) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -30,12 +30,12 @@ from domainwise.cli.common import (
     NaOption,
     SeedOption,
     TaskOption,
+    asked_of_table,
     check_seed,
     errors,
     fail,
     print_plain_notes,
     read_input,
-    reading_options,
     reported_errors,
     require,
     shown,
@@ -149,17 +149,7 @@ def evaluate(
         files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
         # Whether jobs there are of this command is told when the table is read.
         _check_folder(folder, files, force or (folder / JOBS).is_dir())
-        asked: dict[str, Any] = {
-            "target": target,
-            "domain": domain,
-            "features": features,
-            "drop": drop,
-            "drop_domains": drop_domains,
-            "task": task,
-            "auto_drop": auto_drop,
-            "dates": dates,
-            **reading_options(decimal, encoding, na),
-        }
+        asked = asked_of_table(locals())
         table = read_input(data, **asked)
         print_plain_notes(table.notes)
         with connected(dask, errors) as client, folds_on(client):

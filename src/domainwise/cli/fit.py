@@ -26,10 +26,10 @@ from domainwise.cli.common import (
     NaOption,
     SeedOption,
     TaskOption,
+    asked_of_table,
     check_seed,
     errors,
     read_input,
-    reading_options,
     reported_errors,
     shown,
     working,
@@ -112,17 +112,7 @@ def fit(
         n_jobs = processes(jobs, dask)
         check_seed(seed)
         check_output(out, force, [".skops"])
-        asked: dict[str, Any] = {
-            "target": target,
-            "domain": domain,
-            "features": features,
-            "drop": drop,
-            "drop_domains": drop_domains,
-            "task": task,
-            "auto_drop": auto_drop,
-            "dates": dates,
-            **reading_options(decimal, encoding, na),
-        }
+        asked = asked_of_table(locals())
         options: dict[str, Any] = {
             "predictor": predictor,
             "class_weight": "auto" if balanced is None else "balanced" if balanced else None,

@@ -9,6 +9,8 @@ from sklearn.utils import Bunch, check_random_state
 from domainwise.checks.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
 
 _MIN_ROWS = 2
+_RULES = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
+_RULES |= {"n_domains": [COUNT], "n_features": [COUNT]}
 
 _DESCR = """\
 Synthetic domains of the paper "Domain Generalization via Domain-based Covariance Minimization"
@@ -69,18 +71,7 @@ def make_synthetic(
     >>> domains.data.shape[1], sorted(set(domains.sample_domain.tolist()))
     (10, [0, 1, 2])
     """
-    rules = {"eta": [POSITIVE], "n_per_domain": [POSITIVE], "c": CONSTRAINTS["coef0"]}
-    rules |= {"n_domains": [COUNT], "n_features": [COUNT]}
-    check_arguments(
-        "make_synthetic",
-        rules,
-        eta=eta,
-        n_domains=n_domains,
-        n_per_domain=n_per_domain,
-        n_features=n_features,
-        c=c,
-        random_state=random_state,
-    )
+    check_arguments("make_synthetic", _RULES, **locals())
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
     sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)

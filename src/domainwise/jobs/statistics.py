@@ -32,8 +32,6 @@ class Summary:
 def summarise(values: Sequence[float]) -> Summary:
     """Mean ± standard deviation; one value has no deviation (NaN).
 
-    Examples
-    --------
     >>> summarise([1.0, 3.0])
     Summary(mean=2.0, deviation=1.4142135623730951, n=2)
     """
@@ -66,8 +64,6 @@ def compare(
 ) -> Paired:
     """Wilcoxon's signed-rank test over the repeats that both have.
 
-    Examples
-    --------
     >>> compare({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.8}).wins
     1
     """
@@ -124,14 +120,8 @@ def rank_methods(scores: NDArray[np.float64], methods: Sequence[str]) -> Ranking
     """Friedman's test over data sets (rows), where larger scores are better; negate errors.
 
     ``p_value`` is None with fewer than two data sets or three methods, where the test does not
-    exist.
+    exist (J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006).
 
-    References
-    ----------
-    J. Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7.
-
-    Examples
-    --------
     >>> rank_methods(np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0]]), ["a", "b", "c"]).average_ranks
     array([1. , 2.5, 2.5])
     """

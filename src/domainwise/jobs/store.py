@@ -34,8 +34,6 @@ class ResultsError(ValueError):
 class ResultStore:
     """A results file in a folder: read what is there, append what is new.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> from domainwise.jobs.store import ResultStore

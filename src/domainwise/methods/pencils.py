@@ -45,7 +45,9 @@ def dcm(
     components means those down to ``CONTINUOUS_CUT``.
     """
     n = gram.n_samples
-    F_d = _domain_factor(labels, n, epsilon, domain_weight)
+    F_d = np.zeros((labels.size, 0))
+    if labels.domain is not None and domain_weight != 0:
+        F_d = label_factor(labels.domain, n, epsilon)
     if labels.target is None:
         return _unsupervised_dcm(gram, F_d, n_components, epsilon, ridge, domain_weight)
     F_y = label_factor(labels.target, n, epsilon)
@@ -219,7 +221,8 @@ def dica(
     )
     if not extra:
         return components
-    basis = joint_basis(F_label, _orthogonal_columns(Z_label))
+    # At epsilon 0 a label factor has the same span, orthogonal columns and no null ones.
+    basis = joint_basis(F_label, label_factor(Z_label, 1, 0.0))
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     return with_extras(gram, components, Q, KQ, gram.inner(Q, KQ), extra, eigenvalue=0.0)
@@ -277,12 +280,6 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     return values[order].real, C[:, order].real
 
 
-def _domain_factor(labels: LabelSpace, n: int, epsilon: float, weight: float) -> Array:
-    if labels.domain is None or weight == 0:
-        return np.zeros((labels.size, 0))
-    return label_factor(labels.domain, n, epsilon)
-
-
 def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thin]) -> Components:
     """From scores v to coefficients: ``(K + shift I)^-1 v``, or v itself at an infinite ridge."""
     if np.isinf(shift):
@@ -292,8 +289,3 @@ def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thi
     if values is None:
         values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
     return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
-
-
-def _orthogonal_columns(F: Array) -> Array:
-    """Columns spanning those of F, orthogonal and none of them null."""
-    return label_factor(F, 1, 0.0)

@@ -188,8 +188,6 @@ def build_pipeline(
 ) -> Pipeline:
     """Build a method as one pipeline, ready for :func:`fit_pipeline`; ``impute`` fills with means.
 
-    Examples
-    --------
     >>> from domainwise.paper.methods import METHODS, Parameters, build_pipeline
     >>> list(build_pipeline(METHODS["dcm"], Parameters(), scaling="standard").named_steps)
     ['scale', 'project', 'predict']

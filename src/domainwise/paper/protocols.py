@@ -56,8 +56,4 @@ def select_tables(name: str) -> tuple[Table, ...]:
 
 def find_case(key: str) -> Case:
     """The case with this key, in full size."""
-    for table in TABLES.values():
-        for case in table.cases:
-            if case.key == key:
-                return case
-    raise KeyError(key)
+    return {case.key: case for table in TABLES.values() for case in table.cases}[key]

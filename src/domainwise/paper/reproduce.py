@@ -17,10 +17,6 @@ from domainwise.paper.timing import plan_timing
 from domainwise.paper.trials import plan_trials
 
 
-class MissingDataError(FileNotFoundError):
-    """Data files of a table are not on this machine."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """What is left to do: in parallel, then one after the other."""
@@ -103,7 +99,7 @@ def check_data(tables: Sequence[Table]) -> None:
             except (FileNotFoundError, ValueError) as error:
                 problems.append(str(error))
     if problems:
-        raise MissingDataError("\n".join(problems))
+        raise FileNotFoundError("\n".join(problems))
 
 
 def default_folder(table: str, quick: bool) -> Path:

@@ -68,8 +68,6 @@ def score_predictions(
     Measures that are not defined here (AUC where one class occurs, or without decision values) are
     left out.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> y = np.array([0, 0, 1, 1])
     >>> score_predictions(["accuracy", "label_auc"], y, np.array([0, 1, 1, 1]))

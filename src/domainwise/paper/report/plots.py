@@ -262,8 +262,6 @@ def merged_labels(
 ) -> list[tuple[str, tuple[float, float]]]:
     """One label for points that lie almost on each other, where two would overlap.
 
-    Examples
-    --------
     >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
     """
