@@ -48,9 +48,7 @@ def compare(
             check_output(out, force, [".html"])
         found = compare_evaluations(first, second, method)
         if out is not None:
-            from domainwise.evaluation.compare_page import render_comparison
-
-            write_text(out, render_comparison(found))
+            write_text(out, found.page())
     if as_json:
         typer.echo(json.dumps({**found.to_dict(), "files": [str(out)] if out else []}, indent=2))
         return

@@ -45,8 +45,8 @@ class Comparison:
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
-        text = self.measure.format(self.measure.sign * abs(value))
-        return text if text == "–" else ("−" if value < 0 else "+" if signed else "") + text
+        text = self.measure.format(self.measure.sign * value)
+        return f"+{text}" if signed and value >= 0 else text
 
     def verdict(self) -> str:
         """The difference of the first pair of methods, in words."""
@@ -82,6 +82,28 @@ class Comparison:
     def _cells(self, row: dict[str, Any]) -> list[str]:
         difference, low, high = (self.show(row[n], True) for n in ("difference", "low", "high"))
         return [self.show(row["first"]), self.show(row["second"]), difference, f"{low} to {high}"]
+
+    def page(self) -> str:
+        """A complete HTML document, in the style of the other pages."""
+        from domainwise.plots import DomainScoresDisplay
+        from domainwise.report.page import Templates
+        from domainwise.report.svg import Picture, drawing, to_svg
+
+        pair, (first, second) = self.pairs[0], self.names
+        parts = ((second, "second"), (first, "first"))
+        with drawing(9.0, 1.3 + 0.34 * len(pair.per_domain)) as figure:
+            DomainScoresDisplay(
+                scores={n: {row["domain"]: row[p] for row in pair.per_domain} for n, p in parts},
+                label=self.measure.label,
+                greater_is_better=self.measure.sign > 0,
+            ).plot(figure.subplots())
+            alt = f"{self.measure.label} by domain in {first} and in {second}, {pair.method}"
+            caption = f"{pair.method}: the domain that is worst in {second} is at the top"
+            picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
+        title, styles = f"{second} beside {first}", ["style.css", "evaluate.css"]
+        made = Templates("domainwise.evaluation")
+        told = {"title": title, "found": self, "picture": picture}
+        return made.render("compare.html.j2", styles=styles, **told)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""

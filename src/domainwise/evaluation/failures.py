@@ -26,7 +26,6 @@ from domainwise.evaluation.sure import grouped, joined
 from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
-from domainwise.report.page import TextCell, TextTable
 from domainwise.report.svg import INK, Picture, drawing, to_svg
 from domainwise.selection.predictions import codes_of
 from domainwise.selection.quantiles import DomainQuantiles, usual_coverage
@@ -65,13 +64,7 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     columns = {"rows": {domain: str(len(rows["target"])) for domain, rows in mine.items()}}
     for part in parts:
         columns |= part.columns
-    cells = [
-        [TextCell(str(domain)), *(TextCell(values.get(domain, "–")) for values in columns.values())]
-        for domain in mine
-    ]
-    kinds = ["worst" if domain == found.worst_domain else "" for domain in mine]
-    table = TextTable(["domain", *columns], cells, kinds)
-    return {"parts": parts, "table": table, "best": best.label}
+    return {"parts": parts, "columns": columns, "best": best.label}
 
 
 def by_domain(records: Sequence[Row], order: Sequence[Any]) -> Told:

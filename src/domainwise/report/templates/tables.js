@@ -5,7 +5,7 @@ document.querySelectorAll("table").forEach((table) => {
   if (!body || body.rows.length < 2) return;
   const key = (row, column) => {
     const text = row.cells[column].textContent.trim();
-    const number = text.replace(/,/g, "").match(/^[<>]?\s*(-?\d+(\.\d+)?(e[+-]?\d+)?)/i);
+    const number = text.replace(/,/g, "").match(/^[<>]?\s*([+-]?\d+(\.\d+)?(e[+-]?\d+)?)/i);
     return number ? parseFloat(number[1]) : text === "–" || text === "" ? null : text.toLowerCase();
   };
   const compare = (a, b) =>
