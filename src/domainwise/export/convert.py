@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from skl2onnx import _parse
 from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
 from sklearn.base import is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise import __version__
@@ -33,25 +34,24 @@ def convert(model: Any) -> Any:
     """Convert a fitted model; see :func:`domainwise.to_onnx`."""
     model = model.pipeline if isinstance(model, TableModel) else model
     check_is_fitted(model)
-    inputs, types = _inputs(_end(model, 0)), [each for each in PARTS if each is not Pipeline]
+    steps, types = list(_steps(model)), [each for each in PARTS if each is not Pipeline]
+    inputs, last = _inputs(steps[0]), steps[-1]
     taken = {name for name, _ in inputs}
     # For this call only: what others convert with skl2onnx stays as it is.
     ours: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(types, _convert),
         "custom_shape_calculators": dict.fromkeys(types, lambda operator: None),
-        "custom_parsers": {
-            **dict.fromkeys(types, _declare),
-            **dict.fromkeys(WRAPPERS, _declare_inside),
-            ShiftWatch: lambda scope, model, inputs, custom_parsers=None: inputs,
-        },
+        "custom_parsers": dict.fromkeys(types, _declare),
         "options": {
             **{each: {"zipmap": False} for each in _parse.sklearn_classifier_list},
             **{each: {} for each in types},
         },
-        "final_types": [(name + "_" * (name in taken), None) for name in _outputs(_end(model, -1))],
+        "final_types": [(name + "_" * (name in taken), None) for name in _outputs(last)],
     }
     try:
-        made = skl2onnx.convert_sklearn(model, "model", inputs, target_opset=OPSETS, **ours)
+        made = skl2onnx.convert_sklearn(
+            make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **ours
+        )
     except (NotImplementedError, RuntimeError) as error:
         raise ValueError(f"skl2onnx cannot convert {type(model).__name__}: {error}") from error
     # It has made identifiers of names such as "Well Name".
@@ -60,20 +60,21 @@ def convert(model: Any) -> Any:
             node.input[:] = [name if each == value.name else each for each in node.input]
         value.name = name
     told = {"domainwise": __version__}
-    if hasattr(model, "classes_"):
-        told["classes"] = json.dumps(np.asarray(model.classes_).tolist())
+    if hasattr(last, "classes_"):
+        told["classes"] = json.dumps(np.asarray(last.classes_).tolist())
     onnx.helper.set_model_props(made, told)
     return made
 
 
-def _end(model: Any, place: int) -> Any:
-    """The first (0) or last (-1) estimator of a model that does something."""
-    while type(model) in WRAPPERS or isinstance(model, Pipeline):
-        if isinstance(model, Pipeline):
-            model = [step for _, step in model.steps if not isinstance(step, ShiftWatch)][place]
-        else:
-            model = getattr(model, WRAPPERS[type(model)])
-    return model
+def _steps(model: Any) -> Iterator[Any]:
+    """Estimators of a model, one after the other; what only watches or searches is left out."""
+    if type(model) in WRAPPERS:
+        yield from _steps(getattr(model, WRAPPERS[type(model)]))
+    elif isinstance(model, Pipeline):
+        for _, step in model.steps:
+            yield from _steps(step)
+    elif model not in (None, "passthrough") and not isinstance(model, ShiftWatch):
+        yield model
 
 
 def _outputs(last: Any) -> list[str]:
@@ -97,11 +98,6 @@ def _inputs(first: Any) -> list[tuple[str, Any]]:
             text |= {*(chosen if named else np.atleast_1d(names[chosen]))}
     kinds = {True: StringTensorType, False: DoubleTensorType}
     return [(str(name), kinds[name in text]([None, 1])) for name in names]
-
-
-def _declare_inside(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    inside = getattr(model, WRAPPERS[type(model)])
-    return _parse._parse_sklearn(scope, inside, inputs, custom_parsers=custom_parsers)
 
 
 def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,18 +139,12 @@ def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     return columns.op("Concat", least, axis=1).op("Gather", place, axis=1)
 
 
-def _inside(name: str, model: Any, X: Tensor) -> Any:
-    return part(getattr(model, name), X)
-
-
 #: What these hold, by the attribute that holds it, is what predicts.
 WRAPPERS: dict[type, str] = {
     **dict.fromkeys((MethodSearch, selection.DomainConformal), "estimator_"),
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }
-for _type, _name in WRAPPERS.items():
-    converts(_type)(partial(_inside, _name))
 converts(ensemble.DomainContext)(
     lambda model, X: refuse(model, "(it looks at all rows of a domain, a graph at one by one)")
 )

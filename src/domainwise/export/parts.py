@@ -162,12 +162,10 @@ def _prior(model: dummy.DummyClassifier, X: Tensor) -> Classified:
 @converts(ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor)
 def _boosting(model: Any, X: Tensor) -> Any:
     refuse(model, "with categorical_features: encode them first", model._preprocessor is not None)
-    trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
     names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
-    leaves = [nodes["is_leaf"] > 0 for _, nodes in trees]
-    values = [nodes["value"][:, None] for _, nodes in trees]
-    found = _trees(X, [n for _, n in trees], names, leaves, values, [[k] for k, _ in trees])
-    found = found + model._baseline_prediction
+    trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
+    parts = [(nodes, nodes["is_leaf"] > 0, nodes["value"][:, None], [k]) for k, nodes in trees]
+    found = _trees(X, names, parts) + model._baseline_prediction
     if hasattr(model, "classes_"):
         return _by_decisions(model, found)
     return found.op("Exp") if model.loss in ("poisson", "gamma") else found
@@ -182,46 +180,45 @@ def _forest(model: Any, X: Tensor) -> Any:
     trees, classes = [each.tree_ for each in model.estimators_], hasattr(model, "classes_")
     # Sums come out in float32, which a target far from 0 would not survive.
     middle = 0.0 if classes else float(trees[0].value[0, 0, 0])
-    nodes = [tree.__getstate__()["nodes"] for tree in trees]
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    values = [(tree.value[:, 0] - middle) / len(trees) for tree in trees]
-    leaves = [tree.children_left < 0 for tree in trees]
+    parts = [
+        (
+            tree.__getstate__()["nodes"],
+            tree.children_left < 0,
+            (tree.value[:, 0] - middle) / len(trees),
+            range(tree.value.shape[2]),
+        )
+        for tree in trees
+    ]
     X = X.cast("FLOAT").cast("DOUBLE")  # as scikit-learn's trees see rows
-    targets = [list(range(values[0].shape[1]))] * len(trees)
-    found = _trees(X, nodes, names, leaves, values, targets) + middle
+    found = _trees(X, names, parts) + middle
     return Classified(found.codes(), None, found) if classes else found
 
 
-def _trees(
-    X: Tensor,
-    trees: list[Array],
-    names: tuple[str, ...],
-    leaves: list[Array],
-    values: list[Array],
-    targets: list[list[int]],
-) -> Tensor:
-    """Sum of trees: nodes with fields, which are leaves, their values, and targets these are of."""
-    leaf, sizes = np.concatenate(leaves), [len(nodes) for nodes in trees]
+def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
+    """Sum of trees: nodes with fields, which are leaves, values of all, targets of these."""
+    nodes, leaves, values, targets = zip(*trees, strict=True)
+    leaf, sizes = np.concatenate(leaves), [len(each) for each in nodes]
+    tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
     fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
-    attributes: dict[str, Any] = {
-        f"nodes_{field}": np.where(leaf, 0, np.concatenate([nodes[name] for nodes in trees]))
+    columns: dict[str, Any] = {
+        f"nodes_{field}": np.where(leaf, 0, np.concatenate([each[name] for each in nodes]))
         for field, name in zip(fields, names, strict=True)
     }
-    tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
-    width = len(targets[0])
-    attributes |= {
+    columns |= {
         "nodes_treeids": tree,
         "nodes_nodeids": place,
         "nodes_modes": np.where(leaf, "LEAF", "BRANCH_LEQ"),
-        "target_treeids": np.repeat(tree[leaf], width),
-        "target_nodeids": np.repeat(place[leaf], width),
+        "target_treeids": np.repeat(tree[leaf], len(targets[0])),
+        "target_nodeids": np.repeat(place[leaf], len(targets[0])),
         "target_ids": np.array(targets)[tree[leaf]].ravel(),
         "target_weights": np.concatenate(values)[leaf].ravel(),
     }
-    for name in ("nodes_values", "target_weights"):
-        numbers = attributes.pop(name).astype(np.float64)
-        attributes[f"{name}_as_tensor"] = numpy_helper.from_array(numbers, name)
-    attributes = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
-    n_targets = int(np.max(targets)) + 1
-    found = X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", n_targets=n_targets, **attributes)
-    return found.cast("DOUBLE")
+    attributes: dict[str, Any] = {"n_targets": int(np.max(targets)) + 1}
+    for name, column in columns.items():
+        if name in ("nodes_values", "target_weights"):
+            tensor = numpy_helper.from_array(column.astype(np.float64), name)
+            attributes[f"{name}_as_tensor"] = tensor
+        else:
+            attributes[name] = column.tolist()
+    return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
