@@ -33,9 +33,9 @@ from domainwise.selection.search import (
     AUTO_WEIGHTS,
     Task,
     choose,
-    cv_results,
     default_scoring,
     make_splits,
+    record_search,
     run_search,
     score_split,
 )
@@ -91,11 +91,7 @@ class _SearchMixin:
             pairs = product(tasks, splits)
             jobs = [delayed(score_split)(task, X, values, split) for task, split in pairs]
         scores = run_search(jobs, tasks, splits, self.n_jobs, self.verbose)
-        self.cv_results_ = cv_results(points, scores)
-        self.best_index_ = choose(points, scores, self.rule)
-        self.best_params_ = points[self.best_index_]
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self.n_splits_ = len(splits)
+        record_search(self, points, scores, choose(points, scores, self.rule))
         best = self.searched(self.best_params_)
         with quiet_about_domains():
             self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)

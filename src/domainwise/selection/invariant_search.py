@@ -20,7 +20,7 @@ from domainwise.checks.inputs import check_sample_domain, check_target, plain_ar
 from domainwise.estimators.arguments import keep_arguments
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
-from domainwise.selection.search import cv_results
+from domainwise.selection.search import record_search
 from domainwise.selection.smooth import SmoothScore, scores_table
 
 
@@ -166,11 +166,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             for i, value in zip(groups[g], values, strict=True):
                 judged[s][i] = value
         scores = scores_table(scorer, judged, [test for _, test in splits])
-        self.n_splits_ = len(splits)
-        self.cv_results_: dict[str, Any] = cv_results(candidates, scores, arguments=False)
-        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        self.best_params_ = candidates[self.best_index_]
+        record_search(self, candidates, scores, arguments=False)
         self.members_ = self._members(candidates)
         self.estimators_: list[Any] = []
         for member in self.members_:

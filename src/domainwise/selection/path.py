@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -48,24 +48,13 @@ class Grid:
         return [dict(zip(names, point, strict=True)) for point in product(*values)]
 
 
-class Fold(Protocol):
-    """Training rows behind a Gram operator, and test rows to project."""
-
-    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
-        """Return the operator of the training rows and their label space."""
-
-    def project(self, gram: Gram, dual: Thin, image: Thin) -> tuple[Array, Array]:
-        """Return projected training and test rows for coefficients with their image K dual."""
-
-    def fitted(self, head: Any, Z: Array) -> Any:
-        """Fit a predictor to projected training rows."""
-
-
 def projected_path(
-    fold: Fold, grid: Grid, *, n_components: int | None, continuous: bool
+    fold: Any, grid: Grid, *, n_components: int | None, continuous: bool
 ) -> Iterator[tuple[Array, Array]]:
     """Yield projected training and test rows at each point of the grid, in its order.
 
+    A fold has the operator of its training rows and their label space, ``gram(conditional)``, and
+    projects training and test rows by coefficients with their image under K, ``project``.
     Components have unit variance on the training rows. Where fewer than ``n_components`` are
     informative, those are taken.
     """
@@ -124,7 +113,7 @@ def _directions(
 
 
 def _projected(
-    fold: Fold, gram: Gram, V: Thin, KV: Thin, ridges: Sequence[float]
+    fold: Any, gram: Gram, V: Thin, KV: Thin, ridges: Sequence[float]
 ) -> list[tuple[Array, Array]]:
     """Training and test rows along the directions V for each ridge, in one pass over either."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]

@@ -76,10 +76,9 @@ class Rows:
         """Codes of classes and of domains; zeros where there are none."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
         given = (self.target.codes, self.domain.codes)
-        classes, domains = (zeros if codes is None else codes for codes in given)
-        if isinstance(classes, np.ndarray):
-            classes = placed(classes, self.X)
-        return classes, placed(domains, self.X) if isinstance(domains, np.ndarray) else domains
+        found = [zeros if codes is None else codes for codes in given]
+        classes, domains = (placed(c, self.X) if isinstance(c, np.ndarray) else c for c in found)
+        return classes, domains
 
 
 def in_groups(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:

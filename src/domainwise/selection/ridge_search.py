@@ -36,7 +36,7 @@ from domainwise.selection.ridge_rows import (
     left_out_values,
     problem_of,
 )
-from domainwise.selection.search import cv_results
+from domainwise.selection.search import record_search
 
 #: Up to here all pairs of rows are held; beyond, moments of their features by cell.
 HELD_ROWS = 1500
@@ -228,17 +228,12 @@ class InvariantRidge(RidgeCandidates):
     ) -> None:
         """Keep results, and average the best, fitted to all rows."""
         each, problems = zip(*found, strict=True)
-        scores = np.vstack(each)
         points = [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name, gamma in map(named, maps)
             for (w, c), alpha in product(penalties.kinds, penalties.alphas)
         ]
-        self.cv_results_ = cv_results(points, scores)
-        self.n_splits_ = scores.shape[1]
-        self.best_index_ = int(self.cv_results_["rank_test_score"].argmin())
-        self.best_params_ = points[self.best_index_]
-        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        record_search(self, points, np.vstack(each))
         self._average(self._best_points(points, len(penalties.alphas)), problems, maps, X)
 
     def _best_points(self, points: list[Candidate], n_alphas: int) -> list[Candidate]:

@@ -19,7 +19,7 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.folds import domain_folds
-from domainwise.selection.path import Fold, Grid, projected_path
+from domainwise.selection.path import Grid, projected_path
 from domainwise.selection.smooth import SmoothScore, scores_table
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
@@ -72,7 +72,7 @@ class Task:
         """An estimator at this gamma."""
         return clone(self.template).set_params(gamma=self.gamma)
 
-    def scores(self, fold: Fold, y_test: Array) -> list[Any]:
+    def scores(self, fold: Any, y_test: Array) -> list[Any]:
         """Score every point of the grid on one split."""
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         options: dict[str, Any] = {"n_components": self.n_components, "continuous": self.continuous}
@@ -200,6 +200,21 @@ def cv_results(
     results["std_test_score"] = compared.std(axis=1)
     results["rank_test_score"] = ranks(mean)
     return results
+
+
+def record_search(
+    model: Any,
+    points: list[dict[str, Any]],
+    scores: Array,
+    best: int | None = None,
+    **options: bool,
+) -> None:
+    """Store what a search has found; the best point is the first of the best rank, or given."""
+    results = model.cv_results_ = cv_results(points, scores, **options)
+    model.best_index_ = int(results["rank_test_score"].argmin()) if best is None else best
+    model.best_params_ = points[model.best_index_]
+    model.best_score_ = float(results["mean_test_score"][model.best_index_])
+    model.n_splits_ = scores.shape[1]
 
 
 def choose(points: list[dict[str, Any]], scores: Array, rule: str) -> int:
