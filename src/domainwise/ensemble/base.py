@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, Given
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import Labels, check_sample_domain, label_array
 from domainwise.ensemble.context import DomainContext
@@ -19,6 +20,7 @@ from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.weights import PRIOR_SHARES, expected
+from domainwise.estimators.arguments import arguments
 from domainwise.estimators.projection import fixed_seed
 from domainwise.selection.conformal import PROMISES, calibration_split
 from domainwise.selection.draw import draw_rows
@@ -34,8 +36,19 @@ MAX_ROWS = 20_000
 IN_CONTEXT = "context_"
 
 
+@arguments
 class DomainEnsemble(BaseEstimator):
     """What both ensembles do; each adds what classes, or numbers, need."""
+
+    members: Any = field(default="auto", kw_only=False)
+    context: bool | str = "auto"
+    calibration: str = "cv"
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+    time_budget: float | None = None
+    verbose: int = 0
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import LARGEST_NUMBER
 from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import arguments, with_shared_arguments
 
 #: Spread of a domain below which its logarithm says nothing more.
 LEAST_VARIANCE = 1e-12
@@ -33,6 +33,7 @@ class Held:
 
 
 @with_shared_arguments
+@arguments
 class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Add to each row its values relative to its own domain.
 
@@ -108,19 +109,13 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     __metadata_request__partial_fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__transform: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    _moments: Moments
-    _levels: Levels
-    held: Held | None = None
-
-    def __init__(
-        self,
-        *,
-        relative: bool = True,
-        summary: bool = False,
-        shrinkage: float = 20.0,
-        clip: float = 6.0,
-    ) -> None:
-        keep_arguments(self, locals())
+    relative: bool = True
+    summary: bool = False
+    shrinkage: float = 20.0
+    clip: float = 6.0
+    held: Held | None = field(default=None, init=False)
+    _moments: Moments = field(init=False)
+    _levels: Levels = field(init=False)
 
     def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn mean and deviation of the sources.

@@ -9,16 +9,17 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, CrossValidator, Given, Scoring, Seed
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Given
 from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.guard import mixed_domains
 from domainwise.ensemble.judge import Judge
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import arguments, with_shared_arguments
 from domainwise.selection.quantiles import class_scores
 
 
 @with_shared_arguments
+@arguments
 class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     """Classifier that averages different kinds of machines, as domains left out have weighted them.
 
@@ -114,21 +115,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def __init__(
-        self,
-        members: Any = "auto",
-        *,
-        context: bool | str = "auto",
-        class_weight: ClassWeight = None,
-        calibration: str = "cv",
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        time_budget: float | None = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
+    class_weight: ClassWeight = None
 
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         target = check_classes(y, len(X))
@@ -223,6 +210,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 
 
 @with_shared_arguments
+@arguments
 class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     """Regressor that averages different kinds of machines, as domains left out have weighted them.
 
@@ -264,21 +252,6 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     >>> model.fit(X, y, sample_domain=data.sample_domain).predict(X[:3]).shape
     (3,)
     """
-
-    def __init__(
-        self,
-        members: Any = "auto",
-        *,
-        context: bool | str = "auto",
-        calibration: str = "cv",
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-        time_budget: float | None = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
 
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         y = np.asarray(y, dtype=np.float64)

@@ -58,9 +58,8 @@ def arguments(cls: type[C]) -> type[C]:
 
 @arguments
 class KernelArguments:
-    """Of every projection; ``n_components`` alone may be given without its name."""
+    """Of whatever has a kernel of rows."""
 
-    n_components: int | None = field(default=None, kw_only=False)
     kernel: KernelLike = "rbf"
     gamma: float | str = "median"
     degree: float = 3
@@ -69,7 +68,14 @@ class KernelArguments:
 
 
 @arguments
-class TargetArguments(KernelArguments):
+class ComponentArguments(KernelArguments):
+    """Of every projection; ``n_components`` alone may be given without its name."""
+
+    n_components: int | None = field(default=None, kw_only=False)
+
+
+@arguments
+class TargetArguments(ComponentArguments):
     """Of methods that look at targets through a kernel."""
 
     target_kernel: KernelLike = "auto"
@@ -84,6 +90,14 @@ class DomainArguments:
     domain_kernel: KernelLike = "auto"
     domain_gamma: float | str = "median"
     domain_weight: float = 1.0
+
+
+@arguments
+class InvarianceArguments(DomainArguments, KernelArguments):
+    """Of the invariant kernel and whatever is built on it."""
+
+    domain_epsilon: float = 1e-3
+    conditional: bool = False
 
 
 @arguments

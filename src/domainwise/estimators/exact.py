@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from domainwise.estimators.arguments import (
+    ComponentArguments,
     DomainArguments,
     ExactArguments,
-    KernelArguments,
     TargetArguments,
     arguments,
     with_shared_arguments,
@@ -66,7 +66,7 @@ class DICAMethod(TargetArguments, Projection):
 
 
 @arguments
-class KPCAMethod(KernelArguments, Projection):
+class KPCAMethod(ComponentArguments, Projection):
     """How KPCA calls its method."""
 
     _uses_target = False

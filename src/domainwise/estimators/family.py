@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from domainwise.checks.arguments import NON_NEGATIVE
 from domainwise.estimators.arguments import (
+    ComponentArguments,
     DomainArguments,
     ExactArguments,
-    KernelArguments,
     arguments,
     with_shared_arguments,
 )
@@ -22,7 +22,7 @@ from domainwise.methods.components import Components
 
 
 @arguments
-class ScatterMethod(KernelArguments, Projection):
+class ScatterMethod(ComponentArguments, Projection):
     """How SCA and MDA call their method, on whatever operator."""
 
     between: float = 0.5
@@ -47,7 +47,7 @@ class ScatterMethod(KernelArguments, Projection):
 
 
 @arguments
-class MIDAMethod(DomainArguments, KernelArguments, Projection):
+class MIDAMethod(DomainArguments, ComponentArguments, Projection):
     """How MIDA calls its method."""
 
     _uses_target = False

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from domainwise.arrays import ArrayLike, KernelLike, Seed
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    InvarianceArguments,
+    LandmarkArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.fast_base import LandmarkProjection
 from domainwise.invariant.correction import scaling
 from domainwise.labels.factors import label_factor
 
 
 @with_shared_arguments
-class InvariantFeatures(LandmarkProjection):
+@arguments
+class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjection):
     r"""Nystrom features whose inner products are the invariant kernel.
 
     The centred features :math:`\Phi` of landmarks give :math:`K \approx \Phi\Phi'`; along the
@@ -79,25 +85,7 @@ class InvariantFeatures(LandmarkProjection):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
 
-    def __init__(
-        self,
-        n_landmarks: float | str = "auto",
-        *,
-        landmarks: ArrayLike = "uniform",
-        feature_map: str = "nystroem",
-        kernel: KernelLike = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-        random_state: Seed = None,
-    ) -> None:
-        keep_arguments(self, locals())
+    n_landmarks: float | str = field(default="auto", kw_only=False)
 
     @property
     def _label_epsilon(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, Given, KernelLike
+from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.domains import warn_about_domains
@@ -20,7 +20,11 @@ from domainwise.checks.kernels import (
     positive_part,
     refuse_unsound,
 )
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    InvarianceArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import available_memory
 from domainwise.gram.rows import RowsGram
@@ -34,7 +38,10 @@ DENSE_ROWS = 3000
 
 
 @with_shared_arguments
-class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@arguments
+class InvariantKernel(
+    InvarianceArguments, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""A kernel whose functions pay for telling domains apart.
 
     With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
@@ -92,23 +99,6 @@ class InvariantKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
-    classes_: Array
-
-    def __init__(
-        self,
-        *,
-        kernel: KernelLike = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-    ) -> None:
-        keep_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Learn the correction from source domains, in O(N (p + r)) memory.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,10 +13,14 @@ from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, KernelLike, Seed
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, Seed
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import check_classes, check_target
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    InvarianceArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.calibration import Calibration, calibrate
 from domainwise.invariant.features import InvariantFeatures
@@ -28,19 +33,19 @@ EXACT_ROWS = 5000
 INTERCEPT_SCALING = 10.0
 
 
-class InvariantMachine(BaseEstimator, ABC):
+@arguments
+class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     """An SVM over the invariant kernel, or a linear one over its features."""
+
+    C: float = field(default=1.0, kw_only=False)
+    solver: str = "auto"
+    tol: float = 1e-3
+    random_state: Seed = None
 
     # sample_domain reaches fit through pipelines and searches without set_fit_request.
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
-    kernel: Any
-    solver: str
-    tol: float
-    random_state: Any
-    transformer_: InvariantKernel | InvariantFeatures
-    machine_: Any
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Learn from source domains.
@@ -136,6 +141,7 @@ def _calibrated(estimator: InvariantSVC) -> bool:
 
 
 @with_shared_arguments
+@arguments
 class InvariantSVC(ClassifierMixin, InvariantMachine):
     r"""Support vector classifier that pays for telling domains apart.
 
@@ -184,27 +190,8 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     (3,)
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: KernelLike = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-        class_weight: ClassWeight = None,
-        solver: str = "auto",
-        tol: float = 1e-3,
-        random_state: Seed = None,
-        probability: bool = False,
-    ) -> None:
-        keep_arguments(self, locals())
+    class_weight: ClassWeight = None
+    probability: bool = False
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
@@ -258,6 +245,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
 
 @with_shared_arguments
+@arguments
 class InvariantSVR(RegressorMixin, InvariantMachine):
     r"""Support vector regression that pays for telling domains apart.
 
@@ -300,26 +288,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     (3,)
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        epsilon: float = 0.1,
-        *,
-        kernel: KernelLike = "rbf",
-        gamma: float | str = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        domain_weight: float = 1.0,
-        conditional: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-3,
-        random_state: Seed = None,
-    ) -> None:
-        keep_arguments(self, locals())
+    epsilon: float = field(default=0.1, kw_only=False)
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
