@@ -22,11 +22,7 @@ def placed(values: Array, like: Any) -> Any:
 
 def side_by_side(parts: Sequence[Any]) -> Any:
     """Concatenate along the last axis."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts, axis=-1)
-    import torch
-
-    return torch.cat(list(parts), -1)
+    return namespace(parts[0]).concatenate(list(parts), axis=-1)
 
 
 def shifted_solve(S: Any, shift: float, B: Any) -> Any:

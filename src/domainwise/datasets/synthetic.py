@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from domainwise.checks.arguments import CONSTRAINTS, COUNT, POSITIVE, check_arguments
@@ -75,7 +74,12 @@ def make_synthetic(
     rng = check_random_state(random_state)
     b1, b2 = rng.standard_normal((2, n_features))
     sizes = np.maximum(rng.poisson(n_per_domain, size=n_domains), _MIN_ROWS)
-    data = np.vstack([_gaussian_rows(rng, int(size), n_features, eta) for size in sizes])
+    rows = []
+    for size in sizes:
+        # With a square G of standard normals, eta GG' is Wishart(eta I, p): G gives the covariance.
+        factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
+        rows.append(rng.standard_normal((size, n_features)) @ factor.T)
+    data = np.vstack(rows)
     e1, e2 = rng.standard_normal((2, len(data)))
     score = np.sign(data @ b1 + e1) * np.log(np.abs(data @ b2 + e2 + c))
     return Bunch(
@@ -87,16 +91,3 @@ def make_synthetic(
             n_domains=n_domains, n_rows=len(data), n_features=n_features, eta=eta, c=c
         ),
     )
-
-
-def _gaussian_rows(
-    rng: np.random.RandomState, n_rows: int, n_features: int, eta: float
-) -> NDArray[np.float64]:
-    """Rows of N(0, S) with S ~ Wishart(eta I, n_features).
-
-    With a square G of standard normals, eta GG' has that Wishart distribution, so G itself is the
-    factor that gives the rows their covariance.
-    """
-    factor = np.sqrt(eta) * rng.standard_normal((n_features, n_features))
-    rows: NDArray[np.float64] = rng.standard_normal((n_rows, n_features)) @ factor.T
-    return rows

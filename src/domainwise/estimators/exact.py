@@ -93,9 +93,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
     ----------
     {n_components} {kernel} {target} {domain} {epsilon} {ridge} {domain_weight} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------
@@ -135,9 +133,7 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
     ----------
     {n_components} {kernel} {target} {epsilon} {ridge} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------
@@ -175,9 +171,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
         problems get harder for iterative solvers.
     {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------
@@ -212,9 +206,7 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
     ----------
     {n_components} {kernel} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     Examples
     --------

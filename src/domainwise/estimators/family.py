@@ -78,9 +78,7 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
     ----------
     {ten_components} {kernel} {scatter} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------
@@ -130,9 +128,7 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
     ----------
     {class_components} {kernel} {scatter} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------
@@ -174,9 +170,7 @@ class MIDA(ExactArguments, MIDAMethod, KernelProjection):
     ----------
     {ten_components} {kernel} {domain} {independence} {solver}
 
-    Attributes
-    ----------
-    {fitted}
+    {exact_sections}
 
     See Also
     --------

@@ -134,7 +134,7 @@ def finalize(
     if target is None and domain is None:
         space, cross = groups, centred[: groups.size, :m]
     else:
-        space, cross = _joint_space(sums, groups, centred, m, target, domain)
+        space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
     # Without landmarks signs are settled on the weights of the columns.
     landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
     gram = NystromGram(
@@ -147,14 +147,17 @@ def _joint_space(
     sums: NystromSums,
     groups: LabelSpace,
     centred: Array,
+    root: Array,
     m: int,
     target: LabelMap | None,
     domain: LabelMap | None,
 ) -> tuple[LabelSpace, Array]:
-    """Label space of group directions together with continuous label features."""
+    """Label space of group directions together with continuous label features.
+
+    ``root`` has the roots of the groups' sizes.
+    """
     n_groups, continuous = len(centred), sums.second[m:, m:]
     # Group directions are orthonormal but for the constant, which centring removes.
-    root = np.sqrt(np.array([count for count, _ in _sorted_groups(sums)], dtype=np.float64))
     inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
     gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
     # Features of any scale count alike; the constant group direction must stay a zero.
@@ -190,7 +193,3 @@ def _joint_space(
 def _codes(labels: list[Any], names: list[Any]) -> Array:
     index = {name: i for i, name in enumerate(names)}
     return np.array([index[label] for label in labels])
-
-
-def _sorted_groups(sums: NystromSums) -> list[tuple[int, Array]]:
-    return [sums.groups[key] for key in sorted(sums.groups, key=repr)]

@@ -75,7 +75,13 @@ def open_table(
 ) -> OpenTable:
     """Open a table and find out its columns; the options of CSV files are those of open_csv."""
     import_pandas()
-    path = _existing(path)
+    path = Path(path)
+    if not path.exists():
+        raise TableError(f"{path}: no such file")
+    if path.is_dir() and not parquet_files(path):
+        raise TableError(f"{path} is a folder without Parquet files; name a file")
+    if path.is_file() and path.stat().st_size == 0:
+        raise TableError(f"{path} is empty")
     kind = existing_format(path)
     notes: tuple[str, ...] = ()
     source: Any = None
@@ -185,14 +191,3 @@ def iter_table(
         for name in free:
             frame[name] = typed_numbers(with_points(frame[name], marks.get(name)))
         yield frame
-
-
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise TableError(f"{path}: no such file")
-    if path.is_dir() and not parquet_files(path):
-        raise TableError(f"{path} is a folder without Parquet files; name a file")
-    if path.is_file() and path.stat().st_size == 0:
-        raise TableError(f"{path} is empty")
-    return path

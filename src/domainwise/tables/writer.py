@@ -28,7 +28,8 @@ class TableWriter:
         """Append the rows of a data frame."""
         if self._kind == "csv":
             if self._file is None:
-                self._file = _open_text(self._path)
+                opened = gzip.open if self._path.name.lower().endswith(".gz") else open
+                self._file = opened(self._path, "wt", encoding="utf-8", newline="")
             separator = "\t" if ".tsv" in self._path.name.lower() else ","
             frame.to_csv(self._file, index=False, header=self.n_rows == 0, sep=separator)
         else:
@@ -66,9 +67,3 @@ def writing_table(path: str | Path) -> Iterator[TableWriter]:
             yield writer
         finally:
             writer.close()
-
-
-def _open_text(path: Path) -> Any:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "wt", encoding="utf-8", newline="")
-    return open(path, "w", encoding="utf-8", newline="")

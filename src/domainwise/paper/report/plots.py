@@ -89,7 +89,7 @@ def box_plot(case: CaseView) -> Picture | None:
         alt = (
             f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
             f" ({case.setting} setting). Best mean: {best.label if best else 'none'}. "
-            + "; ".join(_mean_text(case, view) for view in views)
+            + "; ".join(f"{view.label} {_ours(case, view)}" for view in views)
         )
         caption = f"{title}: {case.n_repeats} repeats"
         if shown:
@@ -225,7 +225,13 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
             f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
             f" below, {len(values) - above - below} equal to 1"
         )
-        return Picture(to_svg(figure, "spectrum", alt), alt, _spectrum_caption(row), wide=True)
+        caption = (
+            f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({row['n_classes']}"
+            f" classes, {row['n_domains']} source domains). Only directions with γ ≠ 1 are"
+            " determined; a second component for a binary target is arbitrary in the paper's"
+            " formulation"
+        )
+        return Picture(to_svg(figure, "spectrum", alt), alt, caption, wide=True)
 
 
 def _ranking_plot(ranking: Ranking, setting: str) -> Picture:
@@ -289,23 +295,14 @@ def _label(axes: Any, text: str, place: tuple[float, float]) -> None:
     axes.annotate(text, place, textcoords="offset points", xytext=(5, 4), fontsize=7, color=INK)
 
 
-def _mean_text(case: CaseView, view: MethodView) -> str:
+def _ours(case: CaseView, view: MethodView) -> str:
     cell = view.cells[case.primary.key].ours
-    return f"{view.label} {case.primary.format(cell.mean, cell.deviation)}"
+    return case.primary.format(cell.mean, cell.deviation)
 
 
 def _dependence(view: MethodView) -> tuple[float, float]:
     assert view.invariance is not None
     return view.invariance["domain_dependence"], view.invariance["target_dependence"]
-
-
-def _spectrum_caption(row: dict[str, Any]) -> str:
-    classes, domains = row["n_classes"], row["n_domains"]
-    return (
-        f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({classes} classes,"
-        f" {domains} source domains). Only directions with γ ≠ 1 are determined; a second component"
-        " for a binary target is arbitrary in the paper's formulation"
-    )
 
 
 def _colour(view: MethodView) -> str:

@@ -99,7 +99,8 @@ def how_close(run: RunSummary) -> list[str]:
 
 def who_wins(run: RunSummary) -> list[str]:
     """The best method of each table, by setting."""
-    return [f"{table.table.title}: {_lower(headline(table))}" for table in run.tables]
+    told = [(table.table.title, headline(table)) for table in run.tables]
+    return [f"{title}: {text[:1].lower()}{text[1:]}" for title, text in told]
 
 
 def headline(table: TableView) -> str:
@@ -169,10 +170,6 @@ def _few_repeats(cases: Sequence[CaseView]) -> str:
     if fewest >= MIN_REPEATS:
         return ""
     return f" Some of the means behind them have only {count(fewest, 'repeat')}."
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _repeats(run: RunSummary) -> str:
