@@ -23,7 +23,11 @@ def render(found: Found, *, title: str | None = None) -> str:
     main = [result for result in found.main if result.worth]
 
     def worth(lost: float | None) -> str:
-        return found.show(None if lost is None else found.measure.sign * lost)
+        if lost is None:
+            return "–"
+        # No finer than the third digit of a score: the rest is chance.
+        unit = 10.0 ** (np.floor(np.log10(abs(found.best.mean) or 1.0)) - 2)
+        return found.show(found.measure.sign * min(unit, 0.001) * round(lost / min(unit, 0.001)))
 
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",

@@ -89,7 +89,7 @@ def sure_table(found: Found) -> TextTable:
             counts, n = domain["classes"], domain["rows"]
             often = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
             both = [f"{counts[1]:,}", f"{100 * counts[1] / n:.0f} %"] if len(classes) == 2 else None
-            cells += both or [", ".join(f"{name} {100 * k / n:.0f} %" for k, name in often)]
+            cells += both or [", ".join(f"{c}: {100 * k / n:.0f} %" for k, c in often if k)]
         for result in main:
             cells += [found.show(result.scores[name])]
             cells += [interval(found, result.ends.get(name))]
