@@ -104,7 +104,13 @@ def read_footers(path: Any) -> list[Footer]:
     files, root, paths = parquet_files(path)
 
     def footer(p: str) -> Footer:
-        return Footer(files, p, _content(files, p), folder_keys(p, root))
+        try:
+            with files.open(p) as file:
+                return Footer(files, p, pq.read_metadata(file), folder_keys(p, root))
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise OSError(f"cannot read {p}: {type(error).__name__}: {error}") from error
 
     with ThreadPoolExecutor(FOOTER_THREADS) as pool:
         return list(pool.map(footer, paths))
@@ -139,16 +145,6 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
     except Exception as error:  # whatever a damaged file makes the reader raise
         raise OSError(f"cannot read {piece.source}: {type(error).__name__}: {error}") from error
     return arrow_frame(table, columns, piece.keys)
-
-
-def _content(files: Any, path: str) -> Any:
-    try:
-        with files.open(path) as file:
-            return pq.read_metadata(file)
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise OSError(f"cannot read {path}: {type(error).__name__}: {error}") from error
 
 
 def _check_same_kind(footers: list[Footer], features: list[str]) -> None:

@@ -78,18 +78,12 @@ def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
     return (array + array.T) / 2
 
 
-def positive(value: float, name: str) -> float:
-    """Check a regulariser."""
-    if not np.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
+def positive(value: float, name: str, *, zero: bool = False) -> float:
+    """Check a regulariser, or a weight, which may be zero."""
+    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        kind = "number of at least 0" if zero else "positive number"
+        raise ValueError(f"{name} must be a {kind}, got {value!r}")
     return float(value)
-
-
-def check_weight(domain_weight: float) -> float:
-    """Check domain_weight."""
-    if not np.isfinite(domain_weight) or domain_weight < 0:
-        raise ValueError(f"domain_weight must be a number of at least 0, got {domain_weight!r}")
-    return float(domain_weight)
 
 
 def check_components(n_components: int, most: int, what: str) -> None:

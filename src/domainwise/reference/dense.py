@@ -14,7 +14,6 @@ from domainwise.reference.common import (
     ReferenceResult,
     centre,
     check_components,
-    check_weight,
     leading,
     matrix,
     positive,
@@ -59,7 +58,7 @@ def algorithm1(
     n_samples = len(K_raw)
     P_y = _smoother(square(K_y, "K_y", n_samples), epsilon)
     P_d = _smoother(square(K_d, "K_d", n_samples), epsilon)
-    weight = check_weight(domain_weight)
+    weight = positive(domain_weight, "domain_weight", zero=True)
     values, vectors = scipy.linalg.eigh(centre(K_raw))
     kept = values > n_samples * np.finfo(np.float64).eps * values[-1]
     scale, U = values[kept], vectors[:, kept]

@@ -10,7 +10,6 @@ from domainwise.reference.common import (
     Matrix,
     ReferenceResult,
     check_components,
-    check_weight,
     leading,
     matrix,
     positive,
@@ -67,7 +66,7 @@ def algorithm2(
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples, n_landmarks = C.shape
     check_components(n_components, n_landmarks, "the number of landmarks")
-    weight = check_weight(domain_weight)
+    weight = positive(domain_weight, "domain_weight", zero=True)
     ridge = n_samples * positive(epsilon, "epsilon")
     W_inverse = _root_inverse(W) @ _root_inverse(W).T
     S = C.T @ C
@@ -117,7 +116,7 @@ def algorithm2_stable(
     """
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples = len(C)
-    weight = check_weight(domain_weight)
+    weight = positive(domain_weight, "domain_weight", zero=True)
     ridge = n_samples * positive(epsilon, "epsilon")
     root = _root_inverse(W)
     check_components(n_components, root.shape[1], "the rank of W_x")
