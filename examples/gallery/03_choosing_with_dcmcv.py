@@ -121,5 +121,5 @@ plt.show()
 # %%
 # The candidates that are chosen do about as well either way. What differs is the promise. Random
 # folds tell of sites that are known already, which is not what comes. Sites left out promise a
-# little too much as well: eight of them are few, and the best of twenty candidates is one that was
-# lucky with these.
+# little too much as well: eight of them are few, and the best of twenty candidates is one that
+# was lucky with these.
