@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -90,13 +89,19 @@ def fit_parquet(
 
 def _check_installed() -> None:
     packages = ("dask", "distributed", "pandas", "pyarrow")
-    # Of a module that was put in place by hand find_spec knows nothing.
-    missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
+    missing = [name for name in packages if not _found(name)]
     if missing:
         raise ImportError(
             f"domainwise.distributed needs {' and '.join(missing)}: "
             'pip install "domainwise[dask,data]"'
         )
+
+
+def _found(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # a module that was put in place by hand
+        return True
 
 
 def _computing_on(client: Any) -> AbstractContextManager[Any]:
