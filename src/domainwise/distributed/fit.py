@@ -27,6 +27,8 @@ def fit_parquet(
 ) -> Estimator:
     """Fit an estimator to Parquet files, in one pass over them for the fast family.
 
+    A ridge search whose ``scoring`` looks at predictions takes another.
+
     Row groups of the files are the partitions: neighbouring ones of a file are taken together up
     to 32 MiB. Their lengths stand in the files' footers, which are read first, so that a damaged
     or foreign file is found before any work is done.
