@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,8 @@ def render(found: Found, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
     projection, told = found.projection, found.differences
     main = [result for result in found.main if result.worth]
+    records = found.records.get(found.best.key)
+    sets = found.calibration if records is None else calibrated(records, found.facts["classes"])
 
     def worth(lost: float | None) -> str:
         if lost is None:
@@ -51,13 +52,11 @@ def render(found: Found, *, title: str | None = None) -> str:
         worth_to=[f"worth to {result.label}" for result in main],
         worth=lambda name: [worth(result.worth.get(name)) for result in main],
         notes=found.notes,
-        what=_what(found),
         methods_picture=plots.methods_picture(found, "methods"),
         domains_picture=plots.domains_picture(found, "domains"),
         worst=str(found.worst_domain),
         best=found.best.label,
         projection=projection,
-        classification=found.facts["task"] == "classification",
         projections=[]
         if projection is None
         else [
@@ -67,7 +66,7 @@ def render(found: Found, *, title: str | None = None) -> str:
         failures=failure_sections(found),
         chosen=_chosen,
         warnings=[(result.label, text) for result in found.results for text in result.warnings],
-        facts=_facts(found),
+        sets=sets_in_words(sets),
     )
 
 
@@ -84,36 +83,3 @@ def _chosen(result: MethodResult) -> str:
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)
         parts.append(f"{name} {shown} ({times} of {len(values)})")
     return ", ".join(parts) or "–"
-
-
-def _what(found: Found) -> str:
-    facts = found.facts
-    kind = f"{len(facts['classes'])} classes" if facts["classes"] else "a continuous target"
-    groups = "" if facts["domains"] <= 10 else ", in groups"
-    return (
-        f"{facts['rows']:,} rows of {facts['domains']} domains with {facts['columns']} columns and "
-        f"{kind}. Each domain was left out in turn{groups}; parameters were chosen and columns "
-        f"prepared on the other domains only. Measured: {found.measure.label} "
-        f"({found.measure.direction})."
-    )
-
-
-def _facts(found: Found) -> list[tuple[str, Any]]:
-    facts = found.facts
-    mean, low, high = found.expect(found.best)
-    expects = f"{mean:.3g} (of such means about 95 %: {low:.3g} to {high:.3g})"
-    records = found.records.get(found.best.key)
-    told = found.calibration if records is None else calibrated(records, facts["classes"])
-    sets = sets_in_words(told)
-    return [
-        ("task", facts["task"]),
-        ("measure", found.measure.name),
-        (f"{found.best.label} on a new domain", expects),
-        ("prediction sets", sets),
-        ("rows used", f"{facts['rows']:,} of {facts['rows_given']:,}"),
-        ("domains", str(facts["domains"])),
-        *([("weights of classes", facts["class_weight"] or "none")] if facts["classes"] else []),
-        ("seed", str(facts["seed"])),
-        ("Python", facts["python"]),
-        *facts["versions"].items(),
-    ]
