@@ -164,9 +164,7 @@ def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -
             worst = int(np.argmax(against))
             partner = int(np.argmax(np.abs(usual[worst])))
             here, there = float(mine[worst, partner]), float(usual[worst, partner])
-            gap = abs(
-                np.arctanh(np.clip(here, -0.99, 0.99)) - np.arctanh(np.clip(there, -0.99, 0.99))
-            )
+            gap = abs(np.subtract(*np.arctanh(np.clip([here, there], -0.99, 0.99))))
             if against[worst] < 0.5 or here * there >= 0 or gap < SURE * error:
                 break
             why = f"its correlation with {names[partner]} is {here:.2f}, elsewhere {there:.2f}"
@@ -178,10 +176,8 @@ def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -
 
 def _correlations(ranks: Array) -> Array:
     """Correlations of columns over the rows that each has; 0 on the diagonal and for constants."""
-    z = ranks - np.nanmean(np.where(np.isnan(ranks).all(axis=0), 0.0, ranks), axis=0)
-    z = np.nan_to_num(z)
-    norms = np.sqrt((z**2).sum(axis=0))
-    z = z / np.where(norms > 0, norms, 1.0)
-    table = z.T @ z
-    np.fill_diagonal(table, 0.0)
-    return np.asarray(table)
+    there = np.isfinite(ranks)
+    z = np.where(there, ranks, 0.0)
+    z = np.where(there, z - z.sum(axis=0) / np.maximum(there.sum(axis=0), 1), 0.0)
+    z /= np.maximum(np.sqrt((z**2).sum(axis=0)), 1e-12)
+    return np.asarray(z.T @ z * (1 - np.eye(z.shape[1])))

@@ -38,12 +38,11 @@ def worth_of_columns(
     codes = np.unique(problem.codes[test])
     local = np.searchsorted(codes, problem.codes[test])
     rows = test[spaced_rows(local, np.full(len(codes), max(10, MAX_ROWS // len(codes))))]
+    y, kind = problem.y, problem.classification
     defined = [
         code
         for code in np.setdiff1d(codes, problem.unscored)
-        if problem.measure.defined(
-            problem.y[train], problem.y[rows[problem.codes[rows] == code]], problem.classification
-        )
+        if problem.measure.defined(y[train], y[rows[problem.codes[rows] == code]], kind)
     ]
     if not defined:
         return {}
