@@ -12,6 +12,7 @@ device* are mostly ill.
 # Six hospitals
 # -------------
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import cross_val_score

@@ -13,6 +13,7 @@ method holds up. The answer is a table, a sentence and a page; here is how to re
 # Six hospitals. Illness raises two markers; a third is a matter of the device, and one hospital
 # writes it in another unit. Age and ward are as they are. A few cells are missing.
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -14,6 +14,7 @@ whether the new one is like them. Two pictures and a few sentences do both.
 # well to well. The sixth well was logged by another company: its gamma ray is in other units, and
 # its porosity was not recorded for half of the depth.
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
