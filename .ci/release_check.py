@@ -41,11 +41,12 @@ def main(kinds: list[str]) -> None:
         venv.create(folder, clear=True, with_pip=True)
         python = folder / "bin" / "python"
         pip = (python, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
-        run(*pip, "-c", ROOT / VERSIONS[kind], f"{wheel}[test]")
+        run(*pip, "-c", ROOT / VERSIONS[kind], f"{wheel}[test,dask]")
         code = "import domainwise; print(domainwise.__version__, domainwise.__file__)"
         run(python, "-c", code, cwd=WORK)
         tests = ("-q", "-n", "auto", "--every", EVERY, "-p", "no:cacheprovider", "-W", "ignore")
         run(python, "-m", "pytest", *tests, "tests", cwd=sources)
+        run(python, "-m", "pytest", *tests, "-m", "dask", "tests/dask", cwd=sources)
 
 
 if __name__ == "__main__":
