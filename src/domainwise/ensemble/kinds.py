@@ -78,6 +78,8 @@ class Kind(ABC):
 
     name: str
     path: ClassVar[str | None] = None
+    #: Arguments in which the candidates of a batch agree; None computes each by itself.
+    shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
     #: Rows that it learns from, at most.
     most_rows: ClassVar[int] = 20_000
@@ -92,7 +94,11 @@ class Kind(ABC):
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Candidates that are computed together."""
-        return [[i] for i in range(len(candidates))]
+        found: dict[Any, list[int]] = {}
+        for i, candidate in enumerate(candidates):
+            key = i if self.shared is None else tuple(candidate[name] for name in self.shared)
+            found.setdefault(key, []).append(i)
+        return list(found.values())
 
     @abstractmethod
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
@@ -106,6 +112,28 @@ class Kind(ABC):
 class Separate(Kind):
     """A kind with an estimator for each candidate."""
 
+    @abstractmethod
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate; class weights come by themselves."""
+
+    def weighted(self, sources: Sources, candidate: Candidate) -> Any:
+        """An estimator with the arguments of a candidate and, where it takes any, class weights."""
+        model = self.estimator(sources, candidate)
+        if sources.class_weight is not None and "class_weight" in model.get_params():
+            model.set_params(class_weight=sources.class_weight)
+        return model
+
+    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
+        """An estimator of a candidate, fitted to some rows, and told domains where it takes any."""
+        model, y = self.weighted(sources, candidate), sources.y[rows]
+        options: dict[str, Any] = {}
+        if has_fit_parameter(model, "sample_domain"):
+            options["sample_domain"] = sources.domain.codes[rows]
+        unweighted = sources.class_weight is not None and "class_weight" not in model.get_params()
+        if unweighted and has_fit_parameter(model, "sample_weight"):
+            options["sample_weight"] = compute_sample_weight(sources.class_weight, y)
+        return model.fit(sources.X[rows], y, **options)
+
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
         rows = sources.evenly(split.train, self.most_rows)
@@ -117,21 +145,10 @@ class Separate(Kind):
         rows = sources.evenly(np.arange(len(sources.X)), self.most_rows)
         return [self.fitted(sources, candidate, rows) for candidate in chosen]
 
-    @abstractmethod
-    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
-        """An estimator with the arguments of a candidate, fitted to some rows."""
 
-
-class Plain(Separate):
-    """A kind whose candidates are estimators that know nothing of domains."""
-
-    @abstractmethod
-    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        """An estimator with the arguments of a candidate."""
-
-    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
-        """An estimator with the arguments of a candidate, fitted to some rows."""
-        return self.estimator(sources, candidate).fit(sources.X[rows], sources.y[rows])
+def grid(**values: Sequence[Any]) -> list[Candidate]:
+    """All combinations of values; those of the last argument vary fastest."""
+    return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
 
 
 def levelled(X: Array, clip: float | None) -> Array:
@@ -139,25 +156,23 @@ def levelled(X: Array, clip: float | None) -> Array:
     return X if clip is None else clip * np.tanh(X / clip)
 
 
-class Linear(Plain):
+class Linear(Separate):
     """Logistic regression, or ridge regression."""
 
     name, path, in_context = "linear", "C", False
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
-        return [{"C": C} for C in (1e-3, 1e-2, 1e-1, 1.0, 10.0)]
+        return grid(C=(1e-3, 1e-2, 1e-1, 1.0, 10.0))
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
         if not sources.n_classes:
             return Ridge(alpha=1.0 / candidate["C"])
-        return LogisticRegression(
-            C=candidate["C"], class_weight=sources.class_weight, max_iter=1000
-        )
+        return LogisticRegression(C=candidate["C"], max_iter=1000)
 
 
-class Trees(Plain):
+class Trees(Separate):
     """Extremely randomised trees."""
 
     name, path = "extra_trees", "min_samples_leaf"
@@ -167,12 +182,8 @@ class Trees(Plain):
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
         features: tuple[Any, ...] = ("sqrt", 0.5) if sources.n_classes else (0.3, 1.0)
-        if sources.X.shape[1] > MANY_FEATURES:
-            features = features[:1]
-        return [
-            {"max_features": share, "min_samples_leaf": size}
-            for share, size in product(features, (1, 5))
-        ]
+        few = sources.X.shape[1] > MANY_FEATURES
+        return grid(max_features=features[:1] if few else features, min_samples_leaf=(1, 5))
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split, by fewer trees."""
@@ -181,31 +192,21 @@ class Trees(Plain):
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
-        options = {"n_estimators": TREES, "random_state": sources.seed, **candidate}
-        if not sources.n_classes:
-            return ExtraTreesRegressor(**options)
-        return ExtraTreesClassifier(class_weight=sources.class_weight, **options)
+        trees = ExtraTreesClassifier if sources.n_classes else ExtraTreesRegressor
+        return trees(**{"n_estimators": TREES, "random_state": sources.seed, **candidate})
 
 
-class Boosting(Plain):
+class Boosting(Separate):
     """Gradient boosting, stopped where domains left out say so."""
 
-    name, path = "boosting", "max_iter"
+    name, path, shared = "boosting", "max_iter", ("max_leaf_nodes",)
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
         each = sources.n_classes if sources.n_classes > 2 else 1
         most = max(20, min(120, BOOSTED_TREES // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
-        return [
-            {"max_leaf_nodes": leaves, "max_iter": stage}
-            for leaves, stage in product((4, 16), stages)
-        ]
-
-    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that are computed together."""
-        half = len(candidates) // 2
-        return [list(range(half)), list(range(half, 2 * half))]
+        return grid(max_leaf_nodes=(4, 16), max_iter=stages)
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
@@ -224,16 +225,16 @@ class Boosting(Plain):
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
-        options: dict[str, Any] = dict(
-            candidate,
+        boosting: Any = HistGradientBoostingRegressor
+        if sources.n_classes:
+            boosting = HistGradientBoostingClassifier
+        return boosting(
+            **candidate,
             early_stopping=False,
             l2_regularization=1.0,
             max_bins=63 if len(sources.X) < FEW_ROWS else 255,
             random_state=sources.seed,
         )
-        if not sources.n_classes:
-            return HistGradientBoostingRegressor(**options)
-        return HistGradientBoostingClassifier(class_weight=sources.class_weight, **options)
 
 
 @dataclass(frozen=True)
@@ -251,21 +252,13 @@ class InvariantMachines(Separate):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
-    clip = 6.0
+    clip, shared = 6.0, ("gamma",)
 
     def candidates(self, sources: Sources) -> list[Candidate]:
         """What is tried."""
         weights = (0.0, 1.0) if sources.domain.n_categories > 1 else (0.0,)
         costs = (0.1, 1.0, 10.0) if sources.n_classes else (1.0, 10.0, 100.0)
-        return [
-            {"gamma": gamma, "domain_weight": weight, "C": C}
-            for gamma, weight, C in product(gammas("rbf", sources.X), weights, costs)
-        ]
-
-    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that are computed together."""
-        widths = dict.fromkeys(candidate["gamma"] for candidate in candidates)
-        return [[i for i, c in enumerate(candidates) if c["gamma"] == width] for width in widths]
+        return grid(gamma=gammas("rbf", sources.X), domain_weight=weights, C=costs)
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
@@ -277,29 +270,22 @@ class InvariantMachines(Separate):
         found = []
         for candidate in batch:
             K, cross = path.kernels(candidate["domain_weight"], False)
-            machine = self.estimator(sources, candidate)._exact_machine()
+            machine = self.weighted(sources, candidate)._exact_machine()
             with config_context(assume_finite=True, skip_parameter_validation=True):
                 machine.fit(K, y)
                 found.append(outputs(machine, cross, sources.n_classes))
         return found
 
-    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
-        """An estimator with the arguments of a candidate, fitted to some rows."""
-        model = self.estimator(sources, candidate)
-        domain = sources.domain.codes[rows]
-        return model.fit(sources.X[rows], sources.y[rows], sample_domain=domain)
-
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         """An estimator with the arguments of a candidate."""
-        if not sources.n_classes:
-            return InvariantSVR(epsilon=0.1, **candidate)
-        return InvariantSVC(class_weight=sources.class_weight, **candidate)
+        return InvariantSVC(**candidate) if sources.n_classes else InvariantSVR(**candidate)
 
 
 class InvariantRidgeKind(Kind):
     """Kernel ridge regression with the invariant kernel."""
 
     name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
+    shared = ("kernel", "gamma")
     ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
     WEIGHTS = (0.0, 1.0, 10.0)
     #: Landmarks while candidates are compared; the average of the chosen has more.
@@ -314,21 +300,14 @@ class InvariantRidgeKind(Kind):
             for (w, c), alpha in product(self._kinds(sources), self.ALPHAS)
         ]
 
-    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that are computed together."""
-        kernels = [(c["kernel"], c["gamma"]) for c in candidates]
-        return [
-            [i for i, kernel in enumerate(kernels) if kernel == one]
-            for one in dict.fromkeys(kernels)
-        ]
-
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         """Outputs of a batch on the test rows of a split."""
         model = self._model(sources)
         kernel = (batch[0]["kernel"], batch[0]["gamma"])
         most = max(self.LANDMARKS, 2 * sources.domain.n_categories)
         landmarks = draw_rows(sources.domain.codes[split.train], most, sources.seed)
-        rows, kinds = self._rows(sources), self._kinds(sources)
+        rows = Rows(sources.X, sources.target, sources.domain)
+        kinds = self._kinds(sources)
         values = split_values(model, kernel, kinds, self.ALPHAS, rows, split, landmarks)
         return [class_columns(v) if sources.n_classes else v for v in values]
 
@@ -338,7 +317,8 @@ class InvariantRidgeKind(Kind):
         model = self._model(sources)
         model.classes_ = np.arange(sources.n_classes)
         model._flat, model.n_features_in_ = True, sources.X.shape[1]
-        return [model._fit_points(self._rows(sources), list(chosen))]
+        rows = Rows(sources.X, sources.target, sources.domain)
+        return [model._fit_points(rows, list(chosen))]
 
     def _model(self, sources: Sources) -> Any:
         if not sources.n_classes:
@@ -353,9 +333,6 @@ class InvariantRidgeKind(Kind):
         conditionals = (False, True) if sources.n_classes else (False,)
         return [(0.0, False)] + [(w, c) for c in conditionals for w in self.WEIGHTS if w]
 
-    def _rows(self, sources: Sources) -> Rows:
-        return Rows(sources.X, sources.target, sources.domain)
-
 
 class Own(Separate):
     """An estimator that the user has given."""
@@ -363,18 +340,9 @@ class Own(Separate):
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
 
-    def fitted(self, sources: Sources, candidate: Candidate, rows: Array) -> Any:
-        """An estimator with the arguments of a candidate, fitted to some rows."""
-        model = clone(self.template)
-        options: dict[str, Any] = {}
-        if has_fit_parameter(model, "sample_domain"):
-            options["sample_domain"] = sources.domain.codes[rows]
-        y = sources.y[rows]
-        if sources.class_weight is not None and "class_weight" in model.get_params():
-            model.set_params(class_weight=sources.class_weight)
-        elif sources.class_weight is not None and has_fit_parameter(model, "sample_weight"):
-            options["sample_weight"] = compute_sample_weight(sources.class_weight, y)
-        return model.fit(sources.X[rows], y, **options)
+    def estimator(self, sources: Sources, candidate: Candidate) -> Any:
+        """A copy of the estimator."""
+        return clone(self.template)
 
 
 def gammas(kernel: str, X: Array) -> list[float]:

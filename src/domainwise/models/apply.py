@@ -90,19 +90,19 @@ def apply_to_file(
         application = replace(application, look=not strict)
         known = known if context is None else holding(model.pipeline, looked.learnt)
     if client is not None and not Path(destination).suffix:
-        from domainwise.models.apply_dask import written_by_workers
-
         with known, replacing_folder(destination) as folder:
-            return _count(written_by_workers(client, application, folder), model, progress)
+            return _count(_parts(application, chunk_rows, client, folder), model, progress)
     with known, writing_table(destination) as writer:
         return _count(_parts(application, chunk_rows, client), model, progress, writer.write)
 
 
-def _parts(application: Application, rows: int, client: Any) -> Iterator[Part]:
+def _parts(
+    application: Application, rows: int, client: Any, folder: Path | None = None
+) -> Iterator[Part]:
     if client is not None:
         from domainwise.models.apply_dask import parts_on_workers
 
-        yield from parts_on_workers(client, application)
+        yield from parts_on_workers(client, application, folder)
         return
     first_row = 0
     for frame in application.frames(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,74 +34,50 @@ class Rows:
         return frame.iloc[self.start : self.stop].reset_index(drop=True)
 
 
-def parts_on_workers(client: Any, application: Application) -> Iterator[Part]:
-    """Apply a model on the workers of a client, and fetch the parts in order."""
-    shared = client.compute(constant(application, "model"))
+def parts_on_workers(
+    client: Any, application: Application, folder: Path | None = None
+) -> Iterator[Part]:
+    """Apply a model on the workers of a client, and fetch the parts in order.
 
-    def submit(rows: Rows) -> Any:
-        return client.submit(_apply, shared, rows, pure=False)
-
-    yield from _in_order(client, submit, _cut(application))
-
-
-def written_by_workers(client: Any, application: Application, folder: Path) -> Iterator[Part]:
-    """Apply a model on workers, which write each part to a Parquet file; parts come without rows.
-
-    The folder has to be there for client and workers alike.
+    With a folder, which has to be there for client and workers alike, these write each part to a
+    Parquet file in it, and parts come without rows.
     """
     shared = client.compute(constant(application, "model"))
+    ahead = 2 * max(1, sum(client.nthreads().values()))  # tasks that exist at a time
+    waiting: deque[Any] = deque()
     first: Any = None
-
-    def submit(numbered: tuple[int, Rows]) -> Any:
-        nonlocal first
-        number, rows = numbered
-        file = folder.absolute() / f"part-{number:06d}.parquet"
+    for number, rows in enumerate(_cut(application)):
+        file = folder and folder.absolute() / f"part-{number:06d}.parquet"
+        waiting.append(client.submit(_apply, shared, rows, file, first, pure=False))
         # The types of the first part hold for all: a part without values has none of its own.
-        future = client.submit(_write, shared, rows, file, first, pure=False)
-        first = first or future
-        return future
-
-    for part, _ in _in_order(client, submit, enumerate(_cut(application))):
-        yield part
+        first = first or (folder and waiting[0])
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()[0]
+    while waiting:
+        yield waiting.popleft().result()[0]
 
 
 def _cut(application: Application) -> Iterator[Rows]:
     """Rows for one task after the other; workers can read row groups, but no part of a CSV file."""
     first_row = 0
-    source = application.source
-    if existing_format(source) != "parquet":
+    if existing_format(application.source) != "parquet":
         for frame in application.frames(CHUNK_ROWS):
             yield Rows(first_row, frame, 0, len(frame))
             first_row += len(frame)
         return
-    footers = read_footers(source)
+    footers = read_footers(application.source)
     for piece in cut_pieces(footers, application.columns, TASK_ROWS):
         for start in range(0, piece.n_rows, TASK_ROWS):
             yield Rows(first_row + start, piece, start, min(start + TASK_ROWS, piece.n_rows))
         first_row += piece.n_rows
 
 
-def _in_order(client: Any, submit: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Results of tasks in the order of items; only a few tasks per thread exist at a time."""
-    ahead = 2 * max(1, sum(client.nthreads().values()))
-    waiting: deque[Any] = deque()
-    for item in items:
-        waiting.append(submit(item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
-
-
 @task
-def _apply(application: Application, rows: Rows) -> Part:
-    return application(rows.read(application.columns), rows.first_row)
-
-
-@task
-def _write(application: Application, rows: Rows, file: Path, first: Any) -> tuple[Part, Any]:
-    """Write a part with the types of the first one; return what is known of it, and its types."""
+def _apply(application: Application, rows: Rows, file: Path | None, first: Any) -> tuple[Part, Any]:
+    """A part or, once it is written with the types of the first one, what is known of it; types."""
     part = application(rows.read(application.columns), rows.first_row)
+    if file is None:
+        return part, None
     writer = TableWriter(file, "parquet", None if first is None else first[1])
     try:
         writer.write(part.frame)

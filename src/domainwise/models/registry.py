@@ -62,68 +62,45 @@ def _constant(s: Setting) -> Any:
     return DummyClassifier() if s.classification else DummyRegressor()
 
 
-def _svm(s: Setting) -> Any:
-    return SVC(class_weight=s.class_weight) if s.classification else SVR()
-
-
-def _linear(s: Setting) -> Any:
-    if not s.classification:
-        return Ridge()
-    return LogisticRegression(class_weight=s.class_weight, max_iter=1000)
+def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
+    """What is for classes, with their weights, or what is for numbers."""
+    if s.classification:
+        return classifier(class_weight=s.class_weight, **options)
+    return regressor(**options)
 
 
 def _boosting(s: Setting) -> Any:
     options: dict[str, Any] = dict(early_stopping=False, max_iter=TREES, random_state=s.seed)
-    if not s.classification:
-        return HistGradientBoostingRegressor(**options)
-    return HistGradientBoostingClassifier(class_weight=s.class_weight, **options)
+    return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
 
-def _kpca(s: Setting, fast: bool = False) -> Any:
-    return FastKPCA(**s.landmarks) if fast or s.n_rows > EXACT_ROWS else KPCA()
-
-
-def _dica(s: Setting, fast: bool = False) -> Any:
-    # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
-    fast = fast or s.n_rows > EXACT_ROWS
-    return FastDICA(**s.landmarks) if fast else DICA(solver="dense")
-
-
-def _family(exact: type, landmarks: type, s: Setting, fast: bool = False) -> Any:
+def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
     return landmarks(**s.landmarks) if fast or s.n_rows > EXACT_ROWS else exact()
 
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
     """DCM along a path that shares the products of its candidates."""
-    if fast or s.n_rows > EXACT_ROWS:
-        return FastDCMCV(n_jobs=s.n_jobs, **s.landmarks)
-    return DCMCV(n_jobs=s.n_jobs, random_state=s.seed)
+    exact = partial(DCMCV, random_state=s.seed)
+    return _sized(exact, FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
 
 
 def _invariant(s: Setting) -> Any:
     """Let the best machines vote: scores on few domains are too noisy for a single winner."""
-    if s.classification:
-        # Beyond exact size every candidate would be calibrated, not only the winners.
-        calibrated = s.probability and s.n_rows <= EXACT_ROWS
-        machine: Any = InvariantSVC(class_weight=s.class_weight, probability=calibrated)
-    else:
-        machine = InvariantSVR()
-    machine.set_params(random_state=s.seed)
+    # Beyond exact size every candidate would be calibrated, not only the winners.
+    calibrated = s.probability and s.n_rows <= EXACT_ROWS
+    classifier = partial(InvariantSVC, probability=calibrated)
+    machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
     return InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
 
 
 def _invariant_ridge(s: Setting) -> Any:
     options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs)
-    if s.classification:
-        return InvariantRidgeClassifierCV(class_weight=s.class_weight, **options)
-    return InvariantRidgeCV(**options)
+    return _either(InvariantRidgeClassifierCV, InvariantRidgeCV, s, **options)
 
 
 def _ensemble(s: Setting) -> Any:
     options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs, cv=s.cv)
-    if s.classification:
-        return DomainEnsembleClassifier(class_weight=s.class_weight, **options)
-    return DomainEnsembleRegressor(**options)
+    return _either(DomainEnsembleClassifier, DomainEnsembleRegressor, s, **options)
 
 
 def weights(*values: float) -> Grid:
@@ -132,6 +109,13 @@ def weights(*values: float) -> Grid:
 
 
 BOTH: Grid = {**weights(*WEIGHTS), "conditionals": (False, True)}
+#: How some methods are made.
+_svm = partial(_either, SVC, SVR)
+_linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
+_kpca = partial(_sized, KPCA, FastKPCA)
+# DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
+_dica = partial(_sized, partial(DICA, solver="dense"), FastDICA)
+
 KPCA_GRID: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
 DICA_GRID: Grid = {"gamma": GAMMAS, "lam": In("rows", (1e-4, 1e-2, 1.0))}
 SCATTER_WEIGHTS = (0.1, 1.0, 10.0)
@@ -144,10 +128,6 @@ SVM_GRIDS = ({"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE})
 LINEAR_COSTS = [1.0 / alpha for alpha in ALPHAS[::-1]]
 LINEAR_GRIDS = ({"C": LINEAR_COSTS}, {"alpha": ALPHAS})
 INVARIANT_GRIDS = ({**KERNELS, "C": COSTS}, {**KERNELS, **TUBE})
-
-
-def _twice(name: str) -> tuple[str, str]:
-    return name, name
 
 
 #: What each method is and what is chosen, in a line.
@@ -188,7 +168,7 @@ def _projection(
     rest = {"about": ABOUT.get(key), **({"compared": False} if fast else {}), **rest}
     build = partial(build, fast=True) if fast else build
     given = {"build": build, "grids": (grids[0], grids[-1]), "searches": searches, **rest}
-    return Method(key, _twice(label), "projection", **given)
+    return Method(key, (label, label), "projection", **given)
 
 
 METHODS: dict[str, Method] = {
@@ -198,7 +178,7 @@ METHODS: dict[str, Method] = {
         _baseline("svm", ("SVM", "SVR"), _svm, SVM_GRIDS, 1.5),
         _baseline("linear", ("logistic", "ridge"), _linear, LINEAR_GRIDS, 0.4),
         _baseline(
-            "boosting", _twice("boosting"), _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 3.0
+            "boosting", ("boosting",) * 2, _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 3.0
         ),
         _projection("KPCA", _kpca, KPCA_GRID),
         _projection("COIR", dcm_path, weights(0.0)),
@@ -209,8 +189,8 @@ METHODS: dict[str, Method] = {
         _machine(
             "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, INVARIANT_GRIDS, cost=4.0
         ),
-        _machine("invariantridge", _twice("InvariantRidge"), _invariant_ridge, ({}, {}), cost=4.0),
-        _machine("ensemble", _twice("ensemble"), _ensemble, None, context=True, cost=60.0),
+        _machine("invariantridge", ("InvariantRidge",) * 2, _invariant_ridge, ({}, {}), cost=4.0),
+        _machine("ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=60.0),
         _projection("FastDCMCV", dcm_path, BOTH, weights(*WEIGHTS), fast=True),
         _projection("FastCOIR", dcm_path, weights(0.0), fast=True),
         _projection("FastDICA", _dica, DICA_GRID, fast=True),
@@ -218,7 +198,7 @@ METHODS: dict[str, Method] = {
         *(
             _projection(
                 ("Fast" if fast else "") + exact.__name__,
-                partial(_family, exact, landmarks),
+                partial(_sized, exact, landmarks),
                 grid,
                 fast=fast,
                 compared=False,
