@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import Labels, check_sample_domain, label_array
-from domainwise.ensemble.context import DomainContext
+from domainwise.checks.inputs import Labels, label_array
+from domainwise.ensemble.context import DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
@@ -80,7 +80,7 @@ class DomainEnsemble(BaseEstimator):
         if self.calibration == "cv":
             self._learn(rows, target, sample_domain, learn_from)
             return self
-        domain = _check_domains(sample_domain, len(rows))
+        domain = domain_labels(sample_domain, rows)
         learn, held = calibration_split(target, domain.codes, not numeric)
         if learn_from is not None:
             chosen = np.zeros(len(rows), dtype=bool)
@@ -101,7 +101,7 @@ class DomainEnsemble(BaseEstimator):
         """Fit to codes of classes or to values of unit variance, of all rows of X."""
         started = time.monotonic()
         kinds = self._kinds()
-        domain = _check_domains(sample_domain, len(X))
+        domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError("context=True needs two domains, or more, in sample_domain")
         self._seed = fixed_seed(self.random_state)
@@ -224,7 +224,7 @@ class DomainEnsemble(BaseEstimator):
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         features = {False: self._features(X, None)}
-        domain = _check_domains(sample_domain, len(X))
+        domain = domain_labels(sample_domain, X)
         in_context = any(member.in_context for member in self.members_.values())
         if sample_domain is None or not in_context:
             return self._mix(self.weights_, features)
@@ -262,7 +262,7 @@ class DomainEnsemble(BaseEstimator):
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
-        domain = _check_domains(sample_domain, len(rows))
+        domain = domain_labels(sample_domain, rows)
         both = (None, sample_domain)
         features = {given is not None: self._features(rows, given) for given in both}
         left = self._left(self._mix(self.context_weights_, features), domain)
@@ -284,15 +284,6 @@ class DomainEnsemble(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _check_domains(sample_domain: Any, n_rows: int) -> Labels:
-    shape = np.shape(sample_domain)
-    if len(shape) > 1 and shape[1:] != (1,):
-        raise ValueError(
-            f"sample_domain must hold one label for each row, got an array of shape {shape}"
-        )
-    return check_sample_domain(sample_domain, n_rows, "delta")
 
 
 def _taken(labels: Labels, rows: Array) -> Labels:

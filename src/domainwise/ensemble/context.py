@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.backends import backend_of
-from domainwise.checks.inputs import LARGEST_NUMBER
+from domainwise.checks.inputs import LARGEST_NUMBER, Labels
 from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
 from domainwise.estimators.arguments import arguments, with_shared_arguments
 
@@ -30,6 +30,16 @@ class Held:
 
     moments: dict[Any, Moments]
     alone: frozenset[Any] | None = None
+
+
+def domain_labels(sample_domain: Any, X: Any) -> Labels:
+    """Domains of the rows of X, one label each."""
+    shape = np.shape(sample_domain)
+    if len(shape) > 1 and shape[1:] != (1,):
+        raise ValueError(
+            f"sample_domain must hold one label for each row, got an array of shape {shape}"
+        )
+    return backend_of(X).check_sample_domain(sample_domain, X, "delta")
 
 
 @with_shared_arguments
@@ -188,22 +198,21 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
             return transform_partitions(self, X, sample_domain)
         X = self._rows(X, reset=False)
-        codes, n_domains = self._domains(sample_domain, X)
-        Z = self._standardised(X)
+        domain, Z = domain_labels(sample_domain, X), self._standardised(X)
         if self.held is None or sample_domain is None:
-            moments = Moments.of_rows(Z, codes, n_domains)
+            moments = Moments.of_rows(Z, domain.codes, domain.n_categories)
         else:
             known = [self.held.moments[name] for name in np.unique(sample_domain).tolist()]
             parts = zip(*((each.count, each.mean, each.squares) for each in known), strict=True)
             moments = Moments(*map(np.concatenate, parts))
-        return self._in_context(X, Z, codes, moments, given=sample_domain is not None)
+        return self._in_context(X, Z, domain.codes, moments, given=sample_domain is not None)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Any, Moments]:
         """What rows say of each domain, in the sources' units; other rows of it may be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
-        codes, n_domains = self._domains(sample_domain, X)
-        found = Moments.of_rows(self._standardised(X), codes, n_domains)
+        domain = domain_labels(sample_domain, X)
+        found = Moments.of_rows(self._standardised(X), domain.codes, domain.n_categories)
         parts = zip(found.count, found.mean, found.squares, strict=True)
         each = (Moments(*(values[None] for values in part)) for part in parts)
         return dict(zip(np.unique(sample_domain).tolist(), each, strict=True))
@@ -232,7 +241,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             n, moments, levels = source_moments(self, X, sample_domain, reset=reset)
         else:
             X = self._rows(X, reset=reset)
-            self._domains(sample_domain, X)
+            domain_labels(sample_domain, X)
             n, moments, levels = len(X), *rows_moments(X)
         if not reset:
             moments, levels = self._moments.merged(moments), self._levels.merged(levels)
@@ -261,16 +270,6 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if float(largest) > LARGEST_NUMBER:
             raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
         return X
-
-    def _domains(self, sample_domain: Any, X: Any) -> tuple[Any, int]:
-        """Codes of the domains, and how many there are."""
-        shape = np.shape(sample_domain)
-        if len(shape) > 1 and shape[1:] != (1,):
-            raise ValueError(
-                f"sample_domain must hold one label for each row, got an array of shape {shape}"
-            )
-        labels = backend_of(X).check_sample_domain(sample_domain, X, "delta")
-        return labels.codes, labels.n_categories
 
     def _standardised(self, X: Any) -> Any:
         """Rows in the units of the sources, in float64."""

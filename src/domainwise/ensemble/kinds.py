@@ -156,23 +156,21 @@ def levelled(X: Array, clip: float | None) -> Array:
     return X if clip is None else clip * np.tanh(X / clip)
 
 
-class Linear(Separate):
+class _Linear(Separate):
     """Logistic regression, or ridge regression."""
 
     name, path, in_context = "linear", "C", False
 
     def candidates(self, sources: Sources) -> list[Candidate]:
-        """What is tried."""
         return grid(C=(1e-3, 1e-2, 1e-1, 1.0, 10.0))
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        """An estimator with the arguments of a candidate."""
         if not sources.n_classes:
             return Ridge(alpha=1.0 / candidate["C"])
         return LogisticRegression(C=candidate["C"], max_iter=1000)
 
 
-class Trees(Separate):
+class _Trees(Separate):
     """Extremely randomised trees."""
 
     name, path = "extra_trees", "min_samples_leaf"
@@ -180,36 +178,32 @@ class Trees(Separate):
     clip = 3.0
 
     def candidates(self, sources: Sources) -> list[Candidate]:
-        """What is tried."""
         features: tuple[Any, ...] = ("sqrt", 0.5) if sources.n_classes else (0.3, 1.0)
         few = sources.X.shape[1] > MANY_FEATURES
         return grid(max_features=features[:1] if few else features, min_samples_leaf=(1, 5))
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-        """Outputs of a batch on the test rows of a split, by fewer trees."""
+        # By fewer trees than in the end.
         fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
         return super().predict(sources, split, fewer)
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        """An estimator with the arguments of a candidate."""
         trees = ExtraTreesClassifier if sources.n_classes else ExtraTreesRegressor
         return trees(**{"n_estimators": TREES, "random_state": sources.seed, **candidate})
 
 
-class Boosting(Separate):
+class _Boosting(Separate):
     """Gradient boosting, stopped where domains left out say so."""
 
     name, path, shared = "boosting", "max_iter", ("max_leaf_nodes",)
 
     def candidates(self, sources: Sources) -> list[Candidate]:
-        """What is tried."""
         each = sources.n_classes if sources.n_classes > 2 else 1
         most = max(20, min(120, BOOSTED_TREES // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
         return grid(max_leaf_nodes=(4, 16), max_iter=stages)
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-        """Outputs of a batch on the test rows of a split."""
         rows = sources.evenly(split.train, self.most_rows)
         model = self.fitted(sources, batch[-1], rows)
         X = sources.X[split.test]
@@ -224,7 +218,6 @@ class Boosting(Separate):
         ]
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        """An estimator with the arguments of a candidate."""
         boosting: Any = HistGradientBoostingRegressor
         if sources.n_classes:
             boosting = HistGradientBoostingClassifier
@@ -248,20 +241,18 @@ class _Stage:
         return self.values
 
 
-class InvariantMachines(Separate):
+class _InvariantSVM(Separate):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
     clip, shared = 6.0, ("gamma",)
 
     def candidates(self, sources: Sources) -> list[Candidate]:
-        """What is tried."""
         weights = (0.0, 1.0) if sources.domain.n_categories > 1 else (0.0,)
         costs = (0.1, 1.0, 10.0) if sources.n_classes else (1.0, 10.0, 100.0)
         return grid(gamma=gammas("rbf", sources.X), domain_weight=weights, C=costs)
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-        """Outputs of a batch on the test rows of a split."""
         rows = sources.evenly(split.train, self.most_rows)
         y, domain = sources.y[rows], sources.domain.codes[rows]
         first = self.estimator(sources, batch[0])
@@ -277,11 +268,10 @@ class InvariantMachines(Separate):
         return found
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        """An estimator with the arguments of a candidate."""
         return InvariantSVC(**candidate) if sources.n_classes else InvariantSVR(**candidate)
 
 
-class InvariantRidgeKind(Kind):
+class _InvariantRidge(Kind):
     """Kernel ridge regression with the invariant kernel."""
 
     name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
@@ -292,7 +282,6 @@ class InvariantRidgeKind(Kind):
     LANDMARKS = 400
 
     def candidates(self, sources: Sources) -> list[Candidate]:
-        """What is tried."""
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name in ("rbf", "laplacian")
@@ -301,7 +290,6 @@ class InvariantRidgeKind(Kind):
         ]
 
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-        """Outputs of a batch on the test rows of a split."""
         model = self._model(sources)
         kernel = (batch[0]["kernel"], batch[0]["gamma"])
         most = max(self.LANDMARKS, 2 * sources.domain.n_categories)
@@ -312,7 +300,6 @@ class InvariantRidgeKind(Kind):
         return [class_columns(v) if sources.n_classes else v for v in values]
 
     def fit(self, sources: Sources, chosen: Sequence[Candidate]) -> list[Any]:
-        """Estimators whose outputs are averaged, fitted to all rows."""
         # The average of functions of one kernel is one function.
         model = self._model(sources)
         model.classes_ = np.arange(sources.n_classes)
@@ -355,5 +342,5 @@ def gammas(kernel: str, X: Array) -> list[float]:
 
 
 KINDS: dict[str, type[Kind]] = {
-    kind.name: kind for kind in (Linear, Boosting, Trees, InvariantRidgeKind, InvariantMachines)
+    kind.name: kind for kind in (_Linear, _Boosting, _Trees, _InvariantRidge, _InvariantSVM)
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -46,6 +47,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     __metadata_request__fit = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = MACHINE_CONSTRAINTS
+    _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and a linear one
+    _own_argument: ClassVar[str]  #: what they take beside ``C`` and ``tol``
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Learn from source domains.
@@ -92,7 +95,11 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **arguments)
         Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        self.machine_ = self._exact_machine() if exact else self._linear_machine()
+        if exact:
+            self.machine_ = self._exact_machine()
+        else:
+            linear = dict(dual=False, intercept_scaling=INTERCEPT_SCALING)
+            self.machine_ = self._machines[1](**self._machine_arguments(), **linear)
         self.machine_.fit(Z, y)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
@@ -108,13 +115,12 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
-    @abstractmethod
     def _exact_machine(self) -> Any:
-        """Make a machine for precomputed kernels."""
+        return self._machines[0](kernel="precomputed", **self._machine_arguments())
 
-    @abstractmethod
-    def _linear_machine(self) -> Any:
-        """Make a linear machine."""
+    def _machine_arguments(self) -> dict[str, Any]:
+        names = ("C", "tol", self._own_argument)
+        return {name: getattr(self, name) for name in names}
 
     def _values(self, X: Any, method: str) -> Array:
         """Call a method of the machine, in batches of rows so that memory stays bounded."""
@@ -156,10 +162,6 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     class_weight : dict or "balanced", default=None
         As in SVC.
     {svm_solver}
-    tol : float, default=1e-3
-        Tolerance of the SVM solver.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.
     probability : bool, default=False
         Fit a calibration as well, for ``predict_proba``: the source domains are held out in turn
         (at most five groups of them) and a logistic regression turns their decision values into
@@ -192,6 +194,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 
     class_weight: ClassWeight = None
     probability: bool = False
+    _machines, _own_argument = (SVC, LinearSVC), "class_weight"
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
@@ -231,18 +234,6 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         check_is_fitted(self)
         return self.calibration_.probabilities(self.decision_function(X))
 
-    def _exact_machine(self) -> SVC:
-        return SVC(C=self.C, kernel="precomputed", class_weight=self.class_weight, tol=self.tol)
-
-    def _linear_machine(self) -> LinearSVC:
-        return LinearSVC(
-            C=self.C,
-            class_weight=self.class_weight,
-            tol=self.tol,
-            dual=False,
-            intercept_scaling=INTERCEPT_SCALING,
-        )
-
 
 @with_shared_arguments
 @arguments
@@ -259,10 +250,6 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     epsilon : float, default=0.1
         Errors up to here are free, as in SVR.
     {kernel} {domain} {invariance} {svm_solver}
-    tol : float, default=1e-3
-        Tolerance of the SVM solver.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the choice of landmarks. None is a fixed seed: refitting repeats every bit.
 
     Attributes
     ----------
@@ -289,6 +276,8 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     """
 
     epsilon: float = field(default=0.1, kw_only=False)
+    _machines = (SVR, partial(LinearSVR, loss="squared_epsilon_insensitive"))
+    _own_argument = "epsilon"
 
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
@@ -305,17 +294,3 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
 
     def _values(self, X: Any, method: str) -> Array:
         return super()._values(X, method) + self._target_mean
-
-    def _exact_machine(self) -> SVR:
-        return SVR(C=self.C, epsilon=self.epsilon, kernel="precomputed", tol=self.tol)
-
-    def _linear_machine(self) -> LinearSVR:
-        return LinearSVR(
-            C=self.C,
-            epsilon=self.epsilon,
-            tol=self.tol,
-            loss="squared_epsilon_insensitive",
-            dual=False,
-            intercept_scaling=INTERCEPT_SCALING,
-            max_iter=1000,
-        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,7 @@ def statistics_of(reader: Reader, piece: Piece) -> Statistics:
 @task
 def merge_statistics(parts: list[Statistics]) -> Statistics:
     """Join the statistics of neighbouring pieces, in their order."""
-    first, *others = parts
-    for part in others:
-        first = first.merged(part)
-    return first
+    return reduce(Statistics.merged, parts)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, take_rows
-from domainwise.estimators.arguments import keep_arguments
+from domainwise.estimators.arguments import arguments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.models.sharing import judge_group, kernel_groups
 from domainwise.selection.draw import draw_rows
@@ -40,6 +41,7 @@ def _has(name: str) -> Any:
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
 
+@arguments
 class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     """An estimator with arguments chosen by leaving source domains out.
 
@@ -70,21 +72,16 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def __init__(
-        self,
-        estimator: Any,
-        grid: Mapping[str, Sequence[Any]] | None = None,
-        units: Mapping[str, str] | None = None,
-        *,
-        step: str = "",
-        searches: bool = False,
-        own: bool = False,
-        scoring: Any = None,
-        pos_label: Any = None,
-        cv: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        keep_arguments(self, locals())
+    estimator: Any = field(kw_only=False)
+    grid: Mapping[str, Sequence[Any]] | None = field(default=None, kw_only=False)
+    units: Mapping[str, str] | None = field(default=None, kw_only=False)
+    step: str = ""
+    searches: bool = False
+    own: bool = False
+    scoring: Any = None
+    pos_label: Any = None
+    cv: Any = None
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
         """Choose on source domains left out, then fit to all rows.

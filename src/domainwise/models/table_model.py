@@ -66,15 +66,13 @@ class TableModel:
 
         columns: dict[str, Any] = {"prediction": ask("predict")}
         classes = getattr(self.pipeline, "classes_", None)
-        if classes is not None and hasattr(self.pipeline, "predict_proba"):
-            values = ask("predict_proba")
-            columns |= {f"probability_{c}": values[:, i] for i, c in enumerate(classes)}
-        elif classes is not None and hasattr(self.pipeline, "decision_function"):
-            values = ask("decision_function")
-            if values.ndim == 1:
-                columns[f"decision_{classes[-1]}"] = values
-            else:
-                columns |= {f"decision_{c}": values[:, i] for i, c in enumerate(classes)}
+        methods = {"predict_proba": "probability", "decision_function": "decision"}
+        known = [each for each in methods if hasattr(self.pipeline, each)]
+        if classes is not None and known:
+            values = ask(known[0])
+            each = values[:, None] if values.ndim == 1 else values  # of two classes the last
+            named = zip(classes[-each.shape[1] :], each.T, strict=True)
+            columns |= {f"{methods[known[0]]}_{c}": column for c, column in named}
         if coverage is not None:
             told = {
                 "prediction": lambda: columns["prediction"],

@@ -278,6 +278,7 @@ _boosting = Rule(
 _tree = Rule("tree_", also=_decision_tree_right)
 _forest = Rule("estimators_", also=_forest_right)
 
+_KINDS = ("Classifier", "Regressor")
 #: By the name of a type.
 RULES: dict[str, Rule] = {
     "SVC": _svc,
@@ -287,16 +288,9 @@ RULES: dict[str, Rule] = {
         arrays={name: rule for name, rule in _SVM.items() if name != "_n_support"},
         also=lambda svr: svr._n_support.shape == (2,) and svr._n_support[0] == len(svr.support_),
     ),
-    "HistGradientBoostingClassifier": _boosting,
-    "HistGradientBoostingRegressor": _boosting,
-    "DecisionTreeClassifier": _tree,
-    "DecisionTreeRegressor": _tree,
-    "ExtraTreeClassifier": _tree,
-    "ExtraTreeRegressor": _tree,
-    "ExtraTreesClassifier": _forest,
-    "ExtraTreesRegressor": _forest,
-    "RandomForestClassifier": _forest,
-    "RandomForestRegressor": _forest,
+    **{f"HistGradientBoosting{kind}": _boosting for kind in _KINDS},
+    **{f"{tree}Tree{kind}": _tree for tree in ("Decision", "Extra") for kind in _KINDS},
+    **{f"{trees}{kind}": _forest for trees in ("ExtraTrees", "RandomForest") for kind in _KINDS},
     "OneHotEncoder": Rule("categories_", also=_encoder_right),
     "DummyClassifier": Rule("n_outputs_", also=lambda dummy: _classes(dummy) is not None),
     "DummyRegressor": Rule(
