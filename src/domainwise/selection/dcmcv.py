@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from itertools import product
 from typing import Any, ClassVar
 
@@ -11,10 +12,15 @@ from joblib import delayed
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, KernelLike, Scoring, Seed
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.domains import quiet_about_domains
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import (
+    ExactArguments,
+    LabelLandmarkArguments,
+    arguments,
+    with_shared_arguments,
+)
 from domainwise.estimators.exact import DCM
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.fast import FastDCM
@@ -44,13 +50,34 @@ from domainwise.selection.search import (
 HELD_ROWS = 1000
 
 
-class _SearchMixin:
-    """Fitting by search, for both families."""
+@arguments
+class _Search:
+    """Arguments of the search, and fitting by it, for both families."""
+
+    n_components: int | None = field(default=None, kw_only=False)
+    gammas: Sequence[float] | str = "auto"
+    ridges: Sequence[float] | str = "auto"
+    domain_weights: Sequence[float] | str = "auto"
+    conditionals: Sequence[bool] = (False,)
+    epsilons: Sequence[float] = (1e-3,)
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    estimator: Any = None
+    rule: str = "best"
+    n_jobs: int | None = None
+    kernel: KernelLike = "rbf"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    target_kernel: KernelLike = "auto"
+    target_gamma: float | str = "median"
+    domain_kernel: KernelLike = "auto"
+    domain_gamma: float | str = "median"
 
     _estimator: ClassVar[type[Projection]]
     _fold: ClassVar[type]
     _needs_target = True
-    verbose: int = 0
+    verbose = 0
 
     def _fit(self: Any, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         refuse_elsewhere(
@@ -95,8 +122,8 @@ class _SearchMixin:
         best = self.searched(self.best_params_)
         with quiet_about_domains():
             self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
-        arguments = best.get_params(deep=False)
-        vars(self).update({k: v for k, v in vars(best).items() if k not in arguments})
+        theirs = best.get_params(deep=False)
+        vars(self).update({k: v for k, v in vars(best).items() if k not in theirs})
 
     def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method of the model that was chosen."""
@@ -144,7 +171,8 @@ class _SearchMixin:
 
 
 @with_shared_arguments
-class DCMCV(_SearchMixin, KernelProjection):
+@arguments
+class DCMCV(ExactArguments, _Search, KernelProjection):
     """DCM with gamma, ridge and weights chosen by leaving source domains out.
 
     Every combination is scored by a simple predictor on the projection of domains that were left
@@ -179,39 +207,10 @@ class DCMCV(_SearchMixin, KernelProjection):
     _estimator = DCM
     _fold = ExactFold
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        gammas: Sequence[float] | str = "auto",
-        ridges: Sequence[float] | str = "auto",
-        domain_weights: Sequence[float] | str = "auto",
-        conditionals: Sequence[bool] = (False,),
-        epsilons: Sequence[float] = (1e-3,),
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        estimator: Any = None,
-        rule: str = "best",
-        n_jobs: int | None = None,
-        kernel: KernelLike = "rbf",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: KernelLike = "auto",
-        target_gamma: float | str = "median",
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: Seed = None,
-        verbose: int = 0,
-    ) -> None:
-        keep_arguments(self, locals())
-
 
 @with_shared_arguments
-class FastDCMCV(_SearchMixin, FastProjection):
+@arguments
+class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
     """FastDCM with gamma, ridge and weights chosen by leaving source domains out.
 
     Beyond 1000 rows, and without an ``estimator``, one pass over the rows for each gamma serves all
@@ -244,36 +243,6 @@ class FastDCMCV(_SearchMixin, FastProjection):
 
     _estimator = FastDCM
     _fold = FastFold
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        gammas: Sequence[float] | str = "auto",
-        ridges: Sequence[float] | str = "auto",
-        domain_weights: Sequence[float] | str = "auto",
-        conditionals: Sequence[bool] = (False,),
-        epsilons: Sequence[float] = (1e-3,),
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        estimator: Any = None,
-        rule: str = "best",
-        n_jobs: int | None = None,
-        kernel: KernelLike = "rbf",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        target_kernel: KernelLike = "auto",
-        target_gamma: float | str = "median",
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        n_landmarks: float | str = "auto",
-        landmarks: ArrayLike = "uniform",
-        feature_map: str = "nystroem",
-        target_landmarks: Given = None,
-        random_state: Seed = None,
-    ) -> None:
-        keep_arguments(self, locals())
 
     @available_if(lambda self: False)
     def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Any:

@@ -11,24 +11,13 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import (
-    Array,
-    ArrayLike,
-    ClassWeight,
-    CrossValidator,
-    Given,
-    KernelLike,
-    Scoring,
-    Seed,
-    is_tensor,
-)
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_classes, label_array, plain_array
-from domainwise.estimators.arguments import keep_arguments, with_shared_arguments
+from domainwise.estimators.arguments import arguments, with_shared_arguments
 from domainwise.selection.curves import class_columns, equal_weights, fit_curve
-from domainwise.selection.ridge_candidates import AUTO_WEIGHTS
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
 from domainwise.selection.ridge_search import InvariantRidge
 
@@ -39,6 +28,7 @@ def _has_curve(model: Any) -> bool:
 
 
 @with_shared_arguments
+@arguments
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     r"""Classifier that averages the invariant kernels which held up best on domains left out.
 
@@ -83,30 +73,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     (10, (3,))
     """
 
+    conditionals: Sequence[bool] = (False, True)
+    class_weight: ClassWeight = None
     target_kernel = "delta"
-
-    def __init__(
-        self,
-        *,
-        kernels: Sequence[str] = ("rbf", "laplacian"),
-        gammas: Sequence[float] | str = "auto",
-        alphas: Sequence[float] | str = "auto",
-        domain_weights: Sequence[float] | str = AUTO_WEIGHTS,
-        conditionals: Sequence[bool] = (False, True),
-        n_average: int = 10,
-        n_landmarks: float | str = "auto",
-        landmarks: ArrayLike = "kmeans++",
-        feature_map: str = "nystroem",
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        class_weight: ClassWeight = None,
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-    ) -> None:
-        keep_arguments(self, locals())
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, classes: Given = None
@@ -210,6 +179,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 
 
 @with_shared_arguments
+@arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     r"""Regression that averages the invariant kernels which held up best on domains left out.
 
@@ -242,27 +212,6 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     """
 
     target_kernel = "rbf"
-
-    def __init__(
-        self,
-        *,
-        kernels: Sequence[str] = ("rbf", "laplacian"),
-        gammas: Sequence[float] | str = "auto",
-        alphas: Sequence[float] | str = "auto",
-        domain_weights: Sequence[float] | str = AUTO_WEIGHTS,
-        n_average: int = 10,
-        n_landmarks: float | str = "auto",
-        landmarks: ArrayLike = "kmeans++",
-        feature_map: str = "nystroem",
-        domain_kernel: KernelLike = "auto",
-        domain_gamma: float | str = "median",
-        domain_epsilon: float = 1e-3,
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        n_jobs: int | None = None,
-        random_state: Seed = None,
-    ) -> None:
-        keep_arguments(self, locals())
 
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
         if is_tensor(X):

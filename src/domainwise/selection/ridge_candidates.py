@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from domainwise.arrays import Array, is_tensor
+from domainwise.arrays import Array, ArrayLike, CrossValidator, KernelLike, Scoring, Seed, is_tensor
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import Labels
+from domainwise.estimators.arguments import arguments
 from domainwise.estimators.fast_base import fourier_map
 from domainwise.estimators.projection import fixed_seed
 from domainwise.gram.nystrom import NystromMap
@@ -36,8 +37,29 @@ AUTO_LANDMARKS = 1000
 SUM_ROUNDING = 1e-9
 
 
-class RidgeCandidates(BaseEstimator):
-    """Arguments of a ridge search, and what they stand for."""
+@arguments
+class RidgeArguments(BaseEstimator):
+    """Arguments of a ridge search."""
+
+    kernels: Sequence[str] = ("rbf", "laplacian")
+    gammas: Sequence[float] | str = "auto"
+    alphas: Sequence[float] | str = "auto"
+    domain_weights: Sequence[float] | str = AUTO_WEIGHTS
+    n_average: int = 10
+    n_landmarks: float | str = "auto"
+    landmarks: ArrayLike = "kmeans++"
+    feature_map: str = "nystroem"
+    domain_kernel: KernelLike = "auto"
+    domain_gamma: float | str = "median"
+    domain_epsilon: float = 1e-3
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+
+
+class RidgeCandidates(RidgeArguments):
+    """What the arguments stand for."""
 
     #: Of regression, which has no such arguments.
     class_weight: Any = None
