@@ -67,7 +67,7 @@ def evaluate(
     y: ArrayLike,
     sample_domain: ArrayLike,
     *,
-    methods: Any = None,
+    methods: str | Sequence[Any] | None = None,
     task: str = "auto",
     scoring: Scoring | Sequence[str] = None,
     cv: CrossValidator = None,
@@ -80,7 +80,7 @@ def evaluate(
     prepare: bool = True,
     inner_scoring: Scoring = None,
     quick: bool = False,
-    out: Any = None,
+    out: str | Path | None = None,
     force: bool = False,
     **unknown: Any,
 ) -> Evaluation:
@@ -249,7 +249,7 @@ def compare_methods(
     n_jobs: int | None = None,
     progress: bool | Progress = True,
     more: Sequence[Measure] = (),
-    out: Any = None,
+    out: str | Path | None = None,
     force: bool = False,
 ) -> Evaluation:
     """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""

@@ -166,7 +166,7 @@ class Evaluation(Found):
 
         return scores_figure(self)
 
-    def report(self, path: Any, *, title: str | None = None) -> Path:
+    def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write an HTML page that loads nothing from elsewhere, and return its path.
 
         Parameters
