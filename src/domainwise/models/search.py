@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
@@ -25,9 +26,9 @@ from domainwise.models.sharing import judge_group, kernel_groups
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import fit_with_domains, takes
+from domainwise.selection.predictions import AroundEstimator, fit_with_domains, takes
 from domainwise.selection.search import comparable, ranks, scored
-from domainwise.selection.smooth import SmoothScore, scores_table
+from domainwise.selection.smooth import SmoothScore, grouped_scores
 
 #: Source domains that arguments are chosen on are left out in this many groups, at most.
 MAX_INNER_FOLDS = 5
@@ -42,7 +43,7 @@ def _has(name: str) -> Any:
 
 
 @arguments
-class MethodSearch(MetaEstimatorMixin, BaseEstimator):
+class MethodSearch(AroundEstimator):
     """An estimator with arguments chosen by leaving source domains out.
 
     ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``:
@@ -153,20 +154,15 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         model = clone(self.estimator)
         inner = model.named_steps[self.step] if self.step else model
         groups = kernel_groups(None if self.own else inner, candidates, X)
-        tasks = [(split, group) for split in splits for group in groups]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(_judged)(self._candidate(candidates[group[0]]), X, y, given, split, scorer)
             if len(group) == 1
             else delayed(judge_group)(
                 model, self.step, [candidates[i] for i in group], X, y, given, split, scorer
             )
-            for split, group in tasks
+            for split, group in product(splits, groups)
         )
-        by_split: list[list[Any]] = [[None] * len(candidates) for _ in splits]
-        for i, ((_, group), judged) in enumerate(zip(tasks, found, strict=True)):
-            for number, one in zip(group, judged, strict=True):
-                by_split[i // len(groups)][number] = one
-        scores = comparable(scores_table(scorer, by_split, [test for _, test in splits]))
+        scores = comparable(grouped_scores(scorer, groups, found, [test for _, test in splits]))
         return candidates[int(ranks(scores.mean(axis=1)).argmin())], candidates
 
     def _search_itself(
@@ -247,14 +243,6 @@ class MethodSearch(MetaEstimatorMixin, BaseEstimator):
         classification = _for_classes(self.estimator, y)
         measure = choose_measure(self.scoring, np.asarray(y), classification, self.pos_label)
         return float(measure.scorer(self, X, y))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = self.estimator.__sklearn_tags__()
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.input_tags = inner.input_tags
-        return tags
 
 
 def _for_classes(estimator: Any, y: Any) -> bool:

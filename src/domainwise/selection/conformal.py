@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
@@ -21,9 +22,10 @@ from domainwise.checks.inputs import (
     count_rows,
     take_rows,
 )
-from domainwise.estimators.arguments import keep_arguments
+from domainwise.estimators.arguments import arguments
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.predictions import (
+    AroundEstimator,
     Predictions,
     asks_for_domains,
     codes_of,
@@ -62,11 +64,8 @@ def calibration_split(
     return train, held
 
 
-def _is(kind: Any) -> Any:
-    return lambda self: kind(self.estimator)
-
-
-class DomainConformal(MetaEstimatorMixin, BaseEstimator):
+@arguments
+class DomainConformal(AroundEstimator):
     """Prediction sets and intervals that hold on new domains, for any classifier or regressor.
 
     Rows of domains that a model has not seen tell how far off it is there. A set holds the classes,
@@ -122,17 +121,16 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
     ((3, 2), 'approximate')
     """
 
+    estimator: Any = field(kw_only=False)
+    cv: CrossValidator = None
+    calibration: str = "cv"
+
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: CONSTRAINTS[name] for name in ("cv", "calibration")
     }
-
-    def __init__(
-        self, estimator: Any, *, cv: CrossValidator = None, calibration: str = "cv"
-    ) -> None:
-        keep_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Fit the estimator, and score it on rows of domains that it has not seen.
@@ -247,7 +245,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         """
         return np.asarray(self._told(X, sample_domain)[0].probabilities)
 
-    @available_if(_is(is_classifier))
+    @available_if(lambda self: is_classifier(self.estimator))
     def predict_set(
         self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
     ) -> Array:
@@ -268,7 +266,7 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
         told, quantiles = self._told(X, sample_domain)
         return quantiles.sets(_strange(told), coverage)
 
-    @available_if(_is(is_regressor))
+    @available_if(lambda self: is_regressor(self.estimator))
     def predict_interval(
         self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
     ) -> Array:
@@ -306,14 +304,6 @@ class DomainConformal(MetaEstimatorMixin, BaseEstimator):
     def feature_names_in_(self) -> Array:
         """Their names, if X has string column names."""
         return np.asarray(self.estimator_.feature_names_in_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = self.estimator.__sklearn_tags__()
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.input_tags = inner.input_tags
-        return tags
 
 
 def _strange(told: Predictions) -> Array:

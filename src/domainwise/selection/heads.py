@@ -75,9 +75,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Array) -> Array:
         """Classes."""
-        values = self.decision_function(X)
-        chosen = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
 
     def predict_proba(self, X: Array) -> Array:
         """Probabilities of the classes."""

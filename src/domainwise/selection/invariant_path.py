@@ -11,6 +11,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_array
 
 from domainwise.arrays import Array
 from domainwise.checks.domains import quiet_about_domains
@@ -27,6 +28,7 @@ from domainwise.invariant.kernel import (
 )
 from domainwise.invariant.machines import InvariantMachine
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.selection.predictions import fit_with_domains
 from domainwise.selection.search import scored
 
 #: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
@@ -191,27 +193,14 @@ def _prepared(
     held: Array,
 ) -> tuple[Array, Array]:
     """Training and held-out rows as the machine sees them, after the pipeline's other steps."""
-    if not isinstance(estimator, Pipeline):
-        X = np.asarray(X)
-        if machine.kernel == "precomputed":
-            return _rows(X[np.ix_(train, train)]), _rows(X[np.ix_(held, train)])
-        return _rows(X[train]), _rows(X[held])
-    by_row = getattr(X, "iloc", X)
-    rows, new = by_row[train], by_row[held]
-    with config_context(enable_metadata_routing=True):
-        for _, step in estimator.steps[:-1]:
-            if step is None or step == "passthrough":
-                continue
-            asks = step.get_metadata_routing().consumes("fit", ["sample_domain"])
-            options = {"sample_domain": domain} if asks else {}
-            rows = step.fit(rows, y[train], **options).transform(rows)
-            new = step.transform(new)
-    return _rows(rows), _rows(new)
-
-
-def _rows(X: Any) -> Array:
-    X = np.asarray(X)
-    X = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
-    if not np.isfinite(X).all():
-        raise ValueError("Input X contains NaN or infinity.")
-    return X
+    if isinstance(estimator, Pipeline):
+        by_row = getattr(X, "iloc", X)
+        both = [by_row[train], by_row[held]]
+        if len(estimator) > 1:
+            steps = fit_with_domains(estimator[:-1], both[0], y[train], domain)
+            both = [steps.transform(rows) for rows in both]
+    else:
+        columns = train if machine.kernel == "precomputed" else slice(None)
+        both = [np.asarray(X)[rows][:, columns] for rows in (train, held)]
+    rows, new = (check_array(each, dtype=(np.float64, np.float32)) for each in both)
+    return rows, new

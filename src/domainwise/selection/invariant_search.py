@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn import config_context
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
@@ -17,14 +19,17 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
-from domainwise.estimators.arguments import keep_arguments
+from domainwise.estimators.arguments import arguments
+from domainwise.selection.curves import class_columns
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
+from domainwise.selection.predictions import AroundEstimator
 from domainwise.selection.search import record_search
-from domainwise.selection.smooth import SmoothScore, scores_table
+from domainwise.selection.smooth import SmoothScore, grouped_scores
 
 
-class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
+@arguments
+class InvariantSearchCV(AroundEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
     Gives the scores and the winner of :class:`sklearn.model_selection.GridSearchCV`. For one
@@ -91,22 +96,17 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
     ['C', 'domain_weight']
     """
 
+    estimator: Any = field(kw_only=False)
+    param_grid: Any = field(kw_only=False)
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_average: int = 1
+    n_jobs: int | None = None
+
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_average", "n_jobs")
     }
-
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        cv: CrossValidator = None,
-        scoring: Scoring = None,
-        n_average: int = 1,
-        n_jobs: int | None = None,
-    ) -> None:
-        keep_arguments(self, locals())
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Score every candidate on held-out domains, and fit the best to all rows.
@@ -148,24 +148,13 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
         scorer = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
-        tasks = [(split, group) for split in range(len(splits)) for group in range(len(groups))]
         found = Parallel(n_jobs=self.n_jobs)(
             delayed(score_group)(
-                self.estimator,
-                [candidates[i] for i in groups[g]],
-                rows,
-                labels,
-                given,
-                splits[s],
-                scorer,
+                self.estimator, [candidates[i] for i in group], rows, labels, given, split, scorer
             )
-            for s, g in tasks
+            for split, group in product(splits, groups)
         )
-        judged: list[list[Any]] = [[None] * len(candidates) for _ in splits]
-        for (s, g), values in zip(tasks, found, strict=True):
-            for i, value in zip(groups[g], values, strict=True):
-                judged[s][i] = value
-        scores = scores_table(scorer, judged, [test for _, test in splits])
+        scores = grouped_scores(scorer, groups, found, [test for _, test in splits])
         record_search(self, candidates, scores, arguments=False)
         self.members_ = self._members(candidates)
         self.estimators_: list[Any] = []
@@ -209,9 +198,7 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             return np.asarray(self.best_estimator_.predict(X))
         if not is_classifier(self.estimator):
             return np.mean([model.predict(X) for model in self.estimators_], axis=0)
-        values = self.decision_function(X)
-        chosen = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
+        return np.asarray(self.classes_[class_columns(self.decision_function(X)).argmax(axis=1)])
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: ArrayLike) -> Array:
@@ -259,11 +246,3 @@ class InvariantSearchCV(MetaEstimatorMixin, BaseEstimator):
             measure = accuracy_score if is_classifier(self.estimator) else r2_score
             return float(measure(y, self.predict(X)))
         return float(check_scoring(self, scoring=self.scoring)(self, X, y))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = self.estimator.__sklearn_tags__()
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.input_tags.pairwise = inner.input_tags.pairwise
-        return tags

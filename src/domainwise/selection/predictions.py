@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
@@ -51,6 +51,18 @@ def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
 def has_probabilities(estimator: Any) -> bool:
     """Whether an estimator, fitted or not, gives probabilities."""
     return hasattr(estimator, "predict_proba")
+
+
+class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
+    """What is of the same kind as the estimator inside it, and takes the same rows."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags = inner.input_tags
+        return tags
 
 
 class Predictions(BaseEstimator):

@@ -70,7 +70,7 @@ class DomainQuantiles:
         place = int(np.searchsorted(self.levels, coverage - TOLERANCE))
         return float(self.scores[min(place, len(self.scores) - 1)])
 
-    def asked_threshold(self, coverage: float, *, stacklevel: int = 4) -> float:
+    def asked_threshold(self, coverage: float) -> float:
         """The same, with a warning if there are too few domains for it."""
         needed, most = needed_domains(coverage), self.n_domains / (self.n_domains + 1)
         if self.n_domains < needed:
@@ -78,7 +78,7 @@ class DomainQuantiles:
                 f"coverage={coverage} needs {needed} calibration domains, but there are "
                 f"{self.n_domains}, which allow {most:.3g} at most: everything is returned",
                 UserWarning,
-                stacklevel=stacklevel,
+                stacklevel=4,
             )
         return self.threshold(coverage)
 

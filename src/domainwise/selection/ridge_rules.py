@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.invariant.moments import Weighted
+from domainwise.selection.curves import class_columns
 from domainwise.selection.predictions import codes_of
 from domainwise.selection.search import quiet_scores, scored
 
@@ -44,9 +45,7 @@ class ClassRule(ClassifierMixin, BaseEstimator):
 
     def codes(self, values: Array) -> Array:
         """Codes of classes, by sign (two of them) or by the largest value."""
-        if values.shape[1] == 1:
-            return (values[:, 0] > 0).astype(int)
-        return values.argmax(axis=1)
+        return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
         """Classes that the values tell."""

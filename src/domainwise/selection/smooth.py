@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,15 @@ class SmoothScore:
         losses = row_losses(np.concatenate(values)[kept], y, domains[kept], n_classes)
         split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[kept]
         return -len(tests) * np.bincount(split, losses, minlength=len(tests))
+
+
+def grouped_scores(
+    scorer: Any, groups: Sequence[Sequence[int]], found: Sequence[Any], tests: Sequence[Array]
+) -> Array:
+    """The same of candidates that were scored in groups, all groups of a split together."""
+    order, n = np.argsort(np.concatenate(groups)), len(groups)
+    by_split = [list(chain(*found[i : i + n])) for i in range(0, len(found), n)]
+    return scores_table(scorer, [[values[i] for i in order] for values in by_split], tests)
 
 
 def scores_table(scorer: Any, found: Sequence[Sequence[Any]], tests: Sequence[Array]) -> Array:
