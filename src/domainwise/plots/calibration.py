@@ -13,7 +13,7 @@ from domainwise.checks.inputs import label_array
 from domainwise.checks.labels import same_length
 from domainwise.plots import style
 from domainwise.selection.measure import positive_last
-from domainwise.selection.predictions import Predictions, has_probabilities
+from domainwise.selection.predictions import Predictions
 
 #: Of a bin; the share of fewer rows is chance.
 LEAST_ROWS = 15
@@ -93,7 +93,7 @@ class CalibrationByDomainDisplay(style.Display):
         **options
             Of :meth:`from_predictions`.
         """
-        if not has_probabilities(estimator):
+        if not hasattr(estimator, "predict_proba"):
             raise ValueError(f"estimator={type(estimator).__name__} has no predict_proba")
         classes = np.unique(np.concatenate([label_array(y, "y"), estimator.classes_]))
         told = Predictions(estimator, X, classes).probabilities

@@ -30,7 +30,6 @@ from domainwise.selection.predictions import (
     asks_for_domains,
     codes_of,
     fit_with_domains,
-    has_probabilities,
 )
 from domainwise.selection.quantiles import DomainQuantiles, class_scores
 from domainwise.selection.splitters import LeaveDomainsOut
@@ -234,7 +233,7 @@ class DomainConformal(AroundEstimator):
         """
         return self._told(X, sample_domain)[0].labels
 
-    @available_if(lambda self: has_probabilities(self.estimator))
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike, sample_domain: Given = None) -> Array:
         """Return the estimator's probabilities, which are not changed by the calibration.
 

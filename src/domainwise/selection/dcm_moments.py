@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
+from sklearn.base import clone
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
@@ -101,7 +102,7 @@ def score_from_moments(
 ) -> list[list[Any]]:
     """Score every point of the grid on every split; a row is projected where it is left out."""
     with single_blas_thread(task.one_thread):
-        template = task.begun()
+        template = clone(task.template)
         template._begin(backend_of(X), X, target, domain)
         folds = _training_cells(template, Rows(X, target, domain), splits)
         return [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from itertools import product
+from itertools import chain, product
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import delayed
+from joblib import Parallel, delayed
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
@@ -42,9 +42,9 @@ from domainwise.selection.search import (
     default_scoring,
     make_splits,
     record_search,
-    run_search,
     score_split,
 )
+from domainwise.selection.smooth import scores_table
 
 #: Beyond this, landmarks are common to all splits, whose moments are kept.
 HELD_ROWS = 1000
@@ -117,7 +117,11 @@ class _Search:
         else:
             pairs = product(tasks, splits)
             jobs = [delayed(score_split)(task, X, values, split) for task, split in pairs]
-        scores = run_search(jobs, tasks, splits, self.n_jobs, self.verbose)
+        # Scores of some splits each, all of a gamma before those of the next.
+        each = Parallel(n_jobs=self.n_jobs, verbose=10 * bool(self.verbose))(jobs)
+        found, tests = list(chain(*each)), [split.test for split in splits]
+        by_gamma = [found[i : i + len(tests)] for i in range(0, len(found), len(tests))]
+        scores = np.vstack([scores_table(tasks[0].scoring, some, tests) for some in by_gamma])
         record_search(self, points, scores, choose(points, scores, self.rule))
         best = self.searched(self.best_params_)
         with quiet_about_domains():
@@ -131,29 +135,23 @@ class _Search:
 
     def searched(self: Any, arguments: dict[str, Any]) -> Any:
         """Return the estimator that is searched for, not fitted, with chosen arguments."""
-        return self._estimator(**self._shared_arguments()).set_params(**arguments)
+        theirs = self._estimator().get_params()
+        shared = {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
+        return self._estimator(**shared).set_params(**arguments)
 
     def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> Task:
-        template = self._estimator(**self._shared_arguments()).set_params(
-            ridge=min(grid.ridges), epsilon=min(grid.epsilons)
-        )
-        if "tol" in template.get_params():
-            template.set_params(tol=max(self.tol, PATH_TOLERANCE))
+        least = {"ridge": min(grid.ridges), "epsilon": min(grid.epsilons)}
+        template = self.searched({"gamma": gamma, **least})
+        if hasattr(template, "tol"):
+            template.tol = max(self.tol, PATH_TOLERANCE)
         return Task(
             self._fold,
             template,
-            gamma,
             grid,
             default_head(continuous) if self.estimator is None else self.estimator,
             default_scoring(continuous) if self.scoring is None else self.scoring,
-            self.n_components,
-            continuous,
             self.n_jobs not in (None, 1),
         )
-
-    def _shared_arguments(self: Any) -> dict[str, Any]:
-        theirs = self._estimator().get_params()
-        return {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
 
     def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = getattr(self, name)

@@ -48,15 +48,13 @@ class Grid:
         return [dict(zip(names, point, strict=True)) for point in product(*values)]
 
 
-def projected_path(
-    fold: Any, grid: Grid, *, n_components: int | None, continuous: bool
-) -> Iterator[tuple[Array, Array]]:
+def projected_path(fold: Any, grid: Grid) -> Iterator[tuple[Array, Array]]:
     """Yield projected training and test rows at each point of the grid, in its order.
 
     A fold has the operator of its training rows and their label space, ``gram(conditional)``, and
     projects training and test rows by coefficients with their image under K, ``project``.
-    Components have unit variance on the training rows. Where fewer than ``n_components`` are
-    informative, those are taken.
+    Components have unit variance on the training rows. Where fewer than its template's
+    ``n_components`` are informative, those are taken.
     """
     for conditional in grid.conditionals:
         gram, space = fold.gram(conditional)
@@ -68,8 +66,8 @@ def projected_path(
         KQ = gram.product(Q)
         G = gram.inner(Q, KQ)
         directions = [
-            _directions(gram, space, basis, G, epsilon, weight, n_components, continuous)
-            for epsilon, weight in product(grid.epsilons, grid.domain_weights)
+            _directions(fold, gram, space, basis, G, *point)
+            for point in product(grid.epsilons, grid.domain_weights)
         ]
         # All directions of the path lie in few dimensions: solve for a basis of these.
         U, s, _ = np.linalg.svd(np.hstack(directions), full_matrices=False)
@@ -86,14 +84,7 @@ def projected_path(
 
 
 def _directions(
-    gram: Gram,
-    space: LabelSpace,
-    basis: Array,
-    G: Array,
-    epsilon: float,
-    weight: float,
-    n_components: int | None,
-    continuous: bool,
+    fold: Any, gram: Gram, space: LabelSpace, basis: Array, G: Array, epsilon: float, weight: float
 ) -> Array:
     """Score vectors of one (epsilon, weight), each of unit length."""
     n = gram.n_samples
@@ -104,9 +95,9 @@ def _directions(
         D = basis.T @ label_factor(space.domain, n, epsilon)
     scores = dcm_scores(G, Y, D, weight, gram.tolerance)
     m = max(scores.n_informative, 1)
-    if n_components is not None:
-        m = min(m, n_components)
-    elif continuous and scores.n_informative:
+    if fold.template.n_components is not None:
+        m = min(m, fold.template.n_components)
+    elif fold.target.values is not None and scores.n_informative:
         m = int((scores.mu > CONTINUOUS_CUT * scores.mu[0]).sum())
     a = scores.a[:, :m]
     return np.asarray(a / np.linalg.norm(a, axis=0))
@@ -117,17 +108,16 @@ def _projected(
 ) -> list[tuple[Array, Array]]:
     """Training and test rows along the directions V for each ridge, in one pass over either."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
-    solutions = iter(gram.solve_shifts(V, shifts))
+    solutions = zip(shifts, gram.solve_shifts(V, shifts), strict=True)
     duals, images = [], []
     for ridge in ridges:
-        if np.isinf(ridge):
-            duals.append(V)
-            images.append(KV)
-            continue
-        found = next(solutions)
-        shift = gram.n_samples * ridge
-        duals.append(found.thin)
-        images.append(V - shift * found.thin if found.image is None else found.image)
+        dual, image = V, KV
+        if not np.isinf(ridge):
+            shift, found = next(solutions)
+            dual, image = found.thin, found.image
+            image = V - shift * dual if image is None else image
+        duals.append(dual)
+        images.append(image)
     train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
     n = len(ridges)
     return list(zip(np.hsplit(train, n), np.hsplit(test, n), strict=True))

@@ -7,6 +7,7 @@ Scorers of scikit-learn call the estimator themselves: they pass no ``sample_dom
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -48,11 +49,6 @@ def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
 
-def has_probabilities(estimator: Any) -> bool:
-    """Whether an estimator, fitted or not, gives probabilities."""
-    return hasattr(estimator, "predict_proba")
-
-
 class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
     """What is of the same kind as the estimator inside it, and takes the same rows."""
 
@@ -65,6 +61,11 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+def _answers(method: str) -> Callable[[Any], bool]:
+    return lambda self: self.classes is not None and hasattr(self.estimator, method)
+
+
+@dataclass(eq=False, repr=False)
 class Predictions(BaseEstimator):
     """What an estimator says about some rows; for scorers it stands for the estimator.
 
@@ -74,19 +75,11 @@ class Predictions(BaseEstimator):
     ``rows`` are those that are asked about; None is all.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        X: Any,
-        classes: Array | None = None,
-        sample_domain: Any = None,
-        rows: Array | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.X = X
-        self.classes = classes
-        self.sample_domain = sample_domain
-        self.rows = rows
+    estimator: Any
+    X: Any
+    classes: Any = None
+    sample_domain: Any = None
+    rows: Any = None
 
     @classmethod
     def kept(
@@ -119,14 +112,14 @@ class Predictions(BaseEstimator):
     @cached_property
     def probabilities(self) -> Array | None:
         """One column per class; zeros for a class that was not there in training."""
-        if self.classes is None or not has_probabilities(self.estimator):
+        if not _answers("predict_proba")(self):
             return None
         return self._columns(self._ask("predict_proba"), 0.0)
 
     @cached_property
     def decisions(self) -> Array | None:
         """One value for two classes, positive for the last; one column per class for more."""
-        if self.classes is None or not hasattr(self.estimator, "decision_function"):
+        if not _answers("decision_function")(self):
             return None
         values = self._ask("decision_function")
         if len(self.classes) == 2:
@@ -137,7 +130,6 @@ class Predictions(BaseEstimator):
         return self._columns(values, float(values.min()) - 1.0)
 
     def _columns(self, values: Array, missing: float) -> Array:
-        assert self.classes is not None
         columns = np.full((len(values), len(self.classes)), missing)
         columns[:, codes_of(self.estimator.classes_, self.classes)] = values
         return columns
@@ -151,14 +143,12 @@ class Predictions(BaseEstimator):
         """Codes of classes, or numbers."""
         return self.labels if self.classes is None else codes_of(self.labels, self.classes)
 
-    @available_if(lambda self: self.classes is not None and has_probabilities(self.estimator))
+    @available_if(_answers("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of classes."""
         return self.probabilities
 
-    @available_if(
-        lambda self: self.classes is not None and hasattr(self.estimator, "decision_function")
-    )
+    @available_if(_answers("decision_function"))
     def decision_function(self, X: Any) -> Any:
         """Decision values."""
         return self.decisions

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel
 from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import clone
@@ -20,7 +19,7 @@ from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.path import Grid, projected_path
-from domainwise.selection.smooth import SmoothScore, scores_table
+from domainwise.selection.smooth import SmoothScore
 
 AUTO_GAMMAS = (0.25, 1.0, 4.0)  #: times the median rule
 AUTO_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
@@ -60,54 +59,27 @@ class Task:
 
     make_fold: Any
     template: Any
-    gamma: float
     grid: Grid
     head: Any
     scoring: Any
-    n_components: int | None
-    continuous: bool
     one_thread: bool
-
-    def begun(self) -> Any:
-        """An estimator at this gamma."""
-        return clone(self.template).set_params(gamma=self.gamma)
 
     def scores(self, fold: Any, y_test: Array) -> list[Any]:
         """Score every point of the grid on one split."""
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-        options: dict[str, Any] = {"n_components": self.n_components, "continuous": self.continuous}
-        scores = []
         with quiet_scores():
-            for Z, Z_test in projected_path(fold, self.grid, **options):
-                head = fold.fitted(clone(self.head), Z)
-                scores.append(scored(scorer, head, Z_test, y_test))
-        return scores
+            return [
+                scored(scorer, fold.fitted(clone(self.head), Z), Z_test, y_test)
+                for Z, Z_test in projected_path(fold, self.grid)
+            ]
 
 
 def score_split(task: Task, X: Array, y: Array, split: Split) -> list[list[Any]]:
     """Score every point of the grid on one split, whose rows are at hand."""
     with single_blas_thread(task.one_thread):
         rows = X[split.train], y[split.train], X[split.test]
-        fold = task.make_fold(task.begun(), *rows, split.target, split.domain)
+        fold = task.make_fold(clone(task.template), *rows, split.target, split.domain)
         return [task.scores(fold, y[split.test])]
-
-
-def run_search(
-    jobs: Iterable[Any], tasks: list[Task], splits: list[Split], n_jobs: int | None, verbose: int
-) -> Array:
-    """Return scores of shape (gammas x grid points, splits).
-
-    ``jobs`` are delayed calls that score some splits each, all of a task before those of the next.
-    """
-    each = Parallel(n_jobs=n_jobs, verbose=10 * bool(verbose))(jobs)
-    found = [scores for some in each for scores in some]
-    tests = [split.test for split in splits]
-    return np.vstack(
-        [
-            scores_table(task.scoring, found[i : i + len(splits)], tests)
-            for i, task in zip(range(0, len(found), len(splits)), tasks, strict=True)
-        ]
-    )
 
 
 def default_scoring(continuous: bool) -> str:

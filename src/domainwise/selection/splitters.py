@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows
 
 
+@dataclass(eq=False, repr=False)
 class LeaveDomainsOut(BaseCrossValidator):
     """Leave whole domains out of training, and test on them.
 
@@ -48,19 +50,12 @@ class LeaveDomainsOut(BaseCrossValidator):
     ['c']
     """
 
-    __metadata_request__split = {"groups": "sample_domain"}
+    n_test_domains: int = 1
+    n_repeats: int | None = None
+    random_state: Seed = None
+    max_splits: int | None = None
 
-    def __init__(
-        self,
-        n_test_domains: int = 1,
-        n_repeats: int | None = None,
-        random_state: Seed = None,
-        max_splits: int | None = None,
-    ) -> None:
-        self.n_test_domains = n_test_domains
-        self.n_repeats = n_repeats
-        self.max_splits = max_splits
-        self.random_state = random_state
+    __metadata_request__split = {"groups": "sample_domain"}
 
     def get_n_splits(self, X: Given = None, y: Given = None, groups: Given = None) -> int:
         """Return the number of splits.
