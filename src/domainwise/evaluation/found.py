@@ -167,12 +167,8 @@ class Found:
         return self.measure.format(score)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
-        """Mean over domains as it is shown, and a 95 % interval of it.
-
-        From draws of domains, then rows where predictions are at hand.
-        """
+        """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
         mean, *ends = expected(list(result.known.values()), 0)
-        ends = list(result.around.get("mean", ends))
         low, high = sorted(self.measure.shown(end) for end in ends)
         return self.measure.shown(mean), low, high
 

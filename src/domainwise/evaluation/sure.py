@@ -1,4 +1,9 @@
-"""How sure scores are: intervals by drawing domains, then rows; and what being unseen costs."""
+"""How sure scores are, and what being unseen costs.
+
+Intervals of means come from domains that are drawn: scores by domain hold the noise of their rows
+already, and drawing those too would count it twice. That of the worst domain draws domains, then
+rows; that of a single domain its rows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.ensemble.weights import BOOTSTRAP, TAIL, widened
+from domainwise.ensemble.weights import BOOTSTRAP, TAIL, expected, widened
 from domainwise.evaluation.found import Found, MethodResult, Row
 from domainwise.selection.measure import Measure
 from domainwise.selection.predictions import Predictions, codes_of
@@ -51,25 +56,24 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
                 inside[place] = resampled(measure, classes, theirs[name], place)
         outside[result.key] = scores
         draws = scores[chosen, drawn]
-        # Shares are at most 1, negative errors at most 0.
-        most = 0.0 if measure.sign < 0 else 1.0 if draws.max() <= 1 else np.inf
-        around = {"mean": widened(result.mean, draws.mean(axis=1), len(names), most)}
+        around = {"mean": expected(list(result.known.values()), 0)[1:]}
         around["worst"] = _ends(draws.min(axis=1)) if len(names) > 1 else UNKNOWN
         lost = inside - scores
         if np.isfinite(lost).all():
-            around["price"] = _between(lost, chosen, drawn)
+            around["price"] = _between(lost, chosen)
         ends = {n: _ends(scores[i]) if rows else UNKNOWN for i, n in enumerate(names)}
         results.append(replace(result, seen=known, ends=ends, around=around))
     first, rival = results[0], found.rival
     if rival is not None and {first.key, rival.key} <= outside.keys():
-        gap = _between(outside[first.key] - outside[rival.key], chosen, drawn)
+        gap = _between(outside[first.key] - outside[rival.key], chosen)
         results[0] = replace(first, around={**first.around, "gap": gap})
     return results
 
 
-def _between(differences: Array, chosen: Array, drawn: Array) -> Ends:
-    mean = float(differences.mean(axis=1).mean())
-    return widened(mean, differences[chosen, drawn].mean(axis=1), len(differences), np.inf)
+def _between(differences: Array, chosen: Array) -> Ends:
+    by_domain = differences.mean(axis=1)
+    draws = by_domain[chosen].mean(axis=1)
+    return widened(float(by_domain.mean()), draws, len(by_domain), np.inf)
 
 
 def _ends(values: Array) -> Ends:
