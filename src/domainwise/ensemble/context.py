@@ -11,9 +11,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
+from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import LARGEST_NUMBER, Labels
-from domainwise.ensemble.moments import Levels, Moments, namespace, on_device, rows_moments
+from domainwise.ensemble.moments import Levels, Moments, rows_moments
 from domainwise.estimators.arguments import arguments, with_shared_arguments
 
 #: Spread of a domain below which its logarithm says nothing more.
@@ -142,8 +143,6 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self : object
         """
-        self._validate_params()
-        self.n_samples_seen_ = 0
         return self._learn(X, sample_domain, reset=True)
 
     def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
@@ -158,11 +157,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self : object
         """
-        self._validate_params()
-        first = not hasattr(self, "_moments")
-        if first:
-            self.n_samples_seen_ = 0
-        return self._learn(X, sample_domain, reset=first)
+        return self._learn(X, sample_domain, reset=not hasattr(self, "_moments"))
 
     def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
         """Fit, and return the source rows in their context.
@@ -235,6 +230,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.array([*names, *(f"{n}{end}" for end in endings for n in chosen)], dtype=object)
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
+        self._validate_params()
         if is_dask(X):
             from domainwise.ensemble.context_dask import source_moments
 
@@ -245,8 +241,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             n, moments, levels = len(X), *rows_moments(X)
         if not reset:
             moments, levels = self._moments.merged(moments), self._levels.merged(levels)
-        self._moments, self._levels = moments, levels
-        self.n_samples_seen_ += n
+            n += self.n_samples_seen_
+        self._moments, self._levels, self.n_samples_seen_ = moments, levels, n
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
         # A deviation that is rounding of the mean is that of a constant.
@@ -273,17 +269,15 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _standardised(self, X: Any) -> Any:
         """Rows in the units of the sources, in float64."""
-        if is_tensor(X):
-            mean, scale = (X.new_tensor(v).double() for v in (self.mean_, self.scale_))
-            return (X.double() - mean) / scale
-        return (X.astype(np.float64) - self.mean_) / self.scale_
+        X = cast(X, namespace(X).float64)
+        return (X - beside(self.mean_, X)) / beside(self.scale_, X)
 
     def _in_context(self, X: Any, Z: Any, codes: Any, moments: Moments, *, given: bool) -> Any:
         """Columns of the output, in the precision of X."""
         xp = namespace(Z)
         chosen = self.relative_features_
         mean, variance = self._shrunk(moments, given=given)
-        rest = xp.ones(Z.shape[1], dtype=Z.dtype, **on_device(Z))
+        rest = beside(np.ones(Z.shape[1]), Z)
         parts = [Z]
         if self.relative:
             rest[chosen] = 2**-0.5
@@ -296,8 +290,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.summary:
             logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
             parts += [mean[codes][:, chosen], logarithm[codes][:, chosen]]
-        joined = xp.concatenate(parts, axis=1)
-        return joined.to(X.dtype) if is_tensor(X) else joined.astype(X.dtype, copy=False)
+        return cast(xp.concatenate(parts, axis=1), X.dtype)
 
     def _shrunk(self, moments: Moments, *, given: bool) -> tuple[Any, Any]:
         """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""

@@ -18,16 +18,18 @@ def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
     Where classes sit in domains of their own, a domain's mean is the class: members that see it
     shine on domains left out of the same make, and fail on one that is mixed.
     """
-    table = np.zeros((n_domains, int(codes.max()) + 1), dtype=np.intp)
-    np.add.at(table, (domains, codes), 1)
+    table = _counts(domains, n_domains, codes, int(codes.max()) + 1)
     return np.flatnonzero((table >= LEAST_ROWS).sum(axis=1) >= 2)
+
+
+def _counts(domains: Array, n_domains: int, codes: Array, n_classes: int) -> Array:
+    cells = np.bincount(domains * n_classes + codes, minlength=n_domains * n_classes)
+    return cells.reshape(n_domains, n_classes)
 
 
 def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
     """Shares of predicted classes in each domain, of shape (n_domains, n_classes)."""
-    n_classes = probabilities.shape[1]
-    table = np.zeros((n_domains, n_classes))
-    np.add.at(table, (domains, probabilities.argmax(axis=1)), 1.0)
+    table = _counts(domains, n_domains, probabilities.argmax(axis=1), probabilities.shape[1])
     return np.asarray(table / np.maximum(table.sum(axis=1, keepdims=True), 1.0))
 
 

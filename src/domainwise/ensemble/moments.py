@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from domainwise.arrays import Array, is_tensor
+from domainwise.arrays.namespace import beside, cast, namespace, to_host
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Levels:
         if is_tensor(X):
             lowest, highest = lowest.values, highest.values
         many = ((lowest < X) & (highest > X)).any(0)
-        low, high = on_host(lowest), on_host(highest)
+        low, high = to_host(lowest), to_host(highest)
         nothing = low > high
-        return cls(np.where(nothing, np.nan, low), np.where(nothing, np.nan, high), on_host(many))
+        return cls(np.where(nothing, np.nan, low), np.where(nothing, np.nan, high), to_host(many))
 
     def merged(self, other: Levels) -> Levels:
         """Of the rows of both."""
@@ -77,20 +78,6 @@ class Levels:
         ends = (self.lowest, self.highest, other.lowest, other.highest)
         between = [(lowest < end) & (end < highest) for end in ends]
         return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *between]))
-
-
-def namespace(X: Any) -> Any:
-    """The module whose functions X is made for: NumPy, or torch."""
-    if is_tensor(X):
-        import torch
-
-        return torch
-    return np
-
-
-def on_host(values: Any) -> Array:
-    """Values as a NumPy array."""
-    return np.asarray(values.cpu().numpy() if is_tensor(values) else values)
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
@@ -104,13 +91,8 @@ def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
 
 def rows_moments(X: Any) -> tuple[Moments, Levels]:
     """Moments of all rows together, on the host, and which features have more than two values."""
-    rows = X.double() if is_tensor(X) else X.astype(np.float64)
-    codes = namespace(X).zeros(len(X), dtype=namespace(X).int64, **on_device(X))
-    found = Moments.of_rows(rows, codes, 1)
-    moments = Moments(*(on_host(v) for v in (found.count, found.mean, found.squares)))
+    xp = namespace(X)
+    codes = cast(beside(np.zeros(len(X)), X), xp.int64)
+    found = Moments.of_rows(cast(X, xp.float64), codes, 1)
+    moments = Moments(*(to_host(v) for v in (found.count, found.mean, found.squares)))
     return moments, Levels.of_rows(X)
-
-
-def on_device(X: Any) -> dict[str, Any]:
-    """Argument that makes a new array where X is."""
-    return {"device": X.device} if is_tensor(X) else {}

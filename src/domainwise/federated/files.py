@@ -22,6 +22,7 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan
 from domainwise.jobs.atomic import replacing
+from domainwise.models.persistence import check_archive
 
 FORMAT, ABOUT = 1, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}
@@ -73,7 +74,10 @@ class SiteFile:
         size = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
-                about, arrays = _read(archive, size)
+                check_archive(archive, size)
+                about = dict(json.loads(archive.read(ABOUT)))
+                names = [name for name in archive.namelist() if name != ABOUT]
+                arrays = {n.removesuffix(".npy"): _array(archive.read(n), n) for n in names}
             number, digest = about.pop("format"), about.pop("digest")
             if number != FORMAT or about["kind"] not in ROUNDS:
                 raise ValueError(f"it is of format {number}, and this reads format {FORMAT}")
@@ -93,18 +97,6 @@ class SiteFile:
 
 def _stored(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind in "iu" else "<f8")
-
-
-def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The parts of an archive, looked at one by one."""
-    parts = {part.filename: part for part in archive.infolist()}
-    if any(part.compress_type != zipfile.ZIP_STORED for part in parts.values()):
-        raise ValueError("it is compressed")
-    # Parts that overlap, or are declared larger than they are, come to more than the file.
-    if sum(part.file_size for part in archive.infolist()) > size:
-        raise ValueError("its parts are larger than it is")
-    about = dict(json.loads(archive.read(parts.pop(ABOUT))))
-    return about, {n.removesuffix(".npy"): _array(archive.read(p), n) for n, p in parts.items()}
 
 
 def _array(content: bytes, name: str) -> Array:
@@ -143,6 +135,8 @@ def gathered(
         try:
             if not all(isinstance(words, str) for words in [*file.content["withheld"]]):
                 raise ValueError("what was withheld is not told in words")
+            if type(file.content["left_out"]) is not int:
+                raise ValueError("left_out is no count")
             check(plan, file)
         except Exception as error:
             raise SiteFileError(f"{name} does not fit the plan: {error}") from error

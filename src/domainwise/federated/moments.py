@@ -111,8 +111,6 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
     domains, watch = file.content["domains"], plan.watch
     if not all(isinstance(name, str) for name in domains) or len(set(domains)) < len(domains):
         raise ValueError("domains have to be different texts")
-    if type(file.content["left_out"]) is not int:
-        raise ValueError("left_out is no count")
     shape = (len(plan.classes or "-"), len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), watch.n_totals)

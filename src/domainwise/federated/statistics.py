@@ -127,8 +127,6 @@ def _check(plan: Plan, file: SiteFile) -> None:
     for counts in (told["domains"], *told["categories"]):
         if not all(type(n) is int and n >= plan.smallest_cell for n in counts.values()):
             raise ValueError(f"a count is no whole number from {plan.smallest_cell} on")
-    if type(told["left_out"]) is not int:
-        raise ValueError("left_out is no count")
 
 
 def _sketches(file: SiteFile) -> list[Sketch]:

@@ -29,7 +29,7 @@ class Calibration:
 
     def probabilities(self, values: Array) -> Array:
         """Return the probability of each class."""
-        return np.asarray(self.model.predict_proba(_columns(values) / self.scale))
+        return np.asarray(self.model.predict_proba(values.reshape(len(values), -1) / self.scale))
 
 
 def calibrate(estimator: Any, X: Array, y: Array, sample_domain: Any) -> Calibration:
@@ -43,7 +43,7 @@ def calibrate(estimator: Any, X: Array, y: Array, sample_domain: Any) -> Calibra
         with quiet_about_domains():
             model.fit(X[rows], y[train], sample_domain=None if given is None else given[train])
         rows = np.ix_(held, train) if estimator.kernel == "precomputed" else held
-        held_values.append(_columns(model.decision_function(X[rows])))
+        held_values.append(model.decision_function(X[rows]).reshape(len(held), -1))
         held_targets.append(y[held])
     values = np.concatenate(held_values)
     scale = float(values.std()) or 1.0
@@ -73,7 +73,3 @@ def _folds(y: Array, domains: Array | None) -> Iterator[tuple[Array, Array]]:
     if smallest < 2:
         raise ValueError("probability=True needs at least two rows of each class")
     yield from StratifiedKFold(min(MAX_FOLDS, smallest)).split(y, y)
-
-
-def _columns(values: Array) -> Array:
-    return values[:, None] if values.ndim == 1 else values

@@ -293,14 +293,8 @@ def check_invariance_labels(
 
 def resolved_kernel(estimator: Any, X: Array) -> Kernel:
     """Resolve an estimator's kernel arguments on its rows."""
-    return make_kernel(
-        estimator.kernel,
-        X,
-        gamma=estimator.gamma,
-        degree=estimator.degree,
-        coef0=estimator.coef0,
-        kernel_params=estimator.kernel_params,
-    )
+    names = ("gamma", "degree", "coef0", "kernel_params")
+    return make_kernel(estimator.kernel, X, **{name: getattr(estimator, name) for name in names})
 
 
 def check_memory(n_samples: int) -> None:

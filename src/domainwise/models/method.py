@@ -16,7 +16,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from domainwise.arrays import Array
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
 from domainwise.models.watch import ShiftWatch
@@ -122,7 +121,12 @@ class Method:
             raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
         grid = self.grid(setting.classification)
         if self.kind == "own":
-            _check_kind(self.key, estimator, setting)
+            other = is_regressor if setting.classification else is_classifier
+            if other(estimator):
+                kind = "classes" if setting.classification else "a continuous target"
+                raise ValueError(
+                    f"methods: {self.key!r} is no estimator for {kind}, which the target is"
+                )
         values = {k: v.values if isinstance(v, In) else v for k, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
@@ -155,16 +159,12 @@ class ClassMeans(LinearDiscriminantAnalysis):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
         model: Any = super().fit(X, y)
-        # Frequencies enter the pooled covariance, as they should, and the intercepts.
-        model.intercept_ = model.intercept_ - _log_odds(model.priors_)
+        # Frequencies enter the pooled covariance, as they should, and the intercepts: of two
+        # classes that of the second, of more that of each.
+        logs = np.log(model.priors_)
+        model.intercept_ = model.intercept_ - (logs[1:] - logs[:1] if len(logs) == 2 else logs)
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
-
-
-def _log_odds(priors: Array) -> Array:
-    """What frequencies add to the intercepts: one for two classes, one each for more."""
-    logs = np.log(priors)
-    return logs[1:] - logs[:1] if len(logs) == 2 else logs
 
 
 def own_method(given: Any, prepare: bool = True) -> Method:
@@ -204,14 +204,6 @@ def own_method(given: Any, prepare: bool = True) -> Method:
 
 def _clone(estimator: Any, setting: Setting) -> Any:
     return clone(estimator)
-
-
-def _check_kind(name: str, estimator: Any, setting: Setting) -> None:
-    """Refuse a caller's regressor for classes, and the other way round."""
-    wrong = is_regressor(estimator) if setting.classification else is_classifier(estimator)
-    if wrong:
-        kind = "classes" if setting.classification else "a continuous target"
-        raise ValueError(f"methods: {name!r} is no estimator for {kind}, which the target is")
 
 
 def head(setting: Setting) -> Any:

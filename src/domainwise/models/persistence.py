@@ -285,16 +285,21 @@ def _opened(path: str | Path) -> Iterator[tuple[bytes, zipfile.ZipFile]]:
         )
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-                raise ValueError("it is compressed")
-            # Parts that overlap would come to more than the file's size.
-            if sum(part.file_size for part in archive.infolist()) > len(content):
-                raise ValueError("its parts are larger than it is")
+            check_archive(archive, len(content))
             yield content, archive
     except ModelFileError:
         raise
     except Exception as error:
         raise ModelFileError(f"{path} is damaged, or no model file: {error}") from error
+
+
+def check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive whose parts could be larger than a file of its size is."""
+    if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+        raise ValueError("it is compressed")
+    # Parts that overlap, or are declared larger than they are, come to more than the file.
+    if sum(part.file_size for part in archive.infolist()) > size:
+        raise ValueError("its parts are larger than it is")
 
 
 def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:

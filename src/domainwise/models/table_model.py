@@ -87,17 +87,13 @@ class TableModel:
         """Project rows that :meth:`Schema.prepare` has prepared; a data frame, too."""
         project = self.pipeline[-1].projection_
         if project is None:
+            having = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
                 f"this model ({self.info.get('method')}) predicts from the features and has no "
-                f"projection; methods that have one: {', '.join(with_projection())}"
+                f"projection; methods that have one: {', '.join(having)}"
             )
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
-
-
-def with_projection() -> list[str]:
-    """Methods whose models can project."""
-    return [key for key, method in METHODS.items() if method.kind == "projection"]
 
 
 def table_setting(
