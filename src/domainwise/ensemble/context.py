@@ -241,8 +241,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             n, moments, levels = len(X), *rows_moments(X)
         if not reset:
             moments, levels = self._moments.merged(moments), self._levels.merged(levels)
-            n += self.n_samples_seen_
-        self._moments, self._levels, self.n_samples_seen_ = moments, levels, n
+        self._moments, self._levels = moments, levels
+        self.n_samples_seen_: int = n if reset else n + self.n_samples_seen_
         self.mean_ = np.where(moments.count[0] > 0, moments.mean[0], 0.0)
         deviation = np.sqrt(moments.variance[0])
         # A deviation that is rounding of the mean is that of a constant.

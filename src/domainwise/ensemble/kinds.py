@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -206,16 +207,16 @@ class _Boosting(Separate):
     def predict(self, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
         rows = sources.evenly(split.train, self.most_rows)
         model = self.fitted(sources, batch[-1], rows)
-        X = sources.X[split.test]
+        X, wanted = sources.X[split.test], {candidate["max_iter"] for candidate in batch}
+        staged = model.staged_decision_function if sources.n_classes else model.staged_predict
+        stages = [values for i, values in enumerate(staged(X), 1) if i in wanted]
         if not sources.n_classes:
-            stages = [values[:, None] for values in model.staged_predict(X)]
-            return [stages[candidate["max_iter"] - 1] for candidate in batch]
-        wanted = {candidate["max_iter"] for candidate in batch}
-        return [
-            outputs(_Stage(stage, model.classes_), X, sources.n_classes)
-            for i, stage in enumerate(model.staged_decision_function(X), 1)
-            if i in wanted
+            return [values[:, None] for values in stages]
+        # What is known of a stage, as an estimator.
+        known = [
+            {"classes_": model.classes_, "decision_function": lambda _, v=v: v} for v in stages
         ]
+        return [outputs(SimpleNamespace(**stage), X, sources.n_classes) for stage in known]
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
         boosting: Any = HistGradientBoostingRegressor
@@ -228,17 +229,6 @@ class _Boosting(Separate):
             max_bins=63 if len(sources.X) < FEW_ROWS else 255,
             random_state=sources.seed,
         )
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Decision values that are known, as an estimator."""
-
-    values: Array
-    classes_: Array
-
-    def decision_function(self, X: Array) -> Array:
-        return self.values
 
 
 class _InvariantSVM(Separate):

@@ -126,7 +126,7 @@ def _count(
             write(part.frame)
         n_rows, columns = n_rows + part.n_rows, part.columns
         views = joined_views([views, part.views])
-        learnt = merged_domains([learnt, part.learnt])
+        learnt = merged_domains(learnt, part.learnt)
         said |= dict.fromkeys(part.said)
         if progress is not None:
             progress(n_rows)

@@ -6,7 +6,7 @@ holds what came of it while it predicts, piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,15 +86,11 @@ def learn_domains(model: Any, X: Any, domains: Array, seed: int) -> dict[Any, Le
     return found
 
 
-def merged_domains(pieces: Iterable[dict[Any, Learnt]]) -> dict[Any, Learnt]:
-    """Merge what pieces of a table say of their domains."""
-    merged: dict[Any, Learnt] = {}
-    for piece in pieces:
-        for name, learnt in piece.items():
-            merged[name] = merged[name].merged(learnt) if name in merged else learnt
-        most = min(GUARD_ROWS, MOST_ROWS // max(1, len(merged)))
-        merged = {name: learnt.first(most) for name, learnt in merged.items()}
-    return merged
+def merged_domains(a: dict[Any, Learnt], b: dict[Any, Learnt]) -> dict[Any, Learnt]:
+    """Merge what two pieces of a table say of their domains."""
+    merged = a | {name: a[name].merged(b[name]) if name in a else b[name] for name in b}
+    most = min(GUARD_ROWS, MOST_ROWS // max(1, len(merged)))
+    return {name: learnt.first(most) for name, learnt in merged.items()}
 
 
 @contextmanager
