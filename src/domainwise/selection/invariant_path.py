@@ -150,18 +150,15 @@ def score_group(
         if weight:
             path.add_domains(settings[members[0]], y[train], domain)
         K, cross = path.kernels(weight, conditional)
-        known: list[tuple[dict[str, Any], Any]] = []
+        asked = {i: [getattr(settings[i], n, None) for n in SVM_ARGUMENTS] for i in members}
         # These matrices are finite, and looking at them again would take as long as many a fit.
         with config_context(assume_finite=True, skip_parameter_validation=True):
             for i in members:
-                arguments = {name: getattr(settings[i], name, None) for name in SVM_ARGUMENTS}
-                same = [score for other, score in known if other == arguments]
-                if same:
-                    scores[i] = same[0]
-                    continue
-                fitted = settings[i]._exact_machine().fit(K, y[train])
-                scores[i] = scored(scorer, fitted, cross, y[held])
-                known.append((arguments, scores[i]))
+                same = next(j for j in members if asked[j] == asked[i])
+                if same == i:
+                    fitted = settings[i]._exact_machine().fit(K, y[train])
+                    scores[i] = scored(scorer, fitted, cross, y[held])
+                scores[i] = scores[same]
     return scores
 
 

@@ -9,16 +9,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend
-from domainwise.checks.inputs import Labels, check_classes, label_array, plain_array
+from domainwise.checks.inputs import Labels, check_classes, plain_array
 from domainwise.estimators.arguments import arguments, with_shared_arguments
 from domainwise.selection.curves import class_columns, equal_weights, fit_curve
-from domainwise.selection.ridge_rules import ClassRule, NumberRule
 from domainwise.selection.ridge_search import InvariantRidge
 
 
@@ -80,16 +78,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, classes: Given = None
     ) -> Self:
-        """Add a batch of rows to what has been seen.
-
-        Landmarks and gammas come from the first batch, unless they are given. Classes and domains
-        may appear in any batch. The search itself runs when its results are first asked for, and
-        then equals :meth:`fit` on all rows with the same landmarks and gammas.
+        """Add a batch of rows to what has been seen, as :meth:`InvariantRidgeCV.partial_fit` does.
 
         Parameters
         ----------
         X, y, sample_domain
-            As in :meth:`fit`, in memory or on a device.
+            As in :meth:`fit`, in memory or on a device. Classes may appear in any batch.
         classes : array-like, default=None
             All classes that there may be, to refuse a batch with others; None takes any.
 
@@ -103,25 +97,14 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
                 raise ValueError(f"y holds {others[0]!r}, which is not among classes={classes!r}")
         return super().partial_fit(X, y, sample_domain)
 
-    def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
-        if is_tensor(X):
-            return backend.check_rows(self, X, reset=reset), y
-        y = None if y is None else label_array(y, "y")
-        return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
-
-    def _check_labels(
-        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
-    ) -> tuple[Labels, Labels]:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
         if is_tensor(rows):
             target = backend.check_target(y, rows, "delta", least_classes=least_classes)
         else:
             target = check_classes(y, len(rows), least_classes=least_classes)
         if isinstance(self.class_weight, dict) and least_classes > 1:
             compute_class_weight(self.class_weight, classes=target.names, y=target.names)
-        return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
-
-    def _rule(self) -> ClassRule:
-        return ClassRule(self.classes_)
+        return target
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return one value for two classes, positive for the second; one for each of more.
@@ -213,23 +196,9 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
 
     target_kernel = "rbf"
 
-    def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
-        if is_tensor(X):
-            X = backend.check_rows(self, X, reset=reset)
-        else:
-            options: dict[str, Any] = dict(y_numeric=True, multi_output=True, reset=reset)
-            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), **options)
-        return X, y
-
-    def _check_labels(
-        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
-    ) -> tuple[Labels, Labels]:
+    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
         self._flat = len(np.shape(y)) == 1
-        target = backend.check_target(y, rows, "rbf", least_classes=1)
-        return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
-
-    def _rule(self) -> NumberRule:
-        return NumberRule()
+        return backend.check_target(y, rows, "rbf", least_classes=1)
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the predicted target of each row.

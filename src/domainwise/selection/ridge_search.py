@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask
+from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
@@ -36,6 +36,7 @@ from domainwise.selection.ridge_rows import (
     left_out_values,
     problem_of,
 )
+from domainwise.selection.ridge_rules import ClassRule, NumberRule
 from domainwise.selection.search import record_search
 
 #: Up to here all pairs of rows are held; beyond, moments of their features by cell.
@@ -264,6 +265,15 @@ class InvariantRidge(RidgeCandidates):
                     mean = nystrom.weights(X, mean)
                 self.expansions_.append(Expansion.of_features(nystrom, mean, intercept))
 
+    def _problem(
+        self, kernel: tuple[str, float], kinds: Any, alphas: Any, rows: Rows, landmarks: Any
+    ) -> tuple[NystromMap, RidgeProblem]:
+        """Map of one kernel on landmarks, and the problem of all rows."""
+        made = NumpyBackend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
+        nystrom = NystromMap.from_landmarks(made, landmarks)
+        penalties = self._weighted(kinds, alphas, rows.target.names)
+        return nystrom, problem_of(self, nystrom, rows, penalties)
+
     def _fit_points(self, rows: Rows, points: list[Candidate]) -> Self:
         """Average some points of the grid, fitted to all rows."""
         landmarks = rows.X[self._landmarks(rows.X, self._landmark_count(len(rows.X)))]
@@ -271,10 +281,10 @@ class InvariantRidge(RidgeCandidates):
         for name, gamma in dict.fromkeys((p["kernel"], p["gamma"]) for p in points):
             mine = [p for p in points if (p["kernel"], p["gamma"]) == (name, gamma)]
             kinds = [(p["domain_weight"], p["conditional"]) for p in mine]
-            penalties = self._weighted(kinds, [p["alpha"] for p in mine], rows.target.names)
-            kernel = NumpyBackend().resolve_kernel(name, rows.X, gamma=gamma)
-            maps.append(NystromMap.from_landmarks(kernel, landmarks))
-            problems.append(problem_of(self, maps[-1], rows, penalties))
+            alphas = [p["alpha"] for p in mine]
+            nystrom, problem = self._problem((name, gamma), kinds, alphas, rows, landmarks)
+            maps.append(nystrom)
+            problems.append(problem)
         self._average(points, problems, maps)
         self.domains_ = rows.domain.names
         self.best_params_ = dict(points[0])
@@ -331,15 +341,23 @@ class InvariantRidge(RidgeCandidates):
 
     # What classes and numbers do differently.
 
-    @abstractmethod
     def _check_rows(self, backend: Backend, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """Check X and y together."""
+        if is_tensor(X):
+            return backend.check_rows(self, X, reset=reset), y
+        numbers = self.target_kernel != "delta"
+        y = y if numbers or y is None else label_array(y, "y")
+        of_numbers = {"y_numeric": numbers, "multi_output": numbers}
+        return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset, **of_numbers)
 
-    @abstractmethod
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
     ) -> tuple[Labels, Labels]:
-        """Check targets and domains."""
+        target = self._check_target(backend, y, rows, least_classes)
+        return target, backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
+
+    @abstractmethod
+    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+        """Check targets."""
 
     def _record_labels(self, classes: Array | None, domains: Array | None) -> None:
         """Note the labels that were seen."""
@@ -347,9 +365,9 @@ class InvariantRidge(RidgeCandidates):
         if classes is not None:
             self.classes_, self.curve_ = classes, None
 
-    @abstractmethod
     def _rule(self) -> Any:
         """What scorers take for a fitted estimator: its X are values."""
+        return ClassRule(self.classes_) if self.target_kernel == "delta" else NumberRule()
 
     # Predicting.
 
@@ -398,14 +416,10 @@ def split_values(
     Landmarks are among the rows that are trained on. One block for each of the kinds and alphas,
     with a column per value of the target.
     """
-    name, gamma = kernel
     target = rows.target  # with all classes, also those that the split does not train on
     codes = None if target.codes is None else target.codes[split.train]
     values = None if target.values is None else target.values[split.train]
     train = Rows(rows.X[split.train], Labels(codes, target.names, values), split.domain)
-    made = NumpyBackend().resolve_kernel(name, train.X, gamma=gamma)
-    nystrom = NystromMap.from_landmarks(made, train.X[landmarks])
-    penalties = estimator._weighted(kinds, alphas, target.names)
-    problem = problem_of(estimator, nystrom, train, penalties)
+    nystrom, problem = estimator._problem(kernel, kinds, alphas, train, train.X[landmarks])
     solutions = problem.solutions(kinds, alphas)
     return left_out_values(nystrom, problem, solutions, rows.X[split.test])
