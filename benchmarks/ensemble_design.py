@@ -151,9 +151,7 @@ class Fold:
     def scores(self, members: list[np.ndarray]) -> np.ndarray:
         """What members are weighted by."""
         quality = np.array([self.quality(p, "inner") for p in members])
-        if self.classes:
-            return exponent_scores(quality, None, 1.0)
-        return exponent_scores(None, quality, 1.0)
+        return exponent_scores(quality, errors=not self.classes)
 
 
 def stored(out: Path) -> dict[tuple[str, int], Fold]:

@@ -37,9 +37,9 @@ def test_squared_errors_are_means_of_each_domain():
 
 def test_one_per_cent_of_error_counts_as_one_point():
     errors = np.array([[1.0, 1.0], [1.01**2, 1.01**2]])
-    scores = exponent_scores(None, errors, 1.0)
+    scores = exponent_scores(errors, errors=True)
     assert scores[0] - scores[1] == pytest.approx(0.01, rel=0.01)
-    assert np.isfinite(exponent_scores(None, np.zeros((1, 2)), 1.0)).all()
+    assert np.isfinite(exponent_scores(np.zeros((1, 2)), errors=True)).all()
 
 
 def test_weights_fall_off_by_the_temperature():

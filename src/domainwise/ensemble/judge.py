@@ -92,8 +92,7 @@ class Judge:
         values = np.stack(list(predicted.values()))
 
         def weights_by(quality: Array) -> Array:
-            accuracies, errors = (quality, None) if self.classes is not None else (None, quality)
-            return softened(exponent_scores(accuracies, errors, 1.0), prior)
+            return softened(exponent_scores(quality, errors=self.classes is None), prior)
 
         weights = weights_by(quality)
         mix = np.tensordot(weights, values, 1)

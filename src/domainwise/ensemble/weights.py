@@ -34,16 +34,14 @@ def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -
     return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
-def exponent_scores(accuracies: Array | None, errors: Array | None, variance: float) -> Array:
+def exponent_scores(quality: Array, *, errors: bool) -> Array:
     """What members are weighted by: mean accuracy, or minus half the logarithm of the mean error.
 
-    Either is given, of shape (n_members, n_domains). One per cent of root mean squared error counts
-    as one point of accuracy. An error may vanish against the target's ``variance``.
+    ``quality`` has shape (n_members, n_domains). One per cent of root mean squared error counts as
+    one point of accuracy. An error may vanish against the target's variance, which is 1.
     """
-    if accuracies is not None:
-        return np.asarray(np.nanmean(accuracies, axis=1))
-    assert errors is not None
-    return np.asarray(-0.5 * np.log(np.maximum(np.nanmean(errors, axis=1), 1e-12 * variance)))
+    mean = np.nanmean(quality, axis=1)
+    return np.asarray(-0.5 * np.log(np.maximum(mean, 1e-12)) if errors else mean)
 
 
 def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:

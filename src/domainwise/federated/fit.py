@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -201,9 +202,8 @@ class _Search:
         table = np.vstack(scores)
         best = int(cv_results(points, table, arguments=False)["rank_test_score"].argmin())
         nystrom = plan.maps[best // len(grid)]
-        cells: Cells = {}
-        for (_, c), cell in self.cells(best // len(grid)).items():
-            cells = merged_cells(cells, {c: cell})
+        by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
+        cells: Cells = reduce(merged_cells, by_class)
         project, W = self._projected(nystrom, cells, points[best])
         if plan.classes is None:
             head = ridge_head(self.penalties.problem(cells, self.columns(nystrom)), W)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -184,10 +185,7 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
 
 def joined(cells: Mapping[Any, NystromSums]) -> NystromSums:
     """Merge all cells into one, in their order."""
-    first, *others = cells.values()
-    for cell in others:
-        first = first.merge(cell)
-    return first
+    return reduce(NystromSums.merge, cells.values())
 
 
 def by_split(
@@ -203,10 +201,7 @@ def by_split(
         parts.setdefault(part, {})[label] = cell
 
     def union(which: Iterable[int]) -> Cells:
-        found: Cells = {}
-        for part in which:
-            found = merged_cells(found, parts.get(part, {}))
-        return found
+        return reduce(merged_cells, (parts.get(part, {}) for part in which), {})
 
     everything = set().union(*(train for train, _ in splits), *(test for _, test in splits))
     tested = [part for _, test in splits for part in test]

@@ -66,8 +66,7 @@ def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
     """How strange each class would be for each row, and what that is told from."""
     for of in ("probabilities", "decisions"):
         if record.get(of) is not None:
-            both = (record[of], None) if of == "probabilities" else (None, record[of])
-            return of, class_scores(*both)
+            return of, class_scores(**{"probabilities": None, of: record[of]})
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
