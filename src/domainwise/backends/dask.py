@@ -196,22 +196,28 @@ def _projected_by_blocks(model: Any, X: Any, layout: Layout) -> Any:
     rows = [call(_values, part, layout) for part in tasks_of(X)]
     sums = cross_tasks(model._kernel, rows, model.X_fit_, model.dual_coef_)
     offset = constant(model._offset, "offset")
+    names = model.get_feature_names_out()
     if is_frame(X):
-        import dask.dataframe as dd
-
-        empty = np.empty((0, model._n_features_out), dtype=layout.dtype)
-        meta = _labelled(X._meta, empty, model.get_feature_names_out())
-        columns = constant(meta.columns, "columns")
+        columns = constant(names, "columns")
         parts = [
             call(_as_frame, part, total, offset, layout.dtype, columns)
             for part, total in zip(tasks_of(X), sums, strict=True)
         ]
+    else:
+        parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
+    return collected(parts, X, names, layout.dtype)
+
+
+def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
+    """The collection, of the kind of X, whose partitions are some tasks with other columns."""
+    if is_frame(X):
+        import dask.dataframe as dd
+
+        meta = _labelled(X._meta, np.empty((0, len(columns)), dtype), columns)
         return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
-    parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
-    shapes = [(n, model._n_features_out) for n in X.chunks[0]]
     blocks = [
-        da.from_delayed(part, shape, dtype=layout.dtype)
-        for part, shape in zip(parts, shapes, strict=True)
+        da.from_delayed(part, (n, len(columns)), dtype=dtype)
+        for part, n in zip(parts, X.chunks[0], strict=True)
     ]
     return da.concatenate(blocks, allow_unknown_chunksizes=True)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
-from domainwise.backends.dask import refuse_gathering
+from domainwise.backends.dask import collected, refuse_gathering
 from domainwise.backends.dask_input import (
     Layout,
     check_aligned,
-    is_frame,
     label_columns,
     layout_of,
     partitions_of,
@@ -62,18 +60,7 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
         call(_in_context, part, label, sent, layout, statistics)
         for part, label in zip(rows, labels, strict=True)
     ]
-    names = context.get_feature_names_out()
-    if is_frame(X):
-        import dask.dataframe as dd
-
-        empty = np.empty((0, len(names)), dtype=layout.dtype)
-        meta = type(X._meta)(empty, index=X._meta.index, columns=names)
-        return dd.from_delayed(parts, meta=meta, divisions=X.divisions, verify_meta=False)
-    blocks = [
-        da.from_delayed(part, (n, len(names)), dtype=layout.dtype)
-        for part, n in zip(parts, X.chunks[0], strict=True)
-    ]
-    return da.concatenate(blocks, allow_unknown_chunksizes=True)
+    return collected(parts, X, context.get_feature_names_out(), layout.dtype)
 
 
 @task
