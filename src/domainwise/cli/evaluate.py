@@ -190,8 +190,10 @@ def evaluate(
 
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
-    """Print the table of methods, the verdict and the notes."""
+    """Print what looks wrong in the table, the methods, the verdict and the notes."""
     facts = found.facts
+    for fault in found.differences.get("faults", ()):
+        console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
     console.print(
         f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
         f"left out, {facts['rows']:,} rows, {facts['task']}\n"

@@ -110,7 +110,10 @@ def _commonest(table: Array) -> tuple[int, int]:
 
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
     panels = [(short(domain), table) for domain, table in tables.items()]
-    if rest := panels[FEW:]:
+    few = _few("has a panel", len(panels))
+    if len(panels) == FEW + 1:  # a panel of others would be that of a single one
+        few = _few("has a panel", FEW)
+    elif rest := panels[FEW:]:
         together = np.sum([table for _, table in rest], axis=0)
         panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
     n, columns = len(names), min(3, len(panels))
@@ -140,7 +143,7 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         alt = f"Predicted classes by true class on unseen domains, {label}: {right}"
         caption = (
             f"{label}: what becomes of the rows of each class; wrong predictions are red, and rows "
-            f"are in brackets. {_few('has a panel', len(tables))}"
+            f"are in brackets. {few}"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 

@@ -59,7 +59,10 @@ def domain_folds(
     if cv is not None or several:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
-        splits = kept(splitter.split(rows, y, domains if several else None))
+        with warnings.catch_warnings():
+            # All splitters are told the domains; those of rows need not say that they do not ask.
+            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+            splits = kept(splitter.split(rows, y, domains if several else None))
         if splits:
             return splits, "domains"
     if not several:
