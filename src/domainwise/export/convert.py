@@ -52,7 +52,7 @@ def convert(model: Any) -> Any:
         made = skl2onnx.convert_sklearn(
             make_pipeline(*steps), "model", inputs, target_opset=OPSETS, **ours
         )
-    except (NotImplementedError, RuntimeError) as error:
+    except RuntimeError as error:
         raise ValueError(f"skl2onnx cannot convert {type(model).__name__}: {error}") from error
     # It has made identifiers of names such as "Well Name".
     for value, (name, _) in zip(made.graph.input, inputs, strict=True):
