@@ -1,5 +1,6 @@
 """Open the built site in a real browser, from the disk: silent, no wider than a phone."""
 
+import contextlib
 import os
 import sys
 import time
@@ -46,12 +47,14 @@ def complaints(browser):
     return [message for message in browser.messages if message.get("type") not in ("log", "debug")]
 
 
-def wait_for(browser, script, seconds=20):
+def wait_for(browser, script, seconds=60):
     """The value of an expression, as soon as it is true."""
-    end = time.monotonic() + seconds
-    while not (value := browser.run(script)):
+    end, value = time.monotonic() + seconds, None
+    while not value:
         assert time.monotonic() < end, f"{script} stayed {value!r}"
         time.sleep(0.1)
+        with contextlib.suppress(RuntimeError):  # the page is being left for another
+            value = browser.run(script)
     return value
 
 
