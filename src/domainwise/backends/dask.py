@@ -15,6 +15,7 @@ from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.backends.base import Backend
 from domainwise.backends.dask_input import (
     KnownPartitions,
     Layout,
@@ -29,7 +30,6 @@ from domainwise.backends.dask_input import (
     tasks_of,
 )
 from domainwise.backends.dask_sums import sum_partitions
-from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, SURE, check_kernel
 from domainwise.gram import Gram
@@ -40,7 +40,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels.factors import RowLabels
 
 
-class DaskBackend(NumpyBackend):
+class DaskBackend(Backend):
     """Rows are collections, ``known`` in part from files; small matrices and thins are NumPy's."""
 
     def __init__(self, known: KnownPartitions | None = None) -> None:
@@ -67,7 +67,7 @@ class DaskBackend(NumpyBackend):
         """Take a first look, and sum over all partitions."""
         return sum_partitions(estimator, partitions_of(X, y, sample_domain, self.known))
 
-    def check_rows(  # type: ignore[override]
+    def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Check X without computing it; to fit, return an array whose chunks are known."""
@@ -242,7 +242,7 @@ def _values_of(rows: Any, sent: tuple[Any, ...]) -> Array:
     if not len(X):
         return sample
     if method == "transform":
-        return NumpyBackend().transform(model, X)
+        return Backend().transform(model, X)
     return getattr(model, method)(X)
 
 

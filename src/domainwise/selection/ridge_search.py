@@ -16,7 +16,6 @@ from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.algebra import placed
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
@@ -269,7 +268,7 @@ class InvariantRidge(RidgeCandidates):
         self, kernel: tuple[str, float], kinds: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, RidgeProblem]:
         """Map of one kernel on landmarks, and the problem of all rows."""
-        made = NumpyBackend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
+        made = Backend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
         nystrom = NystromMap.from_landmarks(made, landmarks)
         penalties = self._weighted(kinds, alphas, rows.target.names)
         return nystrom, problem_of(self, nystrom, rows, penalties)
