@@ -1,5 +1,7 @@
 """partial_fit of the ridge searches: batches in any order and size, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -109,6 +111,42 @@ def test_what_needs_rows_again_is_refused(rows, arguments, message):
     X, y, _, d = rows
     with pytest.raises(ValueError, match=message):
         InvariantRidgeClassifierCV(**GRID, **arguments).partial_fit(X, y, sample_domain=d)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("scoring", "accuracy", "scoring='accuracy' looks at predictions of rows, which partial"),
+        ("cv", KFold(2), "splits rows, which partial_fit does not keep"),
+        ("domain_epsilon", -1.0, "'domain_epsilon' parameter"),
+    ],
+)
+def test_what_is_set_after_a_batch_is_checked_before_the_search(rows, name, value, message):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
+    before = model.get_params()[name]
+    model.set_params(**{name: value})
+    for ask in (
+        lambda: model.predict(X),
+        lambda: model.best_score_,
+        lambda: pickle.dumps(model),
+        lambda: model.partial_fit(X, y, d),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask()
+    whole = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).fit(X, y, d)
+    model.set_params(**{name: before})
+    np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-9)
+
+
+def test_what_needs_no_row_may_be_set_after_a_batch(rows):
+    X, _, t, d = rows
+    model = InvariantRidgeCV(landmarks=X[::6], **GRID).partial_fit(X, t, sample_domain=d)
+    model.set_params(scoring="r2", cv=LeaveDomainsOut(2), alphas=[0.5], n_average=1)
+    whole = clone(model).fit(X, t, sample_domain=d)
+    assert model.members_ == whole.members_
+    assert model.best_score_ == pytest.approx(whole.best_score_, rel=1e-9)
+    np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-9)
 
 
 def test_descriptors_of_domains_are_refused(rows):

@@ -103,13 +103,7 @@ class InvariantRidge(RidgeCandidates):
         """
         if is_dask(X):
             raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
-        self._validate_params()
-        self._refuse_splits_of_rows("partial_fit")
-        if needs_predictions(self.scoring, self.target_kernel == "delta"):
-            raise ValueError(
-                f"scoring={self.scoring!r} looks at predictions of rows, which partial_fit does "
-                "not keep: leave scoring at None, the squared error, which needs none"
-            )
+        self._check_without_rows()
         backend, first = backend_of(X), "_sums" not in vars(self)
         before = dict(vars(self))
         try:
@@ -170,6 +164,16 @@ class InvariantRidge(RidgeCandidates):
         self.domains_ = label_array(sorted({domain for _, domain in groups}), "sample_domain")
         del self._sums, self._maps
         return self
+
+    def _check_without_rows(self) -> None:
+        """Check arguments, which may have been set since the last batch, for sums of rows."""
+        self._validate_params()
+        self._refuse_splits_of_rows("partial_fit")
+        if needs_predictions(self.scoring, self.target_kernel == "delta"):
+            raise ValueError(
+                f"scoring={self.scoring!r} looks at predictions of rows, which partial_fit does "
+                "not keep: leave scoring at None, the squared error, which needs none"
+            )
 
     def _refuse_splits_of_rows(self, what: str) -> None:
         if not leaves_domains_out(self.cv):
@@ -322,6 +326,8 @@ class InvariantRidge(RidgeCandidates):
 
     def _finish(self, parts: Any = None) -> None:
         """Search among the sums of all rows, which lie in ``parts`` if they are not gone."""
+        if parts is None:
+            self._check_without_rows()
         keys = list(self._sums.maps[0])
         domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
