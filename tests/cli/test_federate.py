@@ -111,3 +111,99 @@ def test_what_is_wrong_is_said_and_nothing_is_written(folder, tmp_path):
                 "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
     assert "knows nothing of the sites yet" in " ".join(found.output.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
+    folder = folder[0]
+    files = sorted(folder.glob("*.2.npz"))
+    for arguments, ending, names in (
+        (["plan", folder / "east.csv", "--target", "ill", "--auto-drop"], "json", {"plan"}),
+        (["plan", folder / "plan.json", *folder.glob("*.1.npz")], "json", {"plan", "merged"}),
+        (["statistics", folder / "east.csv", "--plan", folder / "plan.json", "--site", "east"],
+         "npz", {"site", "plan", "left_out", "withheld"}),
+        (["moments", folder / "east.csv", "--plan", folder / "merged.json", "--site", "east"],
+         "npz", {"site", "plan", "left_out", "withheld"}),
+        (["fit", *files, "--plan", folder / "merged.json"], "skops", {"method", "schema", "check"}),
+    ):  # fmt: skip
+        out = tmp_path / f"{arguments[0]}.{ending}"
+        found = run("federate", *arguments, "-o", out, "--json", "--force")
+        assert found.exit_code == 0, found.output
+        told = json.loads(found.stdout)
+        assert told["file"] == str(out)
+        assert names <= set(told)
+        assert "does not contain: rows" in " ".join(found.stderr.split())
+    assert set(told["expected_score"]) == {"east", "north", "south"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"kernels": ', "more.json is no JSON"),
+        ('["rbf"]', "holds ['rbf']: an object is expected, with some of classes, kernels"),
+        ('{"kernel": "rbf"}', "holds 'kernel': an object is expected"),
+        ('{"target": "dose"}', "holds 'target'"),
+    ],
+)
+def test_more_of_a_plan_that_cannot_be_is_refused_by_name(folder, tmp_path, content, words):
+    (tmp_path / "more.json").write_text(content)
+    found = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", "--more",
+                tmp_path / "more.json", "-o", tmp_path / "plan.json")  # fmt: skip
+    assert found.exit_code == 2, found.output
+    assert words in " ".join(found.output.split())
+
+
+def test_a_plan_reads_its_table_as_fit_does(folder, tmp_path):
+    frame = make_frame(0).drop(columns="name")
+    frame["dose"] = frame["dose"].map("{:.3f}".format).str.replace(".", ",")
+    frame.loc[:4, "age"] = -999
+    frame["seen"] = pandas.date_range("2020-01-01", periods=len(frame)).astype(str)
+    frame.to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    done("federate", "plan", tmp_path / "rows.csv", "--target", "ill", "--domain", "ward",
+         "--dates", "month,age", "--decimal", ",", "--na=-999", "--task", "classification",
+         "-o", tmp_path / "plan.json")  # fmt: skip
+    schema = json.loads((tmp_path / "plan.json").read_text())["schema"]
+    assert schema["numeric"] == ["dose", "age"]
+    assert (schema["dates"], schema["date_parts"]) == (["seen"], ["month", "age"])
+    assert schema["na"] == ["-999"]
+    (tmp_path / "more.json").write_text('{"dates": ["month", "age"], "na": ["-999"]}')
+    done("federate", "plan", tmp_path / "rows.csv", "--target", "ill", "--domain", "ward",
+         "--decimal", ",", "--more", tmp_path / "more.json",
+         "-o", tmp_path / "again.json")  # fmt: skip
+    assert json.loads((tmp_path / "again.json").read_text())["schema"] == schema
+
+
+def test_options_of_a_new_plan_do_not_pass_unnoticed_beside_files(folder, tmp_path):
+    files = sorted(folder[0].glob("*.1.npz"))
+    for option, *value in (["--smallest", 20], ["--columns", 500], ["--seed", 1], ["--auto-drop"]):
+        found = run("federate", "plan", folder[0] / "plan.json", *files, option, *value, "-o",
+                    tmp_path / "merged.json")  # fmt: skip
+        assert found.exit_code == 2
+        assert f"leave out {option}: the plan that files are merged into decides" in found.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_is_not_overwritten_by_what_it_is_merged_into(folder, tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_bytes((folder[0] / "plan.json").read_bytes())
+    found = run("federate", "plan", plan, *folder[0].glob("*.1.npz"), "-o", plan, "--force")
+    assert found.exit_code == 2
+    assert "is the input; name another output" in " ".join(found.output.split())
+    assert plan.read_bytes() == (folder[0] / "plan.json").read_bytes()
+
+
+@pytest.mark.parametrize(("option", "value"), [("--columns", 0), ("--smallest", 2)])
+def test_numbers_out_of_range_are_refused_by_their_option(folder, tmp_path, option, value):
+    found = run("federate", "plan", folder[0] / "east.csv", "--target", "ill", option, value,
+                "-o", tmp_path / "plan.json")  # fmt: skip
+    assert found.exit_code == 2
+    assert option in found.output
+
+
+def test_memory_that_does_not_suffice_is_said_with_what_the_plan_can_change(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("domainwise.gram.cells.available_memory", lambda: 1000)
+    found = run("federate", "moments", folder[0] / "east.csv", "--plan", folder[0] / "merged.json",
+                "--site", "east", "-o", tmp_path / "a.npz")  # fmt: skip
+    assert found.exit_code == 1
+    assert "fewer --columns, kernels or gammas" in " ".join(found.output.split())

@@ -180,6 +180,15 @@ def test_a_terminal_that_has_no_sign_for_a_name_is_no_reason_to_stop(encoding, f
     for arguments in (
         ["info", folder / "m.skops"],
         ["predict", folder / "m.skops", folder / "t.csv", "-o", tmp_path / f"{encoding}.csv"],
+        [
+            "federate",
+            "plan",
+            folder / "t.csv",
+            "--target",
+            "y",
+            "-o",
+            tmp_path / f"{encoding}.json",
+        ],
         ["predict", folder / "nowhere-é→.skops", folder / "t.csv", "-o", tmp_path / "p.csv"],
     ):
         process = domainwise(*arguments, env=environment, encoding=encoding)

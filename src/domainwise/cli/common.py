@@ -177,7 +177,9 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def reported_errors(debug: bool) -> Iterator[None]:
+def reported_errors(
+    debug: bool, smaller: str = "try --method fastdcmcv or fastdcm"
+) -> Iterator[None]:
     """Turn errors into a message and an exit code: 2 for unusable input, 1 for the rest."""
     try:
         yield
@@ -188,7 +190,7 @@ def reported_errors(debug: bool) -> Iterator[None]:
     except (ValueError, OSError, ImportError) as error:
         fail(in_options(error), 2, debug=debug)
     except MemoryError:
-        fail("out of memory: try --method fastdcmcv or fastdcm", 1, debug=debug)
+        fail(f"out of memory: {smaller}", 1, debug=debug)
     except Exception as error:
         fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug=debug)
 

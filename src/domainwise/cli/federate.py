@@ -11,19 +11,27 @@ import typer
 from rich.console import Console
 
 from domainwise.cli.common import (
+    AutoDropOption,
     DataArgument,
+    DatesOption,
     DebugOption,
+    DecimalOption,
     DropOption,
     EncodingOption,
     FeaturesOption,
+    JsonOption,
+    NaOption,
     SeedOption,
+    TaskOption,
     check_seed,
     errors,
+    read_input,
+    reading_options,
     reported_errors,
     shown,
     working,
 )
-from domainwise.cli.outputs import ForceOption, check_output
+from domainwise.cli.outputs import ForceOption, check_apart, check_output
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 federate = typer.Typer(no_args_is_help=True)
@@ -37,14 +45,15 @@ FilesArgument = Annotated[
     typer.Argument(help="Files of all sites of this round, one of each.", show_default=False),
 ]
 SOURCE = "A table with the columns that all sites have; with files, the plan to merge them into."
-MORE = (
-    "JSON with more of the plan: task, classes, dates, decimal, na, kernels, gammas, centres, "
-    "candidates, class_weight."
-)
+MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight"
+#: Have options of their own, too.
+OPTIONS = "task, auto_drop, dates, decimal, na"
+SMALLER = "agree on a plan with fewer --columns, kernels or gammas"
 
 
 @federate.command()
 def plan(
+    context: typer.Context,
     source: Annotated[Path, typer.Argument(help=SOURCE, show_default=False)],
     out: OutOption,
     files: FilesArgument = None,
@@ -53,42 +62,80 @@ def plan(
     method: Annotated[
         str, typer.Option(help="invariantridge, fastdcm, fastcoir or fastdica.")
     ] = "invariantridge",
-    columns: Annotated[int, typer.Option(help="Columns of the feature map.")] = 500,
-    smallest: Annotated[int, typer.Option(help="Withhold domains and classes with fewer.")] = 10,
+    columns: Annotated[int, typer.Option(help="Columns of the feature map.", min=1)] = 500,
+    smallest: Annotated[
+        int, typer.Option(help="Withhold domains and classes with fewer rows.", min=3)
+    ] = 10,
+    task: TaskOption = "auto",
     features: FeaturesOption = None,
     drop: DropOption = None,
+    auto_drop: AutoDropOption = False,
+    dates: DatesOption = None,
+    decimal: DecimalOption = None,
     encoding: EncodingOption = None,
-    more: Annotated[Path | None, typer.Option(help=MORE, show_default=False)] = None,
+    na: NaOption = None,
+    more: Annotated[
+        Path | None, typer.Option(help=f"JSON with more of the plan: {MORE}.", show_default=False)
+    ] = None,
     seed: SeedOption = 0,
     force: ForceOption = False,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Make the plan of the first round of a table's columns, or that of the second of files."""
     with reported_errors(debug):
         from domainwise.federated import Plan, merge
-        from domainwise.tables.schema import read_table, split_names
 
+        check_apart(source, out)
         check_output(out, force, [".json"])
         check_seed(seed)
         if files:
-            made = merge(Plan.load(source), files)
+            _refuse_beside_files(context)
+            with working("merging what sites have told"):
+                made = merge(Plan.load(source), files)
         elif target is None:
             raise ValueError("name --target, or files of the first round to merge")
         else:
-            frame = read_table(source, encoding=encoding)
-            given = json.loads(more.read_text(encoding="utf-8")) if more else {}
-            names = list(frame.columns)
-            options: dict[str, Any] = {
-                "features": split_names(features, names),
-                "drop": split_names(drop, names),
-                "method": method,
-                "n_features": columns,
-                "smallest_cell": smallest,
-                "seed": seed,
-            }
-            options |= {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
-            made = Plan.of_table(frame, target=target, domain=domain, **options)
-        _write(out, made.words(), made.save)
+            asked: dict[str, Any] = {"method": method, "n_features": columns, "seed": seed}
+            asked |= {"target": target, "domain": domain, "smallest_cell": smallest, "task": task}
+            asked |= {"features": features, "drop": drop, "auto_drop": auto_drop, "dates": dates}
+            asked |= {"more": _more_of(more), **reading_options(decimal, encoding, na)}
+            made = read_input(source, read=_plan_of, **asked)
+        told = {"plan": made.hash, "merged": made.merged is not None}
+        _write(out, made.words(), made.save, told if as_json else None)
+
+
+def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **asked: Any) -> Any:
+    from domainwise.federated import Plan
+    from domainwise.tables.schema import read_table, split_names
+
+    frame = read_table(source, encoding=encoding)
+    asked |= {name: split_names(asked[name], list(frame.columns)) for name in ("features", "drop")}
+    return Plan.of_table(frame, **asked | more)
+
+
+def _refuse_beside_files(context: typer.Context) -> None:
+    """Refuse options of a new plan: the one that files are merged into has decided them."""
+    for name in context.params.keys() - {"source", "files", "out", "force", "as_json", "debug"}:
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            raise ValueError(
+                f"leave out --{name.replace('_', '-')}: the plan that files are merged into decides"
+            )
+
+
+def _more_of(path: Path | None) -> dict[str, Any]:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8")) if path else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    odd = (
+        sorted(set(given) - set(f"{MORE}, {OPTIONS}".split(", ")))
+        if isinstance(given, dict)
+        else [given]
+    )
+    if odd:
+        raise ValueError(f"{path} holds {odd[0]!r}: an object is expected, with some of {MORE}")
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
 def _site_command(kind: str, about: str) -> None:
@@ -101,18 +148,22 @@ def _site_command(kind: str, about: str) -> None:
         site: Annotated[str | None, typer.Option(help="Name; of one domain, that of it.")] = None,
         encoding: EncodingOption = None,
         force: ForceOption = False,
+        as_json: JsonOption = False,
         debug: DebugOption = False,
     ) -> None:
-        with reported_errors(debug):
+        with reported_errors(debug, SMALLER):
             from domainwise import federated
             from domainwise.tables.schema import read_table
 
+            check_apart(data, out)
             check_output(out, force, [".npz"])
             agreed = federated.Plan.load(plan)
             with working(f"reading {data}"):
                 frame = read_table(data, encoding=encoding)
                 file = getattr(federated, kind)(frame, agreed, site=site)
-            _write(out, file.words(), file.save)
+            told = {name: file.content[name] for name in ("left_out", "withheld")}
+            told = {"site": file.site, "plan": file.plan, **told}
+            _write(out, file.words(), file.save, told if as_json else None)
 
     federate.command(kind, help=about)(command)
 
@@ -127,17 +178,18 @@ def fit(
     out: OutOption,
     files: FilesArgument = None,
     force: ForceOption = False,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Fit a model from files of the second round, chosen by leaving sites out."""
-    with reported_errors(debug):
+    with reported_errors(debug, SMALLER):
         from domainwise import federated
 
         check_output(out, force, [".skops"])
         with working("fitting, and leaving sites out"):
             model = federated.fit(federated.Plan.load(plan), files or [])
         info = {**model.info, "schema": model.schema.as_dict()}
-        print_model(Console(highlight=False), info, brief=True)
+        print_model(_console(as_json), info, brief=True)
         scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
         words = [
             f"error on each site without it: {', '.join(scores)}",
@@ -145,14 +197,23 @@ def fit(
             "second round told of its distribution",
             "does not contain: rows, or the moments by class",
         ]
-        _write(out, words, model.save)
+        _write(out, words, model.save, info if as_json else None)
         print_notes(errors, info)
 
 
-def _write(out: Path, words: Iterable[str], save: Callable[[Path], Any]) -> None:
-    """Say what a file contains, and then write it."""
-    console = Console(highlight=False)
+def _console(as_json: bool) -> Console:
+    """Where words go: JSON has stdout for itself."""
+    return errors if as_json else Console(highlight=False)
+
+
+def _write(
+    out: Path, words: Iterable[str], save: Callable[[Path], Any], told: dict[str, Any] | None
+) -> None:
+    """Say what a file contains, and then write it; JSON of it is printed last."""
+    console = _console(told is not None)
     for each in words:
         console.print(shown(each), soft_wrap=True)
     save(out)
+    if told is not None:
+        typer.echo(json.dumps({"file": str(out), **told}, indent=2))
     console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
