@@ -25,8 +25,8 @@ from domainwise.gram.measured import (
     centred_inner_products,
     delta_tile,
     kernel_tile,
-    tiles,
 )
+from domainwise.gram.tiles import upper_tiles
 
 __all__ = [
     "InvarianceReport",
@@ -260,7 +260,7 @@ def mmd(
     weights = np.zeros((n_samples, len(domains)))
     weights[np.arange(n_samples), codes] = 1.0 / np.bincount(codes)[codes]
     means = np.zeros((len(domains), len(domains)))
-    for rows, columns in tiles(n_samples, block_size):
+    for rows, columns in upper_tiles(n_samples, block_size):
         part = weights[rows].T @ (tile(rows, columns) @ weights[columns])
         means += part if rows == columns else part + part.T
     own = np.diag(means)

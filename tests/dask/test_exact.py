@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from domainwise import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
-from domainwise.gram.streamed import StreamedGram
+from domainwise.gram.iterative import StreamedGram
 from domainwise.kernels.functions import make_kernel
 from domainwise.labels.factors import Feature, label_rows
 

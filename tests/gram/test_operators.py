@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import domainwise.estimators.exact_base as base
 import domainwise.gram.dense as dense_module
-import domainwise.gram.streamed as streamed_module
+import domainwise.gram.iterative as streamed_module
 import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
@@ -267,10 +267,10 @@ def test_factors_in_float32_are_refined_to_double_precision_or_not_used(scale):
     K, refine = scale * p.K, RefinedCholesky(scale * p.K)
     for share in (1e-4, 1e-2, 10.0):
         shift = share * np.trace(K)
-        X, KX, residual = refine.solve(p.V, shift)
-        assert residual <= 1e-12
-        close(X, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
-        close(KX, K @ X, 1e-12)
+        found = refine.solve(p.V, shift)
+        assert found.info["residual"] <= 1e-12
+        close(found.thin, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
+        close(found.image, K @ found.thin, 1e-12)
     assert refine.solve(p.V, 1e-9 * np.trace(K)) is None
     assert refine.solve(p.V, 0.0) is None
 

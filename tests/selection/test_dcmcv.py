@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import domainwise.estimators.exact_base as base
 from domainwise import DCM, FastDCM
 from domainwise.datasets import make_synthetic
-from domainwise.gram.streamed import StreamedGram
+from domainwise.gram.iterative import StreamedGram
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
 from domainwise.selection.search import choose
 

@@ -7,7 +7,7 @@ and that kernels and operators need, stand here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,15 @@ def beside(values: Any, X: Any) -> Any:
     if is_tensor(X):
         return namespace(X).as_tensor(values).to(device=X.device, dtype=X.dtype)
     return cast(np.asarray(values), X.dtype)
+
+
+def placed(values: Array, like: Any) -> Any:
+    """Return a NumPy array where another one is: itself, or a tensor on that device."""
+    if isinstance(like, np.ndarray):
+        return values
+    import torch
+
+    return torch.from_numpy(np.array(values)).to(like.device)
 
 
 def on_device(A: Array, device: Any) -> Any:
@@ -78,6 +87,22 @@ def cholesky(A: Any) -> Callable[[Any], Any] | None:
     except LinAlgError:
         return None
     return lambda V: cho_solve(factored, V, check_finite=False)
+
+
+def side_by_side(parts: Sequence[Any]) -> Any:
+    """Concatenate along the last axis."""
+    return namespace(parts[0]).concatenate(list(parts), axis=-1)
+
+
+def shifted_solve(S: Any, shift: float, B: Any) -> Any:
+    """Return ``(S + shift I)^-1 B`` for a positive semi-definite S, up to its rounding."""
+    A, diagonal = S + 0.0, np.arange(len(S))
+    A[diagonal, diagonal] += shift
+    inverse = cholesky(A)
+    if inverse is not None:
+        return inverse(B)
+    values, U = namespace(S).linalg.eigh(S)
+    return U @ ((U.T @ B) / (values.clip(min=0.0) + shift)[:, None])
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from domainwise.gram.solve import (
     cholesky_inverse,
     largest_residual,
     spectral_solve,
-    warn_low_rank,
 )
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
@@ -64,8 +64,14 @@ class DenseGram(RowsGram):
         else:
             X, rank = spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
-            if shift == 0:
-                warn_low_rank(rank, self.n_samples)
+            if shift == 0 and rank < self.n_samples - 1:
+                warnings.warn(
+                    f"ridge=0: the kernel matrix has numerical rank {rank} of "
+                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, as "
+                    "it would not with a positive ridge",
+                    UserWarning,
+                    stacklevel=2,
+                )
         KX = self.K @ X
         scale = column_norms(V)
         info["residual"] = largest_residual(V - KX - shift * X, scale + (scale == 0))
@@ -79,15 +85,7 @@ class DenseGram(RowsGram):
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
         refine = self._refine = self._refine or RefinedCholesky(self.K)
-        return [self._refined(refine, V, shift) or self.solve(V, shift) for shift in shifts]
-
-    def _refined(self, refine: RefinedCholesky, V: Array, shift: float) -> Solution | None:
-        refined = refine.solve(V, shift)
-        if refined is None:
-            return None
-        X, KX, residual = refined
-        info = {"linear_solver": "cholesky, refined", "residual": residual}
-        return Solution(X, info, KX - KX.mean(axis=0))
+        return [refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
 
     def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
         """Return the inverse, factored once: in float32, which is quicker, where that is enough."""

@@ -1,17 +1,31 @@
-"""Operators that only multiply: linear systems by preconditioned conjugate gradients."""
+"""Operators that only multiply: linear systems by preconditioned conjugate gradients.
+
+The default one evaluates K in tiles that are used and forgotten, in O(N (p + r)) memory.
+"""
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from domainwise.gram.dense import DenseGram
-from domainwise.gram.precondition import Preconditioner
+from domainwise.arrays import Array
+from domainwise.gram.dense import DenseGram, available_memory, dense_fits
+from domainwise.gram.precondition import (
+    Preconditioner,
+    StoredPreconditioner,
+    inverse_root,
+    landmark_rows,
+)
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.solve import conjugate_gradients, warn_not_converged
+from domainwise.gram.solve import conjugate_gradients
+from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
+from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import RowLabels
 from domainwise.methods.contract import Solution, Thin
 
 #: Relative residual that products in float32 can tell from rounding.
@@ -83,7 +97,13 @@ class IterativeGram(RowsGram):
                     one.info["pcg_iterations"] = result.n_iterations
                 return direct
         if not result.converged:
-            warn_not_converged(result, self.tol)
+            warnings.warn(
+                "conjugate gradients stopped at a relative residual of "
+                f"{result.residual:.1e} after {result.n_iterations} iterations (tol={self.tol:g}): "
+                "raise max_iter, tol, or the ridge",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         assert self._preconditioner is not None
         info = {
             "linear_solver": "pcg",
@@ -93,3 +113,42 @@ class IterativeGram(RowsGram):
         }
         parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.KX, n), strict=True)
         return [Solution(X - X.mean(0), dict(info), KX) for X, KX in parts]
+
+
+class StreamedGram(IterativeGram):
+    """Centred Gram matrix of the rows of X, evaluated anew for each product.
+
+    Rows in float32 are multiplied in float32 and summed in float64.
+    """
+
+    def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
+        super().__init__(labels, X.dtype, **options)
+        self.X, self.kernel = X, kernel
+        self.prepared = kernel.prepare(X)
+
+    def uncentred_product(self, V: Array) -> Array:
+        """Return ``K V`` tile by tile."""
+        return symmetric_product(self.kernel, self.prepared, V)
+
+    def _build_preconditioner(self) -> StoredPreconditioner:
+        return StoredPreconditioner(self._landmark_features())
+
+    def _stored(self) -> DenseGram | None:
+        if not dense_fits(self.n_samples, available_memory()):
+            return None
+        return DenseGram(kernel_matrix(self.kernel, self.prepared), self.labels, self.dtype)
+
+    def _landmark_features(self) -> Array:
+        """Nystrom features of the rows, in float32: a preconditioner needs no more."""
+        chosen = landmark_rows(self.n_samples, self.seed)
+        left, right = self.prepared.left, self.prepared.right[chosen]
+        constant = self.kernel.constant
+        W = self.kernel.block(left[chosen], right).astype(np.float64) + constant
+        _, root = inverse_root((W + W.T) / 2, float(np.finfo(self.dtype).eps))
+        features = np.empty((self.n_samples, root.shape[1]), dtype=np.float32)
+        for rows in panels(self.n_samples, 4096):
+            features[rows] = (self.kernel.block(left[rows], right) + constant) @ root.astype(
+                self.dtype
+            )
+        features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return features

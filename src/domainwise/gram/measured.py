@@ -6,8 +6,7 @@ rows are taken over the tiles on and above the diagonal, so nothing of size N x 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import combinations_with_replacement
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,18 +14,13 @@ from sklearn.utils import check_array
 
 from domainwise.checks.inputs import is_continuous, label_array
 from domainwise.checks.labels import encode
-from domainwise.gram.tiles import panels
+from domainwise.gram.tiles import upper_tiles
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.
 TILE_ROWS = 1024
 
 Tile = Callable[[slice, slice], NDArray[np.float64]]
-
-
-def tiles(n_samples: int, block_size: int) -> Iterator[tuple[slice, slice]]:
-    """Return the tiles on and above the diagonal."""
-    return combinations_with_replacement(panels(n_samples, block_size), 2)
 
 
 def centred_inner_products(
@@ -38,7 +32,7 @@ def centred_inner_products(
     """
     products = np.zeros((len(kernels), len(kernels)))
     row_sums = np.zeros((len(kernels), n_samples))
-    for rows, columns in tiles(n_samples, block_size):
+    for rows, columns in upper_tiles(n_samples, block_size):
         values = [kernel(rows, columns) for kernel in kernels]
         mirrored = rows != columns
         for i, value in enumerate(values):

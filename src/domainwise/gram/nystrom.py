@@ -7,10 +7,10 @@ moment of Phi, and sums per (class, domain) group, in a form that can be merged 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -288,11 +288,7 @@ class NystromSums:
 
     def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
         """Return the same sums with groups joined that have the same new key."""
-        groups: dict[Any, tuple[int, Array]] = {}
-        for key, (count, total) in self.groups.items():
-            n, s = groups.get(key_of(key), (0, 0.0))
-            groups[key_of(key)] = (n + count, s + total)
-        return replace(self, groups=groups)
+        return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
 
     def merge(self, other: NystromSums) -> NystromSums:
         """Join the sums of two sets of rows."""
@@ -301,11 +297,17 @@ class NystromSums:
         share = other.n_samples / n
         second = self.second + other.second
         second += delta[:, None] * (delta * (self.n_samples * share))
-        groups = dict(self.groups)
-        for key, (count, total) in other.groups.items():
-            mine = groups.get(key)
-            groups[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+        groups = added(chain(self.groups.items(), other.groups.items()))
         return NystromSums(n, self.mean + share * delta, second, groups)
+
+
+def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
+    """Add up the counts and sums of groups that have the same key."""
+    found: dict[Any, tuple[int, Any]] = {}
+    for key, (count, total) in groups:
+        mine = found.get(key)
+        found[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+    return found
 
 
 def sum_rows(

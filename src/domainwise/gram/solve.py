@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import cholesky, column_norms, namespace
+from domainwise.methods.contract import Solution
 
 #: Factors in float32 are tried for shifts above this share of the trace of K,
 REFINABLE = 1e-6
@@ -122,18 +122,12 @@ class RefinedCholesky:
         self._rough = K.astype(np.float32)
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
 
-    def solve(self, V: Array, shift: float) -> tuple[Array, Array, float] | None:
-        """Return X, K X and the relative residual, or None where refinement does not get there.
-
-        As in :func:`cholesky_inverse`, the constant vector is lifted out of the way.
-        """
-        n = len(self.K)
+    def solve(self, V: Array, shift: float) -> Solution | None:
+        """Return the solution, or None where refinement does not get there."""
         if not shift > REFINABLE * np.trace(self.K):
             return None
         if shift not in self._inverses:
-            A = self._rough + np.float32(max(float(np.trace(self.K)), shift) / n)
-            A.reshape(-1)[:: n + 1] += np.float32(shift)
-            self._inverses[shift] = cholesky(A)
+            self._inverses[shift] = cholesky_inverse(self._rough, shift)
         inverse = self._inverses[shift]
         if inverse is None:
             return None
@@ -147,7 +141,8 @@ class RefinedCholesky:
             R = V - KX - shift * X
             residual = largest_residual(R, scale)
             if residual <= REFINED:
-                return X, KX, residual
+                info = {"linear_solver": "cholesky, refined", "residual": residual}
+                return Solution(X, info, KX - KX.mean(axis=0))
         return None
 
 
@@ -177,24 +172,3 @@ def largest_residual(R: Any, scale: Any) -> float:
     """Largest length of a column of R over its scale."""
     relative = column_norms(R) / scale
     return float(relative.max()) if len(relative) else 0.0
-
-
-def warn_low_rank(rank: int, n_samples: int) -> None:
-    """Say that without a ridge the solution rests on a cut-off, where it does."""
-    if rank < n_samples - 1:
-        warnings.warn(
-            f"ridge=0: the kernel matrix has numerical rank {rank} of {n_samples - 1}; the "
-            "projection of new rows depends on that cut-off, as it would not with a positive ridge",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def warn_not_converged(result: PCGResult, tol: float) -> None:
-    """Say how far conjugate gradients came."""
-    warnings.warn(
-        f"conjugate gradients stopped at a relative residual of {result.residual:.1e} after "
-        f"{result.n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
-        ConvergenceWarning,
-        stacklevel=3,
-    )

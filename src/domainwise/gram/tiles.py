@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,17 @@ def panels(n: int, side: int) -> list[slice]:
     return [slice(i, min(i + side, n)) for i in range(0, n, side)]
 
 
+def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
+    """Tiles on and above the diagonal of a square matrix."""
+    return list(combinations_with_replacement(panels(n, side), 2))
+
+
+def tile_values(kernel: Basis, left: Array, right: Array, buffer: Array) -> Array:
+    """Evaluate a tile in memory that is there already."""
+    out = buffer[: len(left) * len(right)].reshape(len(left), len(right))
+    return np.asarray(kernel.block(left, right, out))
+
+
 def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order."""
     threads = max(1, min(n_threads(), n_tasks))
@@ -81,19 +93,15 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
     n, dtype = len(rows.left), rows.left.dtype
     V = np.ascontiguousarray(V, dtype=dtype)
     side = tile_side(dtype.itemsize)
-    cuts = panels(n, side)
-    tiles = [(i, j) for i in range(len(cuts)) for j in range(i, len(cuts))]
+    tiles = upper_tiles(n, side)
 
     def work(thread: int, threads: int) -> Array:
         total = np.zeros((n, V.shape[1]))
         buffer = np.empty(side * side, dtype=dtype)
-        for i, j in tiles[thread::threads]:
-            a, b = cuts[i], cuts[j]
-            shape = (a.stop - a.start, b.stop - b.start)
-            out = buffer[: shape[0] * shape[1]].reshape(shape)
-            tile = kernel.block(rows.left[a], rows.right[b], out)
+        for a, b in tiles[thread::threads]:
+            tile = tile_values(kernel, rows.left[a], rows.right[b], buffer)
             total[a] += tile @ V[b]
-            if i != j:
+            if a != b:
                 total[b] += tile.T @ V[a]
         return total
 
@@ -115,9 +123,7 @@ def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
         for a in cuts[thread::threads]:
             left = kernel.prepare(X[a].astype(dtype, copy=False)).left
             for b in panels(len(rows.right), side):
-                shape = (a.stop - a.start, b.stop - b.start)
-                out = buffer[: shape[0] * shape[1]].reshape(shape)
-                total[a] += kernel.block(left, rows.right[b], out) @ V[b]
+                total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
     in_threads(len(cuts), work)
     return total
@@ -129,14 +135,12 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
         rows = Prepared(rows.left.astype(np.float64), rows.right.astype(np.float64))
     n, dtype = len(rows.left), rows.left.dtype
     K = np.empty((n, n))
-    cuts = panels(n, tile_side(dtype.itemsize))
-    tiles = [(i, j) for i in range(len(cuts)) for j in range(i, len(cuts))]
+    tiles = upper_tiles(n, tile_side(dtype.itemsize))
 
     def work(thread: int, threads: int) -> None:
-        for i, j in tiles[thread::threads]:
-            a, b = cuts[i], cuts[j]
+        for a, b in tiles[thread::threads]:
             tile = kernel.block(rows.left[a], rows.right[b])
-            if i == j:
+            if a == b:
                 np.add(tile, tile.T, out=K[a, a])
                 K[a, a] *= 0.5
                 continue

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.algebra import placed, shifted_solve, side_by_side
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_host
 from domainwise.gram.cells import Cells, merged_cells
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.nystrom import NystromSums, added
 
 #: Directions of domains below this share of the largest are rounding.
 RANK_TOLERANCE = 1e-12
@@ -162,12 +161,11 @@ def group_parts(
 
     ``conditional`` compares domains inside each class.
     """
-    by_class: dict[Any, dict[Any, tuple[int, Any]]] = {}
+    by_class: dict[Any, list[Any]] = {}
     for (label, domain), (count, total) in groups.items():
-        inside = by_class.setdefault(label if conditional else None, {})
-        n, s = inside.get(domain, (0, 0.0))
-        inside[domain] = (n + count, s + total[:m])
-    for inside in by_class.values():
+        by_class.setdefault(label if conditional else None, []).append((domain, (count, total[:m])))
+    for parts in by_class.values():
+        inside = added(parts)
         if len(inside) < 2:
             continue
         counts = np.array([n for n, _ in inside.values()], dtype=np.float64)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from domainwise.arrays.algebra import placed
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import backend_of
 from domainwise.backends.devices import moved, portable, restored
 from domainwise.gram.nystrom import NystromMap

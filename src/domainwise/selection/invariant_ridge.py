@@ -11,8 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, is_tensor
-from domainwise.arrays.algebra import placed
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_classes, plain_array
 from domainwise.estimators.arguments import arguments, with_shared_arguments

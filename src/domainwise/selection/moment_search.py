@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.nystrom import NystromSums, added
 from domainwise.gram.tiles import in_threads
 from domainwise.invariant.moments import (
     Columns,
@@ -76,7 +77,7 @@ class Penalties:
     def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
         """Problem of the rows of some cells, one for each class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
-        groups = _groups(cells.values())
+        groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
         m = columns.n_features
 
         def parts(conditional: bool) -> Any:
@@ -138,16 +139,6 @@ def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProbl
     for (_, label), cell in cells.items():
         by_class = merged_cells(by_class, {label: cell})
     return penalties.problem(by_class, columns)
-
-
-def _groups(cells: Any) -> dict[Any, tuple[int, Any]]:
-    """Counts and sums of the (class, domain) groups of all cells."""
-    found: dict[Any, tuple[int, Any]] = {}
-    for cell in cells:
-        for key, (count, total) in cell.groups.items():
-            n, s = found.get(key, (0, 0.0))
-            found[key] = (n + count, s + total)
-    return found
 
 
 def _one_class(cells: Mapping[Any, NystromSums]) -> bool:

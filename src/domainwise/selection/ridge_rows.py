@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.algebra import placed
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
 from domainwise.gram.cells import CellRows, check_cell_memory

@@ -13,8 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
-from domainwise.arrays.algebra import placed
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.estimators.fast_base import check_kinds, kinds_of_labels

@@ -27,7 +27,14 @@ from domainwise.gram.dask.graphs import (
 )
 from domainwise.gram.iterative import IterativeGram
 from domainwise.gram.precondition import Preconditioner, inverse_root, landmark_rows
-from domainwise.gram.tiles import cross_product, panels, symmetric_product, thin_product, tile_side
+from domainwise.gram.tiles import (
+    cross_product,
+    panels,
+    symmetric_product,
+    thin_product,
+    tile_side,
+    tile_values,
+)
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -86,9 +93,10 @@ class BlockPreconditioner(Preconditioner):
         W = gram.kernel.matrix(landmarks).astype(np.float64)
         _, root = inverse_root((W + W.T) / 2, eps)
         self.right = (gram.kernel.prepare(landmarks).right, root.astype(gram.dtype))
-        total, second = run([tree(self._over_blocks(_moments), _sum_pairs)])[0]
-        self.mean = total / n
-        self.values, self.root = inverse_root(second - n * np.outer(self.mean, self.mean), eps)
+        (moments,) = run([tree(self._over_blocks(_moments), _sum)])
+        self.mean = moments[0] / n
+        second = moments[1:] - n * np.outer(self.mean, self.mean)
+        self.values, self.root = inverse_root(second, eps)
 
     def down(self, R: Array) -> Array:
         """Return ``U'R``."""
@@ -205,9 +213,7 @@ def _pair(
     buffer = np.empty(side * side, dtype=dtype)
     for i in panels(len(left), side):
         for j in panels(len(right), side):
-            shape = (i.stop - i.start, j.stop - j.start)
-            out = buffer[: shape[0] * shape[1]].reshape(shape)
-            tile = kernel.block(a.left[i], b.right[j], out)
+            tile = tile_values(kernel, a.left[i], b.right[j], buffer)
             up[i] += tile @ W[j]
             down[j] += tile.T @ V[i]
     return up, down
@@ -236,16 +242,15 @@ def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Ar
 
 
 @task
-def _moments(
-    kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: None
-) -> tuple[Array, Array]:
+def _moments(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: None) -> Array:
+    """Sum of the features, and below it that of their products."""
     m = landmarks[1].shape[1]
-    total, second = np.zeros(m), np.zeros((m, m))
+    total = np.zeros((m + 1, m))
     for cut in panels(len(rows), 4096):
         Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
-        total += Phi.sum(axis=0)
-        second += Phi.T @ Phi
-    return total, second
+        total[0] += Phi.sum(axis=0)
+        total[1:] += Phi.T @ Phi
+    return total
 
 
 @task
@@ -270,9 +275,3 @@ def _sum(parts: list[Array]) -> Array:
     for part in parts[1:]:
         total += part
     return total
-
-
-@task
-def _sum_pairs(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    first, second = zip(*parts, strict=True)
-    return _sum(list(first)), _sum(list(second))
