@@ -81,7 +81,7 @@ def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
     X = (rng.standard_normal((230, 5)) + 3).astype(dtype)
     V = rng.standard_normal((230, 3))
     kernel = make_kernel(name, X, gamma="median")
-    labels = label_rows(230, Feature.of_categories(np.arange(230) % 3, 3), None)
+    labels = label_rows(230, Feature(np.arange(230) % 3, 3), None)
     here = StreamedGram(X, kernel, labels)
     there = DaskGram(da.from_array(X, chunks=(100, 2)), kernel, labels)
     assert there.info["n_blocks"] == 7

@@ -38,9 +38,7 @@ class Problem:
         self.d = rng.permutation(np.arange(n) % 5)
         self.X = (rng.normal(size=(n, p)) + 0.6 * self.y[:, None]).astype(dtype)
         self.kernel = make_kernel(kernel, self.X, gamma=0.1)
-        self.labels = label_rows(
-            n, Feature.of_categories(self.y, 2), Feature.of_categories(self.d, 5)
-        )
+        self.labels = label_rows(n, Feature(self.y, 2), Feature(self.d, 5))
         self.V = rng.normal(size=(n, 4))
         self.V -= self.V.mean(axis=0)
         H = np.eye(n) - 1 / n

@@ -38,7 +38,7 @@ def rbf(V, gamma):
 
 
 def categories(codes):
-    return Feature.of_categories(codes, int(codes.max()) + 1)
+    return Feature(codes, int(codes.max()) + 1)
 
 
 def continuous(values, kernel="rbf", gamma=0.5):

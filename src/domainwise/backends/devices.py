@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import is_dask, is_tensor
 
@@ -17,11 +18,34 @@ FITTED_ARRAYS = tuple(_FITTED.split())
 _MARK = "domainwise tensor"
 
 
+class Movable:
+    """A fitted model that follows X to other devices."""
+
+    def to(self, device: str) -> Self:
+        """Move a fitted model to a torch device, in place.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
+            arrays, so that the model takes arrays and needs torch no more.
+
+        Returns
+        -------
+        self : object
+        """
+        check_is_fitted(self)
+        move(self, device)
+        return self
+
+
 def move(model: Any, device: Any) -> None:
-    """Move the fitted arrays of a model to a torch device, or to NumPy for ``"numpy"``."""
+    """Move what a model has learnt to a torch device, or to NumPy for ``"numpy"``."""
     for name in FITTED_ARRAYS:
         if name in vars(model):
             setattr(model, name, moved(getattr(model, name), device))
+    if hasattr(model, "expansions_"):
+        model.expansions_ = [function.to(device) for function in model.expansions_]
 
 
 def moved(values: Any, device: Any) -> Any:

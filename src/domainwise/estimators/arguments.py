@@ -126,8 +126,3 @@ class LabelLandmarkArguments(LandmarkArguments):
     """Of those that may have landmarks of a continuous target, too."""
 
     target_landmarks: Given = None
-
-
-def keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
-    """Keep the arguments of ``__init__``, its ``locals()``, under their names and as they are."""
-    vars(estimator).update({name: arguments[name] for name in arguments if name != "self"})

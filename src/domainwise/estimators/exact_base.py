@@ -102,7 +102,7 @@ class KernelProjection(Projection):
         if labels is None:
             return None
         if labels.codes is not None:
-            return Feature.of_categories(labels.codes, labels.n_categories)
+            return Feature(labels.codes, labels.n_categories)
         return continuous_feature(
             labels.values,
             *self._label_kernel(role),

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.devices import move, portable, restored
+from domainwise.backends.devices import Movable, portable, restored
 from domainwise.checks.domains import warn_about_domains
 from domainwise.checks.inputs import Labels
 from domainwise.gram import Gram
@@ -32,7 +32,7 @@ def is_small(X: Any) -> bool:
     return here and not is_dask(X) and len(X) <= SMALL_ROWS
 
 
-class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A kernel projection ``x -> k(x, rows)' dual_coef_ - offset``.
 
     A subclass defines its arguments and how it is fitted.
@@ -120,7 +120,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Z : ndarray of shape (n_rows, n_components)
             In the precision of X.
         """
-        check_is_fitted(self, "dual_coef_")
+        check_is_fitted(self)
         backend = backend_of(X)
         with backend.explaining_memory(X), single_blas_thread(is_small(X)):
             rows = backend.check_rows(self, X, reset=False)
@@ -135,22 +135,8 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             Z = backend.cross_product(self._kernel, rows, self._support, self.dual_coef_)
         return backend.like_rows(Z - self._offset, rows)
 
-    def to(self, device: str) -> Self:
-        """Move a fitted model to a torch device, in place.
-
-        Parameters
-        ----------
-        device : torch.device or str
-            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
-            arrays, so that the model projects arrays and needs torch no more.
-
-        Returns
-        -------
-        self : object
-        """
-        check_is_fitted(self, "dual_coef_")
-        move(self, device)
-        return self
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "dual_coef_")
 
     def __getstate__(self) -> dict[str, Any]:
         return portable(super().__getstate__())

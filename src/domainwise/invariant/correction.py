@@ -11,7 +11,6 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
 from domainwise.labels.factors import (
     Feature,
-    RowLabels,
     continuous_feature,
     label_factor,
     label_rows,
@@ -19,42 +18,29 @@ from domainwise.labels.factors import (
 )
 
 
-def domain_rows(
-    n_samples: int,
-    domain: Labels,
-    target: Labels | None,
-    *,
-    kernel: Any = "auto",
-    gamma: float | str = "median",
-    epsilon: float = 1e-3,
-    weight: float = 1.0,
-) -> RowLabels:
-    """Label space of the domains of N rows, inside the classes of ``target`` if there is one."""
-    feature: Feature | None
+def domain_factor(
+    estimator: Any, n_samples: int, domain: Labels, target: Labels | None, weight: float
+) -> Array:
+    """Rows (N, r) of the factor F of ``P_d = F F'``, by the domain kernel of an estimator.
+
+    Domains are compared inside the classes of ``target`` if there is one. A single domain has no
+    columns; continuous descriptors are followed as closely as ``weight`` asks for.
+    """
+    feature = Feature(domain.codes, domain.n_categories)
     if domain.values is not None:
         feature = continuous_feature(
             domain.values,
-            "rbf" if kernel == "auto" else kernel,
-            gamma,
-            n_samples * residual_trace(epsilon, weight),
+            "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
+            estimator.domain_gamma,
+            n_samples * residual_trace(estimator.domain_epsilon, weight),
             name="the domain kernel",
         )
-    elif domain.n_categories > 1:
-        feature = Feature.of_categories(domain.codes, domain.n_categories)
-    else:
-        feature = None
-    classes = None
-    if target is not None:
-        classes = Feature.of_categories(target.codes, target.n_categories)
-    return label_rows(n_samples, classes, feature, conditional=target is not None)
-
-
-def domain_factor(labels: RowLabels, epsilon: float) -> Array:
-    """Rows (N, r) of the factor F of ``P_d = F F'``; no columns for a single domain."""
-    space = labels.space
-    if space.domain is None:
-        return np.zeros((space.n_samples, 0))
-    return labels.rows(label_factor(space.domain, space.n_samples, epsilon))
+    elif domain.n_categories < 2:
+        return np.zeros((n_samples, 0))
+    classes = None if target is None else Feature(target.codes, target.n_categories)
+    labels = label_rows(n_samples, classes, feature, conditional=target is not None)
+    assert labels.space.domain is not None
+    return labels.rows(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
 
 
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:

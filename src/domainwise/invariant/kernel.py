@@ -29,9 +29,9 @@ from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import available_memory
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
-from domainwise.invariant.correction import correction, domain_factor, domain_rows
+from domainwise.invariant.correction import correction, domain_factor
 from domainwise.kernels.functions import Kernel, Prepared, make_kernel
-from domainwise.labels.factors import RowLabels
+from domainwise.labels.factors import LabelSpace, RowLabels
 
 #: Up to here ``fit`` keeps the Gram matrix while it runs; beyond, it streams.
 DENSE_ROWS = 3000
@@ -168,19 +168,10 @@ class InvariantKernel(
         domain, target = check_invariance_labels(self, y, sample_domain, len(X))
         if self.domain_weight:
             warn_about_domains(self, sample_domain, domain, len(X))
-        labels = domain_rows(
-            len(X),
-            domain,
-            target,
-            kernel=self.domain_kernel,
-            gamma=self.domain_gamma,
-            epsilon=self.domain_epsilon,
-            weight=self.domain_weight,
-        )
+        F = domain_factor(self, len(X), domain, target, self.domain_weight)
         kernel = check_kernel(resolved_kernel(self, X), X)
         kernel = kernel if sound else replace(kernel, sound=False)
-        gram, row_means = self._gram(X, kernel, labels, keep)
-        F = domain_factor(labels, self.domain_epsilon)
+        gram, row_means = self._gram(X, kernel, keep)
         KF = gram.product(F)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
@@ -196,11 +187,10 @@ class InvariantKernel(
             self.classes_ = target.names
         return gram, X.dtype
 
-    def _gram(
-        self, X: Array, kernel: Kernel, labels: RowLabels, keep: bool
-    ) -> tuple[RowsGram, Array | None]:
+    def _gram(self, X: Array, kernel: Kernel, keep: bool) -> tuple[RowsGram, Array | None]:
         """Operator, and for what is no kernel the means of its rows as they were given."""
         self._positive: Array | None = None
+        labels = RowLabels(LabelSpace(len(X)))
         precomputed = kernel.name == "precomputed"
         if keep and not precomputed:
             check_memory(len(X))

@@ -89,14 +89,9 @@ class RowLabels:
 class Feature:
     """Features of one kind of label: categories as codes, anything else as a dense factor."""
 
-    codes: Any = None
+    codes: Any = None  #: 0 ... n_categories - 1
     n_categories: int = 0
     dense: Array | None = None
-
-    @classmethod
-    def of_categories(cls, codes: Any, n_categories: int) -> Feature:
-        """Wrap integer codes 0 ... n_categories - 1."""
-        return cls(codes=codes, n_categories=n_categories)
 
     def matrix(self) -> Array:
         """Return the uncentred features, one row per sample."""

@@ -18,7 +18,7 @@ from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix
-from domainwise.invariant.correction import correction, domain_factor, domain_rows
+from domainwise.invariant.correction import correction, domain_factor
 from domainwise.invariant.kernel import (
     centred_cross,
     check_invariance_labels,
@@ -62,18 +62,9 @@ class KernelPath:
         """Multiply the kernel with the domain factor that the machine's arguments ask for."""
         if machine.conditional in self._factors:
             return
-        n = len(self.gram)
-        domain, target = check_invariance_labels(machine, y, sample_domain, n)
-        labels = domain_rows(
-            n,
-            domain,
-            target,
-            kernel=machine.domain_kernel,
-            gamma=machine.domain_gamma,
-            epsilon=machine.domain_epsilon,
-            weight=LARGEST_WEIGHT,  # those of all candidates, which share the factor
-        )
-        F = domain_factor(labels, machine.domain_epsilon)
+        labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
+        # As closely as any candidate needs it: they share the factor.
+        F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
         KF = self.gram @ F
         self._factors[machine.conditional] = (F.T @ KF, KF, self.cross @ F)
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
+from domainwise.backends.devices import Movable
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
@@ -50,7 +51,7 @@ FITTED = (*SEARCHED, "classes_", "curve_", "domains_", "expansions_")
 Candidate = dict[str, Any]  #: arguments of a member
 
 
-class InvariantRidge(RidgeCandidates):
+class InvariantRidge(Movable, RidgeCandidates):
     """The search, for classes and for a continuous target."""
 
     __metadata_request__fit = {"sample_domain": True}
@@ -387,23 +388,6 @@ class InvariantRidge(RidgeCandidates):
 
     def _values(self, X: Any) -> Any:
         return summed(self.expansions_, X)
-
-    def to(self, device: str) -> Self:
-        """Move a fitted model to a torch device, in place.
-
-        Parameters
-        ----------
-        device : torch.device or str
-            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
-            arrays, so that the model predicts arrays and needs torch no more.
-
-        Returns
-        -------
-        self : object
-        """
-        check_is_fitted(self)
-        self.expansions_ = [function.to(device) for function in self.expansions_]
-        return self
 
 
 def split_values(
