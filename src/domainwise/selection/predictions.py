@@ -107,7 +107,7 @@ class Predictions(BaseEstimator):
     @cached_property
     def labels(self) -> Array:
         """Predicted classes as they are called, or numbers."""
-        return self._ask("predict")
+        return one_column(self._ask("predict"))
 
     @cached_property
     def probabilities(self) -> Array | None:
@@ -160,6 +160,11 @@ class Predictions(BaseEstimator):
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
         return tags
+
+
+def one_column(values: Array) -> Array:
+    """Predictions side by side, also where an estimator stands them in a column (CatBoost)."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def codes_of(labels: Any, classes: Array) -> Array:

@@ -42,7 +42,7 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
         if hasattr(model, "predict_proba"):
             p = np.asarray(model.predict_proba(X), dtype=np.float64)
         else:
-            p = (np.asarray(model.predict(X))[:, None] == model.classes_).astype(np.float64)
+            p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
         found = np.log(np.maximum(p, LEAST_PROBABILITY))
         least = np.full(len(p), np.log(LEAST_PROBABILITY))
     if found.shape[1] == n_classes:
