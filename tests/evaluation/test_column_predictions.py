@@ -1,4 +1,4 @@
-"""Predictions that stand in a column, as CatBoost gives classes, are those that lie side by side."""
+"""Predictions that stand in a column, as CatBoost gives classes, count as those in a row."""
 
 import numpy as np
 import pytest
