@@ -30,20 +30,6 @@ LOOK_LEAST = 2_000
 
 
 @dataclass(frozen=True)
-class Look:
-    """Rows that were seen before the pass, in the order of the partitions.
-
-    ``n_rows`` is the number of all rows: counted where lengths are known or every partition was
-    looked at, else estimated from the partitions that were.
-    """
-
-    X: Array
-    y: Array | None
-    domain: Array | None
-    n_rows: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """All that a task of the pass has to know, sent once to every worker."""
 
@@ -78,15 +64,18 @@ class Plan:
 def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     """Begin an estimator with a first look, and sum over all partitions."""
     validate_data(estimator, parts.empty, skip_check_array=True)
-    look = first_look(parts, _rows_wanted(estimator))
-    if look.n_rows < 2:
+    # An explicit number of landmarks has to be chosen from at least as many rows.
+    wanted, given = estimator.n_landmarks, not isinstance(estimator.landmarks, str)
+    wanted = 0 if given or not isinstance(wanted, Integral) else int(wanted)
+    (X, y, sample_domain), n_rows = first_look(parts, wanted)
+    if n_rows < 2:
         raise ValueError(
-            f"Found {look.n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
+            f"Found {n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
     here = Backend()
-    target, domain = estimator._check_labels(here, look.y, look.domain, look.X, least_classes=1)
-    estimator._begin(here, look.X, target, domain, n_rows=look.n_rows)
+    target, domain = estimator._check_labels(here, y, sample_domain, X, least_classes=1)
+    estimator._begin(here, X, target, domain, n_rows=n_rows)
     model = copy.copy(estimator)
     model.__dict__.pop("_sums", None)
     plan = constant(Plan(model, parts.layout), "plan")
@@ -126,8 +115,12 @@ def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
     return total
 
 
-def first_look(parts: Partitions, wanted: int) -> Look:
-    """Take rows from evenly spaced partitions, and from more of them while there are too few."""
+def first_look(parts: Partitions, wanted: int) -> tuple[tuple[Array, Any, Any], int]:
+    """Take rows from evenly spaced partitions, and from more of them while there are too few.
+
+    Returns X, y and sample_domain of these, in the order of the partitions, and the number of all
+    rows: counted where lengths are known or every partition was looked at, else estimated.
+    """
     left = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
     layout = constant(parts.layout, "layout")
     seen: dict[int, tuple[int, Array, Any, Any]] = {}
@@ -146,7 +139,7 @@ def first_look(parts: Partitions, wanted: int) -> Look:
     elif left:
         n_rows = round(n_rows / len(looks) * len(parts))
     X, y, domain = (_stacked([part[k] for part in looks if part[0]]) for k in (1, 2, 3))
-    return Look(X if X is not None else parts.empty, y, domain, n_rows)
+    return (X if X is not None else parts.empty, y, domain), n_rows
 
 
 @task
@@ -159,13 +152,6 @@ def look_at(
         chosen = _spread(len(X), quota)
         few = [None if labels is None else labels[chosen] for labels in (y, domain)]
         return len(X), X[chosen], few[0], few[1]
-
-
-def _rows_wanted(estimator: Any) -> int:
-    """Rows that an explicit number of landmarks needs to be chosen from."""
-    given = not isinstance(estimator.landmarks, str)
-    wanted = estimator.n_landmarks
-    return 0 if given or not isinstance(wanted, Integral) else int(wanted)
 
 
 def _quotas(parts: Partitions, chosen: list[int], total: int) -> list[int]:

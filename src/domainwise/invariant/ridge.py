@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,9 +48,3 @@ class Expansion:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(restored(state))
-
-
-def summed(expansions: Iterable[Expansion], X: Any) -> Any:
-    """Sum of several functions."""
-    first, *others = [function(X) for function in expansions]
-    return sum(others, start=first)

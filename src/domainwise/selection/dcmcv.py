@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
@@ -31,7 +33,6 @@ from domainwise.kernels.functions import resolve_gamma
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
 from domainwise.selection.dcm_moments import score_from_moments
-from domainwise.selection.heads import default_head
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
 from domainwise.selection.search import (
     AUTO_GAMMAS,
@@ -39,7 +40,6 @@ from domainwise.selection.search import (
     AUTO_WEIGHTS,
     Task,
     choose,
-    default_scoring,
     make_splits,
     record_search,
     score_split,
@@ -144,12 +144,15 @@ class _Search:
         template = self.searched({"gamma": gamma, **least})
         if hasattr(template, "tol"):
             template.tol = max(self.tol, PATH_TOLERANCE)
+        head, scoring = (LinearDiscriminantAnalysis(), "balanced_accuracy")
+        if continuous:
+            head, scoring = Ridge(), "neg_root_mean_squared_error"
         return Task(
             self._fold,
             template,
             grid,
-            default_head(continuous) if self.estimator is None else self.estimator,
-            default_scoring(continuous) if self.scoring is None else self.scoring,
+            head if self.estimator is None else self.estimator,
+            scoring if self.scoring is None else self.scoring,
             self.n_jobs not in (None, 1),
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from domainwise.arrays import Array
@@ -24,16 +26,12 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
         raise ValueError(
             f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
         )
-    share = np.minimum(counts, 2)
-    while share.sum() < max_rows:
-        open_ = share < counts
-        step = max(1, (max_rows - int(share.sum())) // int(open_.sum()))
-        grown = np.where(open_, np.minimum(counts, share + step), share)
-        if grown.sum() > max_rows:  # fewer rows left than domains: one each, largest first
-            largest = np.argsort(-(counts - share), kind="stable")
-            share[largest[: max_rows - int(share.sum())]] += 1
-            break
-        share = grown
+    # Domains are cut off at one size; the few rows that are left go to the largest, one to each.
+    sizes = range(max_rows + 1)
+    cut = bisect_right(sizes, max_rows, key=lambda size: int(np.minimum(counts, size).sum())) - 1
+    share = np.minimum(counts, cut)
+    largest = np.argsort(share - counts, kind="stable")
+    share[largest[: max_rows - int(share.sum())]] += 1
     rng = np.random.default_rng(random_state)
     rows = [
         rng.choice(np.flatnonzero(codes == code), size, replace=False)

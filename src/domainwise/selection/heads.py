@@ -9,15 +9,9 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
 
 from domainwise.arrays import Array
 from domainwise.selection.curves import class_columns
-
-
-def default_head(continuous: bool) -> Any:
-    """Return the simple predictor that a projection is judged by."""
-    return Ridge() if continuous else LinearDiscriminantAnalysis()
 
 
 def quick_head(head: Any) -> Any:

@@ -102,10 +102,6 @@ class Measure:
         return "" if np.isfinite(score) else f"it is {score}"
 
 
-def _is_for_numbers(name: str) -> bool:
-    return name in ("r2", "explained_variance") or name.endswith(("_error", "_deviance"))
-
-
 def choose_measure(
     scoring: Any, y: Array, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
@@ -132,7 +128,7 @@ def choose_measure(
             close = get_close_matches(str(scoring), names, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
             raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
-    if classification and _is_for_numbers(scoring):
+    if classification and scoring.endswith(("r2", "explained_variance", "_error", "_deviance")):
         raise ValueError(
             f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
             "another measure, or the task regression"

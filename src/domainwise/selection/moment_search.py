@@ -14,7 +14,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
-from domainwise.gram.nystrom import NystromSums, added
+from domainwise.gram.nystrom import added
 from domainwise.gram.tiles import in_threads
 from domainwise.invariant.moments import (
     Columns,
@@ -109,7 +109,8 @@ def score_cells(
                 i, (train, test) = next(pairs, (-1, ({}, {})))
             if i < 0:
                 return
-            if not train or not test or _one_class(train):
+            classes = {label for cell in train.values() for label in cell.classes()}
+            if not train or not test or (len(classes) == 1 and classes != {None}):
                 continue
             problem = penalties.problem(train, columns)
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
@@ -139,12 +140,6 @@ def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProbl
     for (_, label), cell in cells.items():
         by_class = merged_cells(by_class, {label: cell})
     return penalties.problem(by_class, columns)
-
-
-def _one_class(cells: Mapping[Any, NystromSums]) -> bool:
-    """Whether there are classes, but one only."""
-    classes = {label for cell in cells.values() for label, _ in cell.groups}
-    return len(classes) == 1 and classes != {None}
 
 
 # Splits as sets of parts.

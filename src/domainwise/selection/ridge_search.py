@@ -22,7 +22,7 @@ from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.invariant.moments import RidgeProblem
-from domainwise.invariant.ridge import Expansion, summed
+from domainwise.invariant.ridge import Expansion
 from domainwise.selection.domain_cells import cells_by_domain, needs_predictions, score_domains
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import HeldProblem, Penalties, leaves_domains_out
@@ -387,7 +387,7 @@ class InvariantRidge(Movable, RidgeCandidates):
             return backend.predict(self, method, rows)
 
     def _values(self, X: Any) -> Any:
-        return summed(self.expansions_, X)
+        return sum(function(X) for function in self.expansions_)
 
 
 def split_values(

@@ -82,11 +82,6 @@ def score_split(task: Task, X: Array, y: Array, split: Split) -> list[list[Any]]
         return [task.scores(fold, y[split.test])]
 
 
-def default_scoring(continuous: bool) -> str:
-    """Return a score that domains of different class mix or spread do not distort."""
-    return "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
-
-
 @contextmanager
 def quiet_scores() -> Iterator[None]:
     """Score many candidates: without checks, and without words about domains that lack classes."""

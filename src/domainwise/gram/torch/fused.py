@@ -53,11 +53,8 @@ def can_fuse(kernel: Kernel, X: Any) -> bool:
     """Whether products of this kernel and these rows go through the fused kernel."""
     if X.dtype != torch.float32 or X.device.type != "cuda" or not triton_available():
         return False
-    return fusible(kernel) and torch.cuda.get_device_capability(X.device) >= (8, 0)
-
-
-def fusible(kernel: Kernel) -> bool:
-    """Whether the fused kernel knows this kernel."""
+    if torch.cuda.get_device_capability(X.device) < (8, 0):
+        return False
     if kernel.name == "poly":
         return float(kernel.degree).is_integer() and 1 <= kernel.degree <= MAX_DEGREE
     return kernel.name in ("rbf", "laplacian")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -25,19 +25,14 @@ Tensor = Any
 CUDA_TILE_BYTES = 256 * 2**20
 
 
-class KernelProduct(Protocol):
-    """``k(left, right) V`` in float64 for the uncentred kernel, up to its constant."""
-
-    path: str
-
-    def product(self, V: Tensor) -> Tensor:
-        """Multiply a thin float64 tensor."""
-
-
 def kernel_product(
     kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
-) -> KernelProduct:
-    """Choose how to multiply; ``left`` is ``right`` unless it is given."""
+) -> _FactorProduct | _BlockedProduct | FusedKernel:
+    """Choose how to multiply; ``left`` is ``right`` unless it is given.
+
+    ``product(V)`` of the result is ``k(left, right) V`` in float64 for a thin float64 V and the
+    uncentred kernel, up to its constant.
+    """
     if left is not None and left.dtype != right.dtype:
         widest = torch.promote_types(left.dtype, right.dtype)
         left, right = left.to(widest), right.to(widest)
