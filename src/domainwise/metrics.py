@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import gmean
 from sklearn.utils.multiclass import type_of_target
 
+from domainwise.arrays import Array
 from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
 from domainwise.checks.inputs import label_array
 from domainwise.checks.labels import encode, labels, same_kind, same_length
@@ -81,7 +82,7 @@ def worst_domain_score(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     sample_domain: ArrayLike,
-    metric: Callable[[Any, Any], float],
+    metric: Callable[[Array, Array], float],
     *,
     greater_is_better: bool = True,
 ) -> float:
@@ -297,7 +298,7 @@ class InvarianceReport:
     mean_mmd: float
     max_mmd: float
     domain_mmd: NDArray[np.float64]
-    domains: NDArray[Any]
+    domains: Array
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings, ready for JSON."""
@@ -381,7 +382,7 @@ def invariance_report(
 
 
 def _domain_score(
-    metric: Callable[[Any, Any], float], y_true: NDArray[Any], y_pred: NDArray[Any], domain: Any
+    metric: Callable[[Array, Array], float], y_true: NDArray[Any], y_pred: NDArray[Any], domain: Any
 ) -> float:
     label = domain.item() if hasattr(domain, "item") else domain
     try:

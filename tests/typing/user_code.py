@@ -8,8 +8,15 @@ from sklearn.metrics import accuracy_score
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
+from domainwise.federated import Plan, fit, merge
 from domainwise.metrics import invariance_report, worst_domain_score
-from domainwise.selection import DomainConformal, LeaveDomainsOut, domain_cross_validate
+from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.selection import (
+    DomainConformal,
+    InvariantSearchCV,
+    LeaveDomainsOut,
+    domain_cross_validate,
+)
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -30,6 +37,10 @@ dw.DCM().fit(X, y, sample_domains=d)  # E: call-arg
 search = dw.DCMCV(gammas=[0.1, 1.0], ridges="auto", cv=LeaveDomainsOut(), scoring="accuracy")
 reveal_type(search.fit(X, y, d))  # R: DCMCV
 dw.DCMCV(gammas=0.1)  # E: arg-type
+reveal_type(search.best_score_)  # R: float
+reveal_type(search.n_splits_)  # R: int
+dw.DCMCV(estimator="lda")  # E: arg-type
+reveal_type(dw.FastDCMCV().fit(X, y, d).eigenvalues_)  # R: NDArray
 
 machine = dw.InvariantSVC(C=10.0, class_weight="balanced", probability=True).fit(X, y, d)
 reveal_type(machine)  # R: InvariantSVC
@@ -39,6 +50,11 @@ dw.InvariantSVC(C="10")  # E: arg-type
 
 ridge = dw.InvariantRidgeClassifierCV(kernels=["rbf"], cv=5).fit(X, y, sample_domain=d)
 reveal_type(ridge.predict(X))  # R: NDArray
+
+reveal_type(ridge.best_score_)  # R: float
+grid = {"domain_weight": [0.0, 0.1], "kernel": ["rbf", "linear"]}
+reveal_type(InvariantSearchCV(machine, grid).fit(X, y, d).best_index_)  # R: int
+InvariantSearchCV(machine, param_grid=["domain_weight"])  # E: list-item
 
 ensemble = dw.DomainEnsembleClassifier(["linear"], context=False, time_budget=10).fit(X, y, d)
 reveal_type(ensemble)  # R: DomainEnsembleClassifier
@@ -52,12 +68,33 @@ reveal_type(sets.predict(X))  # R: NDArray
 result = dw.evaluate(X, y, d, methods=["svm", "dcm"], scoring="accuracy", n_jobs=2)
 reveal_type(result)  # R: Evaluation
 dw.evaluate(X, y, d, n_jobs="2")  # E: arg-type
+dw.evaluate(X, y, d, method="svm")  # E: arg-type
+dw.evaluate(X, y, d, methods=["svm", ("mine", machine, {"C": [1.0, 10.0]})])
+reveal_type(result.scores["dcm"]["A"])  # R: float
+reveal_type(result.plot())  # R: Figure
+dw.DomainEnsembleClassifier([("mine", machine), "linear"])
+dw.DomainEnsembleClassifier(members=[5])  # E: list-item
+
+display = DomainScoresDisplay.from_estimator({"mine": machine}, X, y, d)
+reveal_type(display)  # R: DomainScoresDisplay
+reveal_type(display.ax_)  # R: Axes
+display.plot(ax=5)  # E: arg-type
+DomainScoresDisplay.from_estimator("mine", X, y, d)  # E: arg-type
+reveal_type(CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d).figure_)  # R: Figure
+
+plan = Plan.load("plan.json")
+reveal_type(merge(plan, ["north.npz", "south.npz"]))  # R: Plan
+reveal_type(fit(plan, ["north.npz", "south.npz"]))  # R: TableModel
+fit(plan, [5])  # E: list-item
+merge("plan.json", [])  # E: arg-type
 
 for finding in dw.check_shift(machine, X, sample_domain=d):
     reveal_type(finding.kind)  # R: str
 
 dw.save(dcm, "model.skops", info={"site": "A"})
 dw.save(dcm, 5)  # E: arg-type
+dw.save("model.skops", "model.skops")  # E: arg-type
+dw.to_onnx("model.skops")  # E: arg-type
 reveal_type(dw.load("model.skops"))  # R: Any
 
 data = make_synthetic(n_domains=3, random_state=0)
@@ -65,6 +102,8 @@ dw.KPCA(n_components=2).fit(data.data, sample_domain=data.sample_domain)
 reveal_type(worst_domain_score(y, y, d, accuracy_score))  # R: float
 reveal_type(invariance_report(X, y, d))  # R: InvarianceReport
 reveal_type(domain_cross_validate(machine, X, y, d))  # R: DomainScores
+reveal_type(domain_cross_validate(machine, X, y, d).worst_domain)  # R: Hashable
+domain_cross_validate("svm", X, y, d)  # E: arg-type
 for train, test in LeaveDomainsOut().split(X, y, groups=d):
     reveal_type(train)  # R: NDArray
 with dw.precision("tf32"):

@@ -1,19 +1,34 @@
 """Arrays: the type that annotations name, and which kinds there are."""
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 
+if TYPE_CHECKING:
+    import pandas
+
 Array = NDArray[Any]
+Frame: TypeAlias = "pandas.DataFrame"
 #: Arguments of estimators. Tensors, data frames and Dask collections count as ArrayLike.
 Given = ArrayLike | None
 Seed = int | RandomState | None
 KernelLike = str | Callable[..., ArrayLike]
 ClassWeight = dict[Any, float] | str | None
 Scoring = str | Callable[..., float] | None
+Label = Hashable  #: of a class or a domain
+
+
+class Estimator(Protocol):
+    """What has arguments and can be fitted, as scikit-learn's estimators are."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return arguments by name."""
+
+    def fit(self, *rows: Any, **more: Any) -> Any:
+        """Fit to rows."""
 
 
 class Splitter(Protocol):

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from os import PathLike
 from typing import Any, TypeVar
 
 from domainwise.estimators.projection import Projection
@@ -18,7 +19,7 @@ __all__ = ["fit_parquet"]
 
 def fit_parquet(
     estimator: Estimator,
-    path: Any,
+    path: str | PathLike[str],
     *,
     target: str | Sequence[str] | None,
     domain: str | Sequence[str] | None,

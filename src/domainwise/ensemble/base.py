@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring, Seed
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.ensemble.context import DomainContext, domain_labels
@@ -40,7 +41,7 @@ IN_CONTEXT = "context_"
 class DomainEnsemble(BaseEstimator):
     """What both ensembles do; each adds what classes, or numbers, need."""
 
-    members: Any = field(default="auto", kw_only=False)
+    members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)
     context: bool | str = "auto"
     calibration: str = "cv"
     cv: CrossValidator = None
@@ -158,7 +159,7 @@ class DomainEnsemble(BaseEstimator):
 
     def _kinds(self) -> list[Kind]:
         """Kinds of members by name, and the user's own estimators."""
-        given = list(KINDS) if isinstance(self.members, str) else list(self.members)
+        given: list[Any] = list(KINDS if isinstance(self.members, str) else self.members)
         kinds: list[Kind] = []
         for each in given:
             if isinstance(each, str) and each in KINDS:
@@ -258,7 +259,7 @@ class DomainEnsemble(BaseEstimator):
         shares = class_shares(found, domain.codes, domain.n_categories)
         return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
 
-    def domains_alone(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Any]:
+    def domains_alone(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)

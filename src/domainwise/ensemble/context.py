@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, Given, Label, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import LARGEST_NUMBER, Labels
@@ -202,7 +202,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             moments = Moments(*map(np.concatenate, parts))
         return self._in_context(X, Z, domain.codes, moments, given=sample_domain is not None)
 
-    def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Any, Moments]:
+    def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
         """What rows say of each domain, in the sources' units; other rows of it may be merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)

@@ -48,6 +48,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     kernel_params: dict[str, Any] | None
     random_state: Any
     classes_: Array
+    domains_: Array | None
     _kernel: Basis
     _offset: Any
 

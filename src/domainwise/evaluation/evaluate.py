@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from joblib import effective_n_jobs
 
-from domainwise.arrays import ArrayLike, CrossValidator, Scoring
+from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import SEED, check_arguments
 from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
@@ -67,7 +67,7 @@ def evaluate(
     y: ArrayLike,
     sample_domain: ArrayLike,
     *,
-    methods: str | Sequence[Any] | None = None,
+    methods: str | Sequence[str | tuple[Any, ...] | Method] | None = None,
     task: str = "auto",
     scoring: Scoring | Sequence[str] = None,
     cv: CrossValidator = None,
@@ -76,13 +76,13 @@ def evaluate(
     random_state: int = 0,
     progress: bool | Progress = True,
     max_rows: int | str | None = "auto",
-    pos_label: Any = None,
+    pos_label: Label | None = None,
     prepare: bool = True,
     inner_scoring: Scoring = None,
     quick: bool = False,
     out: str | Path | None = None,
     force: bool = False,
-    **unknown: Any,
+    **unknown: Never,
 ) -> Evaluation:
     """Find out which method holds up on unseen domains, and how much is lost there.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from domainwise.arrays import CrossValidator, Label
 from domainwise.ensemble.weights import expected
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
@@ -62,7 +63,7 @@ class MethodResult:
         return min(self.known.values())
 
     @property
-    def worst_domain(self) -> Any:
+    def worst_domain(self) -> Label:
         """The worst domain."""
         return min(self.known, key=lambda name: self.known[name])
 
@@ -93,7 +94,7 @@ class Found:
     """Scores of methods on domains left out; :class:`Evaluation` says what the attributes are."""
 
     results: list[MethodResult]
-    domains: list[Any]
+    domains: list[Label]
     measure: Measure
     left_out: dict[str, str]
     facts: dict[str, Any]
@@ -102,9 +103,9 @@ class Found:
     records: dict[str, list[Row]] = field(default_factory=dict)
     methods: list[Method] = field(default_factory=list)
     source: Problem | None = None
-    inner_cv: Any = None
+    inner_cv: CrossValidator = None
     next_step: str = ""
-    others: list[Any] = field(default_factory=list)
+    others: list[Self] = field(default_factory=list)
     chosen_for: Measure | None = None
     calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
@@ -125,12 +126,12 @@ class Found:
         return next((result for result in self.results if result.kind == "baseline"), None)
 
     @property
-    def worst_domain(self) -> Any:
+    def worst_domain(self) -> Label:
         """The domain on which the best method does worst."""
         return self.best.worst_domain
 
     @property
-    def scores(self) -> dict[str, dict[Any, float]]:
+    def scores(self) -> dict[str, dict[Label, float]]:
         """Scores by method and domain; larger is better."""
         return {result.key: dict(result.scores) for result in self.results}
 
@@ -172,7 +173,7 @@ class Found:
         low, high = sorted(self.measure.shown(end) for end in ends)
         return self.measure.shown(mean), low, high
 
-    def ends(self, result: MethodResult, domain: Any) -> tuple[float, float]:
+    def ends(self, result: MethodResult, domain: Label) -> tuple[float, float]:
         """Ends of the 95 % interval of the score on a domain, as they are shown."""
         ends = result.ends.get(domain, (np.nan, np.nan))[:: self.measure.sign]
         return self.measure.shown(ends[0]), self.measure.shown(ends[1])

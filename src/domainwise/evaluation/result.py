@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
+from domainwise.arrays import Frame
 from domainwise.evaluation.found import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
@@ -18,6 +20,9 @@ from domainwise.models.calibration import calibrated
 from domainwise.models.method import CONTEXT, In
 from domainwise.selection.predictions import fit_with_domains
 from domainwise.tables.errors import import_pandas
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Evaluation(Found):
@@ -57,7 +62,7 @@ class Evaluation(Found):
         What differs between the domains, and what looks like a fault in the table.
     """
 
-    def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Any:
+    def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
         """Fit what was measured to all rows, those that were not drawn included.
 
         Parameters are chosen again, on all domains, from the same values; preprocessing and
@@ -96,7 +101,7 @@ class Evaluation(Found):
         return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
 
     @property
-    def predictions_(self) -> Any:
+    def predictions_(self) -> Frame:
         """A data frame of what each method predicted for rows of domains that it had not seen.
 
         Columns: method, row (its number among the rows given), domain, target, prediction, and
@@ -110,7 +115,7 @@ class Evaluation(Found):
         ]
         return pandas.concat(frames, ignore_index=True)
 
-    def table(self) -> Any:
+    def table(self) -> Frame:
         """Return a data frame with one row per method, the best mean first.
 
         Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
@@ -137,7 +142,7 @@ class Evaluation(Found):
             ]
         )
 
-    def per_domain(self) -> Any:
+    def per_domain(self) -> Frame:
         """Return a data frame with one row per method and domain."""
         shown = self.measure.shown
         return import_pandas().DataFrame(
@@ -160,7 +165,7 @@ class Evaluation(Found):
         """Return in words which method holds up, and how sure that is."""
         return " ".join(make_verdict(self))
 
-    def plot(self) -> Any:
+    def plot(self) -> Figure:
         """Return a matplotlib figure of every method's score on every domain."""
         from domainwise.evaluation.plots import scores_figure
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+from domainwise.arrays import Estimator
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 __all__ = ["to_onnx"]
 
 
-def to_onnx(model: Any) -> Any:
+def to_onnx(model: Estimator) -> ModelProto:
     """Convert a fitted model to an ONNX graph that predicts rows one by one, in float64.
 
     Parameters

@@ -95,6 +95,10 @@ class SiteFile:
         return {"format": FORMAT, **told}
 
 
+#: Files of sites, or where they are; one of them may stand alone.
+SiteFiles = SiteFile | str | Path | Iterable[SiteFile | str | Path]
+
+
 def _stored(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype="<i8" if array.dtype.kind in "iu" else "<f8")
 
@@ -116,7 +120,7 @@ def _array(content: bytes, name: str) -> Array:
 
 
 def gathered(
-    plan: Plan, files: Iterable[Any], kind: str, check: Callable[[Plan, SiteFile], None]
+    plan: Plan, files: SiteFiles, kind: str, check: Callable[[Plan, SiteFile], None]
 ) -> list[SiteFile]:
     """Files of one round of a plan, or paths of such, checked and in the order of their sites."""
     found: dict[str, SiteFile] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -13,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.check import compare_with_constant
-from domainwise.federated.files import SiteFile, SiteFileError, gathered
+from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
 from domainwise.federated.methods import (
     RIDGE,
     build,
@@ -45,7 +44,7 @@ METRICS = {
 Point = dict[str, Any]  #: arguments that were chosen, or that there are to choose from
 
 
-def fit(plan: Plan, files: Iterable[Any]) -> TableModel:
+def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of sites, chosen by leaving each site out.
 
     It is the model of all their rows in one place with the same plan. ``predict``, ``info`` and

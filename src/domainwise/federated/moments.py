@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, Frame
 from domainwise.federated.files import SiteFile, check_shapes
 from domainwise.federated.plan import Plan
 from domainwise.federated.rows import site_rows
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 ADVICE = "choose fewer n_features, kernels or gammas in the plan"
 
 
-def moments(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
+def moments(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile:
     """Make a site's file of the second round: what the model is fitted from.
 
     Of the columns of each map: by class their number of rows, mean and second moment; by class and

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import cholesky
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, Frame, Given, Label
 from domainwise.checks.arguments import COUNT, SEED, check_arguments
 from domainwise.federated.methods import METHODS, RIDGE, candidates
 from domainwise.gram.label_sums import LabelMap
@@ -88,10 +88,10 @@ class Plan:
     """
 
     schema: Schema
-    classes: tuple[Any, ...] | None
+    classes: tuple[Label, ...] | None
     method: str = RIDGE
     kernels: tuple[str, ...] = FOURIER_KERNELS
-    gammas: Any = "auto"
+    gammas: str | tuple[float, ...] = "auto"
     feature_map: str = "fourier"
     n_features: int = 500
     seed: int = 0
@@ -132,8 +132,14 @@ class Plan:
 
     @classmethod
     def of_table(
-        cls, frame: Any, *, target: str, domain: str = "site", classes: Any = None, **options: Any
-    ) -> Plan:
+        cls,
+        frame: Frame,
+        *,
+        target: str,
+        domain: str = "site",
+        classes: Given = None,
+        **options: Any,
+    ) -> Self:
         """Make a plan of the columns of a table: one's own, or a few made-up rows.
 
         Parameters
@@ -165,8 +171,8 @@ class Plan:
             frame = frame.astype(object).where(frame.notna(), None)
             options["centres"] = {name: frame[name].tolist() for name in frame.columns}
             options["n_features"] = len(frame)
-        classes = table.classes if classes is None else sorted(classes)
-        return cls(table.schema, None if table.classes is None else tuple(classes), **options)
+        known: Any = table.classes if classes is None else sorted(np.asarray(classes).tolist())
+        return cls(table.schema, None if table.classes is None else tuple(known), **options)
 
     # As a file.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import reduce
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import pdist
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, Frame
 from domainwise.ensemble.moments import Moments
-from domainwise.federated.files import SiteFile, check_shapes, gathered
+from domainwise.federated.files import SiteFile, SiteFiles, check_shapes, gathered
 from domainwise.federated.methods import RIDGE
 from domainwise.federated.plan import Plan, PlanError, plain
 from domainwise.federated.rows import site_rows
@@ -43,7 +43,7 @@ TAIL = 0.5
 INDEPENDENT = 1e-6
 
 
-def statistics(frame: Any, plan: Plan, *, site: str | None = None) -> SiteFile:
+def statistics(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile:
     """Make a site's file of the first round: what preprocessing and widths of kernels need.
 
     Of each column of numbers the count, mean, squared deviations and quantiles, of which each
@@ -136,7 +136,7 @@ def _sketches(file: SiteFile) -> list[Sketch]:
     return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(parts, counts, strict=True)]
 
 
-def merge(plan: Plan, files: Iterable[Any]) -> Plan:
+def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics of sites into the plan of the second round.
 
     Parameters
@@ -187,7 +187,7 @@ def _widths(plan: Plan, sites: list[SiteFile]) -> Iterator[tuple[str, float]]:
     """Kernels and their gammas: given, or by the median of distances inside of sites."""
     rows = [np.full(len(SHARES), float(sum(f.content["domains"].values()))) for f in sites]
     for place, kernel in enumerate(METRICS):
-        gammas = plan.gammas
+        gammas: Any = plan.gammas
         if isinstance(gammas, str):
             told = np.concatenate([file.arrays["distances"][place] for file in sites])
             median = quantile(sketched(told, np.concatenate(rows)), 0.5)

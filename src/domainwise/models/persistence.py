@@ -26,7 +26,7 @@ import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
-from domainwise.arrays import is_dask, is_tensor
+from domainwise.arrays import Estimator, is_dask, is_tensor
 from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.atomic import replacing
 from domainwise.models.types import TRUSTED, check_numbers, forbidden_types, nodes, number_arrays
@@ -47,7 +47,7 @@ class ModelFileError(ValueError):
     """A model that cannot be saved, or a file that is no model that can be loaded."""
 
 
-def save(model: Any, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
+def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
     """Save a fitted model, or a pipeline with one, to a file.
 
     The file holds data only: models with functions in them (a callable kernel, say) are refused,

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtri
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import ArrayLike, Given
+from domainwise.arrays import ArrayLike, Given, Label
 from domainwise.models.watch import CLIP, ShiftWatch, View
 
 #: Chance of a finding about missing values, in any column, or about distance, where nothing is.
@@ -43,7 +43,7 @@ class Finding:
     kind: str
     words: str
     column: str | None = None
-    domain: Any = None
+    domain: Label | None = None
     numbers: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Finding:
         return asdict(self)
 
 
-def check_shift(model: Any, X: ArrayLike, sample_domain: Given = None) -> list[Finding]:
+def check_shift(model: object, X: ArrayLike, sample_domain: Given = None) -> list[Finding]:
     r"""Say what new rows have that no source of a model had.
 
     - ``missing``: a column has no values, or is missing by ten per cent of rows more, and more

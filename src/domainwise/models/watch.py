@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Frame, Given, Label
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.ensemble.moments import group_sums, rows_moments
@@ -114,7 +114,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_domain: Given = None) -> Self:
         """Sum up the sources.
 
         Parameters
@@ -133,12 +133,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if issparse(X):
             raise TypeError("ShiftWatch takes dense rows, got a sparse matrix: call X.toarray()")
         frame = hasattr(X, "iloc")
-        X = validate_data(self, X, skip_check_array=frame, dtype=None, ensure_all_finite=False)
-        if not len(X):
+        rows = validate_data(self, X, skip_check_array=frame, dtype=None, ensure_all_finite=False)
+        if not len(rows):
             raise ValueError("X has 0 rows; a minimum of 1 is required")
         given = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in given]
-        columns = self._columns(X)
+        columns = self._columns(rows)
         kinds = [_kind(column) for column in columns]
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
@@ -151,7 +151,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         deviation = np.sqrt(moments.variance[0])
         # A deviation that is rounding of the mean is that of a constant.
         self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
-        codes = self._keep_sources(check_sample_domain(sample_domain, len(X)), len(X))
+        codes = self._keep_sources(check_sample_domain(sample_domain, len(rows)), len(rows))
         Z = self._standardised(numbers)
         self._place_landmarks(Z, codes)
         self.totals_ = self._totals(columns, codes, len(self.sources_))[0]
@@ -159,7 +159,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     @classmethod
-    def of_summary(cls, columns: dict[str, list[str] | None], **told: Any) -> ShiftWatch:
+    def of_summary(cls, columns: dict[str, list[str] | None], **told: object) -> ShiftWatch:
         """A watch of data frames that is made before any row is seen.
 
         ``columns`` have categories, or None for numbers; ``told`` are the attributes about ranges,
@@ -178,7 +178,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch._root = root @ vectors.T
         return watch
 
-    def summed_up(self, X: Any, codes: Array, n_groups: int) -> tuple[Array, Array]:
+    def summed_up(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
         """``totals_`` and ``freedom_`` of groups of rows, -1 for rows of none."""
         totals = np.zeros((n_groups, self.n_totals))
         for start in range(0, len(codes), 5 * BLOCK_ROWS):
@@ -191,7 +191,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(some))))
         return totals, freedom
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: ArrayLike) -> Any:
         """Return X as it is.
 
         Parameters
@@ -203,13 +203,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return X
         return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
 
-    def look(self, X: Any, sample_domain: Any = None) -> dict[Any, View]:
+    def look(self, X: ArrayLike, sample_domain: Given = None) -> dict[Label | None, View]:
         """Sum up new rows beside the sources, by domain, or together under None."""
         check_is_fitted(self)
+        rows: Any = X
         if not hasattr(X, "iloc"):
-            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
-        columns = self._columns(X)
-        labels = check_sample_domain(sample_domain, len(X), "delta")
+            rows = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+        columns = self._columns(rows)
+        labels = check_sample_domain(sample_domain, len(rows), "delta")
         names = [None] if sample_domain is None else np.asarray(labels.names).tolist()
         codes = np.asarray(labels.codes)
         totals, examples = self._totals(columns, codes, len(names))

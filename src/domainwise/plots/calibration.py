@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.inputs import label_array
 from domainwise.checks.labels import same_length
@@ -79,7 +79,12 @@ class CalibrationByDomainDisplay(style.Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, sample_domain: Any, **options: Any
+        cls,
+        estimator: Estimator,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: ArrayLike,
+        **options: Any,
     ) -> Self:
         """Draw the calibration of a fitted classifier, best of all on unseen domains.
 
@@ -93,21 +98,22 @@ class CalibrationByDomainDisplay(style.Display):
         **options
             Of :meth:`from_predictions`.
         """
-        if not hasattr(estimator, "predict_proba"):
-            raise ValueError(f"estimator={type(estimator).__name__} has no predict_proba")
-        classes = np.unique(np.concatenate([label_array(y, "y"), estimator.classes_]))
-        told = Predictions(estimator, X, classes).probabilities
+        model: Any = estimator
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
+        classes = np.unique(np.concatenate([label_array(y, "y"), model.classes_]))
+        told: Any = Predictions(model, X, classes).probabilities
         return cls.from_predictions(y, told, sample_domain, classes=classes, **options)
 
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_prob: Any,
-        sample_domain: Any,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        sample_domain: ArrayLike,
         *,
-        classes: Any = None,
-        pos_label: Any = None,
+        classes: Given = None,
+        pos_label: Label | None = None,
         n_bins: int = 10,
         **options: Any,
     ) -> Self:
@@ -154,7 +160,7 @@ class CalibrationByDomainDisplay(style.Display):
         curves = {name: reliability(sure[some], hit[some], n_bins) for name, some in rows.items()}
         return cls(curves=curves, about=about).plot(**options)
 
-    def plot(self, ax: Any = None, *, max_domains: int = 5) -> Self:
+    def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
         """Draw the curve of each domain, those with the largest errors in colour.
 
         Parameters
@@ -169,7 +175,7 @@ class CalibrationByDomainDisplay(style.Display):
         ax.plot([0, 1], [0, 1], color=style.ink(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
         for place, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
-            look = {"color": style.PALETTE[place % len(style.PALETTE)], "zorder": 3}
+            look: dict[str, Any] = {"color": style.PALETTE[place % len(style.PALETTE)], "zorder": 3}
             ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **look)
             ax.plot(predicted, observed, label=f"{style.short(name)}: {error:.2f}", **look)
         for _, (predicted, observed, _, _) in curves[max_domains:]:

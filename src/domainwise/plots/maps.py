@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import StrOptions, check_arguments
 from domainwise.checks.inputs import is_quantity, label_array
 from domainwise.checks.labels import same_length
@@ -60,7 +60,13 @@ class DomainMapDisplay(style.Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, sample_domain: Any, *, y: Any = None, **options: Any
+        cls,
+        estimator: Estimator,
+        X: ArrayLike,
+        sample_domain: ArrayLike,
+        *,
+        y: Given = None,
+        **options: Any,
     ) -> Self:
         """Draw the first two components of a fitted projection.
 
@@ -78,7 +84,9 @@ class DomainMapDisplay(style.Display):
         return cls.from_predictions(estimator.transform(X), sample_domain, y=y, **options)
 
     @classmethod
-    def from_predictions(cls, Z: Any, sample_domain: Any, *, y: Any = None, **options: Any) -> Self:
+    def from_predictions(
+        cls, Z: ArrayLike, sample_domain: ArrayLike, *, y: Given = None, **options: Any
+    ) -> Self:
         """Draw rows that have been projected.
 
         Parameters
@@ -91,16 +99,20 @@ class DomainMapDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        Z = check_array(Z)
-        Z = np.column_stack([Z, np.zeros(len(Z))])[:, :2]
-        codes, domains = style.by_domain(sample_domain, Z, "Z")
+        rows = check_array(Z)
+        rows = np.column_stack([rows, np.zeros(len(rows))])[:, :2]
+        codes, domains = style.by_domain(sample_domain, rows, "Z")
         target = None if y is None else label_array(y, "y")
         if target is not None:
-            same_length(target, "y", Z, "Z")
-        return cls(Z=Z, domain=np.array(domains)[codes], target=target).plot(**options)
+            same_length(target, "y", rows, "Z")
+        return cls(Z=rows, domain=np.array(domains)[codes], target=target).plot(**options)
 
     def plot(
-        self, ax: Any = None, *, color_by: str = "domain", highlight: Sequence[Any] = ()
+        self,
+        ax: style.MaybeAxes = None,
+        *,
+        color_by: str = "domain",
+        highlight: Sequence[Label] = (),
     ) -> Self:
         """Draw a point for each row.
 
@@ -123,7 +135,7 @@ class DomainMapDisplay(style.Display):
         look: dict[str, Any] = {"s": 12, "alpha": 0.65, "linewidths": 0, "rasterized": True}
         numbers = target.dtype.kind in "iuf" and is_quantity(target)
         if color_by == "target" and numbers:
-            points = ax.scatter(*self.Z.T, c=target, cmap="viridis", **look)
+            points = ax.scatter(self.Z[:, 0], self.Z[:, 1], c=target, cmap="viridis", **look)
             ax.figure.colorbar(points, ax=ax, shrink=0.8, label="target")
         elif color_by == "target":
             self._draw(ax, target, None, np.unique(target).tolist(), look)
@@ -131,9 +143,9 @@ class DomainMapDisplay(style.Display):
             names = np.unique(self.domain).tolist()
             chosen = names if len(names) <= len(style.PALETTE) else list(highlight)
             self._draw(ax, self.domain, None if numbers else target, chosen, look)
-        ringed = self.Z[np.isin(self.domain, list(highlight))]
+        x, y = self.Z[[name in highlight for name in self.domain]].T
         # Lines, not pixels, so that they take the ink of a page.
-        ax.scatter(*ringed.T, s=22, facecolors="none", edgecolors=style.ink(), linewidths=0.5)
+        ax.scatter(x, y, s=22, facecolors="none", edgecolors=style.ink(), linewidths=0.5)
         ax.set_xlabel(self.names[0])
         ax.set_ylabel(self.names[1])
         ax.set_title(f"coloured by {color_by}")

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import is_quantity, label_array
 from domainwise.checks.labels import same_length
@@ -66,12 +66,12 @@ class DomainScoresDisplay(style.Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        sample_domain: Any,
+        estimator: Estimator | dict[str, Estimator],
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: ArrayLike,
         *,
-        scoring: Any = None,
+        scoring: Scoring = None,
         **options: Any,
     ) -> Self:
         """Draw scores of fitted estimators, with 95 % intervals from 200 draws of a domain's rows.
@@ -88,7 +88,8 @@ class DomainScoresDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        models = estimator if isinstance(estimator, dict) else {type(estimator).__name__: estimator}
+        given: Any = estimator
+        models = given if isinstance(given, dict) else {type(given).__name__: given}
         truth, classes = label_array(y, "y"), None
         if all(is_classifier(model) for model in models.values()):
             classes = np.unique(np.concatenate([truth, *(m.classes_ for m in models.values())]))
@@ -110,11 +111,11 @@ class DomainScoresDisplay(style.Display):
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_pred: Any,
-        sample_domain: Any,
+        y_true: ArrayLike,
+        y_pred: ArrayLike | dict[str, ArrayLike],
+        sample_domain: ArrayLike,
         *,
-        metric: Any = None,
+        metric: Callable[[Array, Array], float] | None = None,
         greater_is_better: bool = True,
         **options: Any,
     ) -> Self:
@@ -150,7 +151,11 @@ class DomainScoresDisplay(style.Display):
         return cls(**found, label=label, greater_is_better=greater_is_better).plot(**options)
 
     def plot(
-        self, ax: Any = None, *, highlight: Sequence[str] | None = None, styles: Any = None
+        self,
+        ax: style.MaybeAxes = None,
+        *,
+        highlight: Sequence[str] | None = None,
+        styles: Mapping[str, dict[str, Any]] | None = None,
     ) -> Self:
         """Draw a row for each domain.
 
@@ -176,8 +181,9 @@ class DomainScoresDisplay(style.Display):
         ax.vlines(bars, heights - 0.32, heights + 0.32, color=style.ink(), linewidth=1.6)
         offsets = style.offsets(len(self.scores), 0.22)
         for place, name in reversed([*enumerate(self.scores)]):
-            look = {"color": style.PALETTE[place % len(style.PALETTE)], "label": style.short(name)}
-            look |= {"marker": "o"} | (styles or {}).get(name, {})
+            colour = style.PALETTE[place % len(style.PALETTE)]
+            look: dict[str, Any] = {"color": colour, "label": style.short(name), "marker": "o"}
+            look |= (styles or {}).get(name, {})
             size, alpha = (6.5, 1.0) if name in main else (4.0, 0.5)
             at, shown = heights + offsets[place], [self.scores[name][d] for d in self.order_]
             if name in main and name in self.intervals:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.models.shift import seen
 from domainwise.plots import style
@@ -56,9 +56,9 @@ class ShiftDisplay(style.Display):
         self,
         *,
         features: Sequence[str],
-        domains: Sequence[Any],
+        domains: Sequence[Label],
         ends: Array,
-        new: Sequence[Any] = (),
+        new: Sequence[Label] = (),
         what: str = "median and quartiles",
     ) -> None:
         self.features, self.domains, self.new = list(features), list(domains), list(new)
@@ -66,7 +66,7 @@ class ShiftDisplay(style.Display):
 
     @classmethod
     def from_features(
-        cls, X: Any, sample_domain: Any, *, new: Sequence[Any] = (), ax: Any = None, **options: Any
+        cls, X: ArrayLike, sample_domain: ArrayLike, *, new: Sequence[Label] = (), **options: Any
     ) -> Self:
         """Draw medians and quartiles of columns of numbers.
 
@@ -80,16 +80,16 @@ class ShiftDisplay(style.Display):
         sample_domain : array-like of shape (n_samples,)
         new : sequence, default=()
             Domains that are no sources: what is drawn as new, and not standardised by.
-        ax, **options
+        **options
             Of :meth:`plot`.
         """
-        if hasattr(X, "columns"):
-            X = X.to_pandas() if hasattr(X, "to_pandas") else X
-            X = X.select_dtypes(["number", "bool"]).astype(np.float64)
-        rows = np.asarray(X)
+        frame: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
+        if hasattr(frame, "columns"):
+            frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
+        rows = np.asarray(frame)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(f"X must be rows of numbers, got {rows.dtype} of shape {rows.shape}")
-        names = [str(name) for name in getattr(X, "columns", ())]
+        names = [str(name) for name in getattr(frame, "columns", ())]
         codes, domains = style.by_domain(sample_domain, rows, "X")
         old = [place for place, name in enumerate(domains) if name not in new]
         if not old or len(old) + len(new) > len(domains):
@@ -105,11 +105,11 @@ class ShiftDisplay(style.Display):
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, old)], axis=0))
             ends = (ends - np.nanmedian(middle[old], axis=0)) / np.where(scale > 0, scale, 1.0)
         names = names or [f"x{i}" for i in range(rows.shape[1])]
-        return cls(features=names, domains=domains, ends=ends, new=new).plot(ax, **options)
+        return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, sample_domain: Any = None, *, ax: Any = None, **options: Any
+        cls, estimator: object, X: ArrayLike, sample_domain: Given = None, **options: Any
     ) -> Self:
         """Draw means and deviations of new rows beside those of a model's sources.
 
@@ -121,7 +121,7 @@ class ShiftDisplay(style.Display):
             New rows, as the model takes them.
         sample_domain : array-like of shape (n_samples,), default=None
             Their domains; None makes them one.
-        ax, **options
+        **options
             Of :meth:`plot`.
         """
         watch, views = seen(estimator, X, sample_domain)
@@ -138,10 +138,14 @@ class ShiftDisplay(style.Display):
             ends=np.stack([mean - deviation, mean, mean + deviation]),
             new=new,
             what="mean and deviation",
-        ).plot(ax, **options)
+        ).plot(**options)
 
     def plot(
-        self, ax: Any = None, *, max_features: int = 20, highlight: Sequence[Any] | None = None
+        self,
+        ax: style.MaybeAxes = None,
+        *,
+        max_features: int = 20,
+        highlight: Sequence[Label] | None = None,
     ) -> Self:
         """Draw a row for each feature, those that differ most at the top.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, label_array
 from domainwise.checks.labels import same_length
+
+if TYPE_CHECKING:
+    from matplotlib import axes, figure
+
+MaybeAxes: TypeAlias = "axes.Axes | None"
 
 #: Readable on white and on black.
 PALETTE = ("#e0533d", "#5b8def", "#2a9d8f", "#d9902f", "#a678de", "#7a9a3a", "#d6498f", "#3fa7c4")
@@ -26,7 +31,7 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
     return labels.codes, labels.names.tolist()
 
 
-def axes_for(ax: Any, width: float, height: float) -> Any:
+def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     """The axes that were given, or those of a new figure of this size in inches."""
     if ax is not None:
         if not hasattr(ax, "transData"):
@@ -54,12 +59,12 @@ def ink() -> str:
 class Display:
     """Something that was drawn, and where."""
 
-    ax_: Any
-    figure_: Any
+    ax_: axes.Axes
+    figure_: figure.Figure
 
     def _finish(
         self, ax: Any, *, columns: int = 3, title: str | None = None, turn: bool = False
-    ) -> Any:
+    ) -> Self:
         """Add a legend, below axes that are alone in a figure that makes room; draw names as text.
 
         The legend is in the order of drawing, or turned round.

@@ -12,7 +12,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Given
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import (
@@ -120,7 +120,7 @@ class DomainConformal(AroundEstimator):
     ((3, 2), 'approximate')
     """
 
-    estimator: Any = field(kw_only=False)
+    estimator: Estimator = field(kw_only=False)
     cv: CrossValidator = None
     calibration: str = "cv"
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, KernelLike, Scoring
+from domainwise.arrays import ArrayLike, CrossValidator, Estimator, Given, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.estimators.arguments import (
@@ -38,6 +38,7 @@ from domainwise.selection.search import (
     AUTO_GAMMAS,
     AUTO_RIDGES,
     AUTO_WEIGHTS,
+    Searched,
     Task,
     choose,
     make_splits,
@@ -51,7 +52,7 @@ HELD_ROWS = 1000
 
 
 @arguments
-class _Search:
+class _Search(Searched):
     """Arguments of the search, and fitting by it, for both families."""
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -62,7 +63,7 @@ class _Search:
     epsilons: Sequence[float] = (1e-3,)
     cv: CrossValidator = None
     scoring: Scoring = None
-    estimator: Any = None
+    estimator: Estimator | None = None
     rule: str = "best"
     n_jobs: int | None = None
     kernel: KernelLike = "rbf"
@@ -133,7 +134,7 @@ class _Search:
         """Call the method of the model that was chosen."""
         return self.best_estimator_._solve(gram, labels, continuous)
 
-    def searched(self: Any, arguments: dict[str, Any]) -> Any:
+    def searched(self: Any, arguments: dict[str, Any]) -> Projection:
         """Return the estimator that is searched for, not fitted, with chosen arguments."""
         theirs = self._estimator().get_params()
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
@@ -162,7 +163,7 @@ class _Search:
             return default
         return tuple(float(value) for value in given)
 
-    def _gammas(self: Any, X: Array) -> tuple[float, ...]:
+    def _gammas(self: Any, X: Any) -> tuple[float, ...]:
         if not isinstance(self.gammas, str):
             return self._auto("gammas", ())
         if callable(self.kernel) or self.kernel in ("linear", "cosine"):
@@ -246,5 +247,5 @@ class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
     _fold = FastFold
 
     @available_if(lambda self: False)
-    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Any:
+    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> None:
         """Not available: a search needs all rows. Give ``best_params_`` to FastDCM instead."""

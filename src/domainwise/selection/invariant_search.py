@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -15,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Given, Scoring
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
@@ -24,12 +25,14 @@ from domainwise.selection.curves import class_columns
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
 from domainwise.selection.predictions import AroundEstimator
-from domainwise.selection.search import record_search
+from domainwise.selection.search import Searched, record_search
 from domainwise.selection.smooth import SmoothScore, grouped_scores
+
+_Grid = Mapping[str, Sequence[Any]]
 
 
 @arguments
-class InvariantSearchCV(AroundEstimator):
+class InvariantSearchCV(AroundEstimator, Searched):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
     Gives the scores and the winner of :class:`sklearn.model_selection.GridSearchCV`. For one
@@ -96,8 +99,8 @@ class InvariantSearchCV(AroundEstimator):
     ['C', 'domain_weight']
     """
 
-    estimator: Any = field(kw_only=False)
-    param_grid: Any = field(kw_only=False)
+    estimator: Estimator = field(kw_only=False)
+    param_grid: _Grid | Sequence[_Grid] = field(kw_only=False)
     cv: CrossValidator = None
     scoring: Scoring = None
     n_average: int = 1

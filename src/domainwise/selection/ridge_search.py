@@ -36,7 +36,7 @@ from domainwise.selection.ridge_rows import (
     problem_of,
 )
 from domainwise.selection.ridge_rules import ClassRule, NumberRule
-from domainwise.selection.search import record_search
+from domainwise.selection.search import Searched, record_search
 
 #: Up to here all pairs of rows are held; beyond, moments of their features by cell.
 HELD_ROWS = 1500
@@ -51,7 +51,7 @@ FITTED = (*SEARCHED, "classes_", "curve_", "domains_", "expansions_")
 Candidate = dict[str, Any]  #: arguments of a member
 
 
-class InvariantRidge(Movable, RidgeCandidates):
+class InvariantRidge(Movable, RidgeCandidates, Searched):
     """The search, for classes and for a continuous target."""
 
     __metadata_request__fit = {"sample_domain": True}
@@ -63,7 +63,7 @@ class InvariantRidge(Movable, RidgeCandidates):
     _sums: CellSums
     _maps: list[NystromMap]
     curve_: Any  # of classes
-    domains_: Any
+    domains_: Array | None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
@@ -293,7 +293,7 @@ class InvariantRidge(Movable, RidgeCandidates):
         self.best_params_ = dict(points[0])
         return self
 
-    def settled(self) -> Any:
+    def settled(self) -> Self:
         """Return the best single kernel without a search, not fitted; it needs no domains."""
         best = {f"{name}s": [self.best_params_[name]] for name in ("kernel", "gamma", "alpha")}
         return clone(self).set_params(**best, domain_weights=[0.0], n_average=1, cv=2)

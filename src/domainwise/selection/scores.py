@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn import config_context
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Scoring
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label, Scoring
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
 from domainwise.selection.splitters import LeaveDomainsOut
@@ -53,11 +52,11 @@ class DomainScores:
         return float(np.nanmin(self.scores))
 
     @property
-    def worst_domain(self) -> Any:
+    def worst_domain(self) -> Label:
         """The domain with the worst score."""
         return self.domains[int(np.nanargmin(self.scores))]
 
-    def per_domain(self) -> dict[Any, float]:
+    def per_domain(self) -> dict[Label, float]:
         """Return the score of each domain."""
         return dict(zip(self.domains.tolist(), self.scores.tolist(), strict=True))
 
@@ -69,7 +68,7 @@ class DomainScores:
 
 
 def domain_cross_validate(
-    estimator: Any,
+    estimator: Estimator,
     X: ArrayLike,
     y: ArrayLike,
     sample_domain: ArrayLike,

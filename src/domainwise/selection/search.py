@@ -26,6 +26,16 @@ AUTO_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, np.inf)
 AUTO_WEIGHTS = (0.0, 0.01, 0.1, 1.0, 10.0)
 
 
+class Searched:
+    """What a search leaves behind, which :func:`record_search` stores."""
+
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_score_: float
+    cv_results_: dict[str, Any]
+    n_splits_: int
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows of one split, with the labels of its training rows."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from domainwise.arrays import Array, ArrayLike, Given
@@ -13,7 +11,11 @@ MAX_STEPS, TOLERANCE = 1000, 1e-8
 
 
 def adapt_class_shares(
-    probabilities: ArrayLike, shares: Any, sample_domain: Given = None, *, prior_rows: float = 20.0
+    probabilities: ArrayLike,
+    shares: ArrayLike,
+    sample_domain: Given = None,
+    *,
+    prior_rows: float = 20.0,
 ) -> Array:
     r"""Re-estimate class shares in each domain, and adapt probabilities to them.
 
