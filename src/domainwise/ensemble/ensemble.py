@@ -122,6 +122,11 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         self.classes_ = target.names
         self._fit(X, target.codes, target, sample_domain, learn_from)
 
+    @property
+    def names_likeliest(self) -> bool:
+        """Whether :meth:`predict` names the class of the largest probability, as it does here."""
+        return type(self).predict is DomainEnsembleClassifier.predict
+
     def _known(self, y: Array) -> Array:
         """Codes of classes; one more than there are for a class that nothing was learnt about."""
         place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from domainwise.arrays import Array
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled
+from domainwise.gram.tiles import one_thread
 from domainwise.selection.curves import Curve
 from domainwise.selection.search import Split
 from domainwise.selection.smooth import outputs
@@ -51,12 +52,12 @@ def fit_member(
     """Choose on domains left out, fit to all rows, and return what was predicted for the former."""
     sources = replace(sources, X=levelled(sources.X, kind.clip))
     candidates = kind.candidates(sources)
-    values = out_of_domain(kind, candidates, sources, splits, n_jobs)
-    scores = np.array([judge.choice_score(v) for v in values])
-    chosen = best_of_paths(candidates, scores, kind.path)[: kind.n_average]
-    mean = values[chosen].mean(axis=0, dtype=np.float64)
-    curve = judge.curve(mean) if sources.n_classes else None
     with threadpool_limits(1):
+        values = out_of_domain(kind, candidates, sources, splits, n_jobs)
+        scores = np.array([judge.choice_score(v) for v in values])
+        chosen = best_of_paths(candidates, scores, kind.path)[: kind.n_average]
+        mean = values[chosen].mean(axis=0, dtype=np.float64)
+        curve = judge.curve(mean) if sources.n_classes else None
         parameters = [candidates[i] for i in chosen]
         estimators = kind.fit(sources, parameters)
     member = Member(name, in_context, parameters, estimators, sources.n_classes, kind.clip, curve)
@@ -91,7 +92,7 @@ def out_of_domain(
 
 
 def _predict(kind: Kind, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-    with threadpool_limits(1):  # the same sums, and the same bits, whatever n_jobs is
+    with one_thread():  # the same sums, and the same bits, whatever n_jobs is
         return kind.predict(sources, split, batch)
 
 

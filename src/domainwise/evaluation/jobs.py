@@ -79,6 +79,7 @@ class MethodJob:
         rows: list[Row] = [{"method": key, "split": self.number} for key, _, _ in keys]
         started = time.perf_counter()
         with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+            warnings.resetwarnings()  # forests set every filter again for every tree
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # a note says it, for all methods

@@ -42,6 +42,11 @@ def blas_limit(threads: int) -> Any:
     return _controller().limit(limits=threads, user_api="blas")
 
 
+def one_thread() -> Any:
+    """Keep BLAS and OpenMP to one thread; looking for the libraries each time would take 5 ms."""
+    return _controller().limit(limits=1)
+
+
 @contextmanager
 def single_blas_thread(active: bool = True) -> Iterator[None]:
     """Keep BLAS to one thread while tiles run in threads of their own."""
@@ -76,7 +81,7 @@ def tile_values(kernel: Basis, left: Array, right: Array, buffer: Array) -> Arra
 
 def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
     """Run ``work(thread, n_threads)`` for each thread and return the results in order."""
-    threads = max(1, min(n_threads(), n_tasks))
+    threads = min(n_threads(), n_tasks) if n_tasks > 1 else 1
     if threads == 1:
         return [work(0, 1)]
     with single_blas_thread(), ThreadPoolExecutor(threads) as pool:

@@ -26,7 +26,12 @@ from domainwise.models.sharing import judge_group, kernel_groups
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import AroundEstimator, fit_with_domains, takes
+from domainwise.selection.predictions import (
+    AroundEstimator,
+    fit_with_domains,
+    names_likeliest,
+    takes,
+)
 from domainwise.selection.search import comparable, ranks, scored
 from domainwise.selection.smooth import SmoothScore, grouped_scores
 
@@ -210,6 +215,11 @@ class MethodSearch(AroundEstimator):
     def classes_(self) -> Array:
         """Class labels."""
         return np.asarray(self.estimator_.classes_)
+
+    @property
+    def names_likeliest(self) -> bool:
+        """Whether classes are those of the largest probability."""
+        return names_likeliest(self.estimator_)
 
     def _ask(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)

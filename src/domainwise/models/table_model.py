@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from domainwise.models.persistence import ModelFileError, load, read_info, save
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.selection.predictions import fit_with_domains, names_likeliest
 from domainwise.tables.schema import Schema, Table, TableError, import_pandas, make_preprocessor
 
 
@@ -60,12 +61,16 @@ class TableModel:
         """
         given = {} if sample_domain is None else {"sample_domain": sample_domain}
 
+        @cache
         def ask(method: str) -> Any:
             with config_context(enable_metadata_routing=bool(given)):
                 return getattr(self.pipeline, method)(X, **given)
 
-        columns: dict[str, Any] = {"prediction": ask("predict")}
-        classes = getattr(self.pipeline, "classes_", None)
+        classes: Any = getattr(self.pipeline, "classes_", None)
+        if names_likeliest(self.pipeline):
+            columns = {"prediction": classes[ask("predict_proba").argmax(axis=1)]}
+        else:
+            columns = {"prediction": ask("predict")}
         methods = {"predict_proba": "probability", "decision_function": "decision"}
         known = [each for each in methods if hasattr(self.pipeline, each)]
         if classes is not None and known:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
@@ -59,6 +60,13 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags = inner.input_tags
         return tags
+
+
+def names_likeliest(estimator: Any) -> bool:
+    """Whether its classes are those of the largest probability, so that one answer gives both."""
+    while type(estimator) is Pipeline:
+        estimator = estimator.steps[-1][1]
+    return bool(getattr(estimator, "names_likeliest", False))
 
 
 def _answers(method: str) -> Callable[[Any], bool]:
@@ -107,14 +115,20 @@ class Predictions(BaseEstimator):
     @cached_property
     def labels(self) -> Array:
         """Predicted classes as they are called, or numbers."""
-        return one_column(self._ask("predict"))
+        if self.classes is None or not names_likeliest(self.estimator):
+            return one_column(self._ask("predict"))
+        return np.asarray(self.estimator.classes_[self._likely.argmax(axis=1)])
+
+    @cached_property
+    def _likely(self) -> Array:
+        return self._ask("predict_proba")
 
     @cached_property
     def probabilities(self) -> Array | None:
         """One column per class; zeros for a class that was not there in training."""
         if not _answers("predict_proba")(self):
             return None
-        return self._columns(self._ask("predict_proba"), 0.0)
+        return self._columns(self._likely, 0.0)
 
     @cached_property
     def decisions(self) -> Array | None:
