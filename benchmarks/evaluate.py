@@ -6,7 +6,7 @@ the inner score are named, and InvariantRidge has the penalties of the earlier c
 for landmarks in both (which landmarks inner splits have was changed). The fit that predicts domains
 which are seen, and what columns are worth, were added since, and are left out. Scores and choices
 are compared. What the methods of today take as they are, the ensemble included, is listed beside.
-Searches with and without threads run in turn, on the machine as it is and beside two busy processes.
+Searches with and without threads run in turn, on the machine as it is and beside busy processes.
 
     git worktree add FOLDER 3c9f965
     python benchmarks/evaluate.py --old FOLDER              all splits, then EVALUATE.md
