@@ -15,7 +15,7 @@ import domainwise.gram.iterative as streamed_module
 import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
-from domainwise.gram.precondition import StoredPreconditioner
+from domainwise.gram.iterative import StoredPreconditioner
 from domainwise.gram.solve import (
     RefinedCholesky,
     cholesky_inverse,
@@ -224,7 +224,7 @@ def test_a_stalled_iteration_is_finished_by_cholesky_where_memory_allows():
 
 def test_a_stalled_iteration_warns_where_memory_does_not_allow_cholesky(monkeypatch):
     monkeypatch.setattr(streamed_module, "available_memory", lambda: 1000)
-    monkeypatch.setattr("domainwise.gram.precondition.PRECONDITIONER_RANK", 5)
+    monkeypatch.setattr("domainwise.gram.iterative.PRECONDITIONER_RANK", 5)
     p = Problem()
     with pytest.warns(ConvergenceWarning, match="relative residual of .* after 2 iterations"):
         p.streamed(tol=1e-10, max_iter=2).solve(p.V, 1e-3)

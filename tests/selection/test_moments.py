@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, LeavePGroupsOut, RepeatedKFold
 from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.gram.cells import CellRows, sum_cells
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.moments import by_split, joined
+from domainwise.invariant.ridge import by_split, joined
 from domainwise.kernels.functions import make_kernel
 from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.moment_search import split_domains, split_parts

@@ -1,8 +1,10 @@
-"""Checks of X, y and sample_domain."""
+"""Checks of X, y and sample_domain, and a warning where no domain can be learnt from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -25,6 +27,8 @@ take_rows, count_rows = _safe_indexing, _num_samples
 
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
+
+_LEARNS_NOTHING = "learns nothing about domains"
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,33 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         names, codes = np.unique(domains, return_inverse=True)
         return Labels(codes=codes, names=names)
     return Labels(values=_numeric(domains, "sample_domain"))
+
+
+def warn_about_domains(
+    estimator: Any, sample_domain: Any, domain: Labels, n_rows: int, *, stacklevel: int = 5
+) -> None:
+    """Warn if domains are missing, one, or as many as rows; continuous descriptors are fine."""
+    why = ""
+    if sample_domain is None:
+        why = (
+            "sample_domain is missing; pass it to fit (cross_val_score does not pass groups on: "
+            "see domain_cross_validate)"
+        )
+    elif domain.codes is not None and domain.n_categories == 1:
+        why = "sample_domain names one domain only"
+    elif domain.codes is not None and 2 < n_rows == domain.n_categories:
+        why = "sample_domain is different in every row"
+    if why:
+        name = type(estimator).__name__
+        warnings.warn(f"{name} {_LEARNS_NOTHING}: {why}", UserWarning, stacklevel=stacklevel)
+
+
+@contextmanager
+def quiet_about_domains() -> Iterator[None]:
+    """Fits that are part of another one: whoever fits that one has said it, or need not."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=f".*{_LEARNS_NOTHING}")
+        yield
 
 
 def check_n_components(n_components: int | None, n_samples: int) -> None:

@@ -6,22 +6,20 @@ part of this package; an absent file's error says where the original is.
 """
 
 from domainwise.datasets.loaders import (
+    load_adult,
+    load_bike,
+    load_communities,
     load_cytof,
     load_facies,
     load_gvhd,
     load_hipc,
-    load_oilwells,
-    load_parkinsons,
-)
-from domainwise.datasets.lookup import DatasetInfo, list_datasets
-from domainwise.datasets.plain import (
-    load_adult,
-    load_bike,
-    load_communities,
     load_kc_house,
     load_landmine,
+    load_oilwells,
+    load_parkinsons,
     load_shoppers,
 )
+from domainwise.datasets.lookup import DatasetInfo, list_datasets
 from domainwise.datasets.synthetic import make_synthetic
 
 __all__ = [

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable, portable, restored
-from domainwise.checks.domains import warn_about_domains
-from domainwise.checks.inputs import Labels
+from domainwise.checks.inputs import Labels, warn_about_domains
 from domainwise.gram import Gram
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.checks.domains import quiet_about_domains
+from domainwise.checks.inputs import quiet_about_domains
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.evaluation.worth import worth_of_columns
 from domainwise.models.method import Method

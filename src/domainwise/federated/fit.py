@@ -25,7 +25,7 @@ from domainwise.federated.moments import check_moments, unpacked
 from domainwise.federated.plan import Plan
 from domainwise.gram.cells import Cells, CellSums, merged_cells
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.moments import Columns, by_split, joined, weighted
+from domainwise.invariant.ridge import Columns, by_split, joined, weighted
 from domainwise.models.method import Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described

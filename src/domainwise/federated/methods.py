@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from domainwise.arrays import Array
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.cells import Cells
-from domainwise.invariant.moments import RidgeProblem
+from domainwise.invariant.ridge import RidgeProblem
 from domainwise.models.method import ClassMeans
 from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV, LeaveDomainsOut
 

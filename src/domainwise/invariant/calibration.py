@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from domainwise.arrays import Array
-from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import check_sample_domain
+from domainwise.checks.inputs import check_sample_domain, quiet_about_domains
 
 #: Groups of domains that are held out in turn, at most.
 MAX_FOLDS = 5

@@ -12,8 +12,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
-from domainwise.checks.domains import warn_about_domains
-from domainwise.checks.inputs import Labels, check_sample_domain, check_target, label_array
+from domainwise.checks.inputs import (
+    Labels,
+    check_sample_domain,
+    check_target,
+    label_array,
+    warn_about_domains,
+)
 from domainwise.checks.kernels import (
     check_kernel,
     check_precomputed,

@@ -18,8 +18,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
-from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import check_sample_domain, take_rows
+from domainwise.checks.inputs import check_sample_domain, quiet_about_domains, take_rows
 from domainwise.estimators.arguments import arguments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.models.sharing import judge_group, kernel_groups

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR
 
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
-from domainwise.checks.domains import quiet_about_domains
+from domainwise.checks.inputs import quiet_about_domains
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import is_small
 from domainwise.gram.tiles import single_blas_thread

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.domains import quiet_about_domains
 from domainwise.checks.inputs import (
     check_classes,
     check_sample_domain,
     check_target,
     count_rows,
+    quiet_about_domains,
     take_rows,
 )
 from domainwise.estimators.arguments import arguments

@@ -15,7 +15,7 @@ from domainwise.checks.inputs import Labels
 from domainwise.gram.cells import Cells, check_cell_memory
 from domainwise.gram.label_sums import finalize
 from domainwise.gram.tiles import single_blas_thread
-from domainwise.invariant.moments import by_split, joined
+from domainwise.invariant.ridge import by_split, joined
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram

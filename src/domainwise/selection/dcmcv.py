@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import ArrayLike, CrossValidator, Estimator, Given, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
-from domainwise.checks.domains import quiet_about_domains
+from domainwise.checks.inputs import quiet_about_domains
 from domainwise.estimators.arguments import (
     ExactArguments,
     LabelLandmarkArguments,

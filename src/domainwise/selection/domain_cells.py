@@ -11,8 +11,7 @@ from domainwise.arrays import Array
 from domainwise.backends import Backend
 from domainwise.gram.cells import CellRows, Cells, CellSums, check_cell_memory, merged_cells
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.moments import Columns, RidgeProblem
-from domainwise.invariant.ridge import Expansion
+from domainwise.invariant.ridge import Columns, Expansion, RidgeProblem
 from domainwise.selection.moment_search import (
     Judge,
     Penalties,

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array
 
 from domainwise.arrays import Array
-from domainwise.checks.domains import quiet_about_domains
+from domainwise.checks.inputs import quiet_about_domains
 from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix

@@ -18,8 +18,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.domains import quiet_about_domains
-from domainwise.checks.inputs import check_sample_domain, check_target, plain_array
+from domainwise.checks.inputs import (
+    check_sample_domain,
+    check_target,
+    plain_array,
+    quiet_about_domains,
+)
 from domainwise.estimators.arguments import arguments
 from domainwise.selection.curves import class_columns
 from domainwise.selection.folds import domain_folds

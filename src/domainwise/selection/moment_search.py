@@ -16,7 +16,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
 from domainwise.gram.nystrom import added
 from domainwise.gram.tiles import in_threads
-from domainwise.invariant.moments import (
+from domainwise.invariant.ridge import (
     Columns,
     RidgeProblem,
     Weighted,

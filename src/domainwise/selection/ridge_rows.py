@@ -17,8 +17,7 @@ from domainwise.checks.inputs import Labels
 from domainwise.gram.cells import CellRows, check_cell_memory
 from domainwise.gram.label_sums import LabelMap
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.moments import Columns, RidgeProblem
-from domainwise.invariant.ridge import Expansion
+from domainwise.invariant.ridge import Columns, Expansion, RidgeProblem
 from domainwise.labels.factors import residual_trace
 from domainwise.selection.curves import equal_weights
 from domainwise.selection.folds import domain_folds

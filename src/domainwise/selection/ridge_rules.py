@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
-from domainwise.invariant.moments import Weighted
+from domainwise.invariant.ridge import Weighted
 from domainwise.selection.curves import class_columns
 from domainwise.selection.predictions import codes_of
 from domainwise.selection.search import quiet_scores, scored

@@ -21,8 +21,7 @@ from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
-from domainwise.invariant.moments import RidgeProblem
-from domainwise.invariant.ridge import Expansion
+from domainwise.invariant.ridge import Expansion, RidgeProblem
 from domainwise.selection.domain_cells import cells_by_domain, needs_predictions, score_domains
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import HeldProblem, Penalties, leaves_domains_out

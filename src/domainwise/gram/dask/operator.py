@@ -25,8 +25,7 @@ from domainwise.gram.dask.graphs import (
     task,
     tree,
 )
-from domainwise.gram.iterative import IterativeGram
-from domainwise.gram.precondition import Preconditioner, inverse_root, landmark_rows
+from domainwise.gram.iterative import IterativeGram, Preconditioner, inverse_root, landmark_rows
 from domainwise.gram.tiles import (
     cross_product,
     panels,

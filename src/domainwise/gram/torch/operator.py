@@ -11,8 +11,7 @@ import torch
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import on_device
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits
-from domainwise.gram.iterative import IterativeGram
-from domainwise.gram.precondition import Preconditioner, inverse_root, landmark_rows
+from domainwise.gram.iterative import IterativeGram, Preconditioner, inverse_root, landmark_rows
 from domainwise.gram.tiles import panels
 from domainwise.gram.torch.groups import GroupedProduct, worth_grouping
 from domainwise.gram.torch.products import full_precision, kernel_matrix, kernel_product
