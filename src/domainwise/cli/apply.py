@@ -11,41 +11,29 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from domainwise.cli.common import (
-    DebugOption,
-    DecimalOption,
-    EncodingOption,
+from domainwise.cli.common import errors, print_plain_notes, shown, working
+from domainwise.cli.dask import DaskOption, connected
+from domainwise.cli.options import (
+    ForceOption,
     JsonOption,
     ModelArgument,
-    NaOption,
-    errors,
-    fail,
-    print_plain_notes,
-    reading_options,
-    reported_errors,
-    shown,
-    working,
+    Names,
+    ReadingOptions,
+    argument,
+    command,
+    option,
 )
-from domainwise.cli.dask import DaskOption, connected
-from domainwise.cli.outputs import ForceOption, check_apart, check_output, check_part_folder
+from domainwise.cli.outputs import check_apart, check_output, check_part_folder
 from domainwise.cli.show import promise_in_words
 
 NewArgument = Annotated[
     Path,
-    typer.Argument(
-        help="Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder.",
-        show_default=False,
+    argument(
+        "Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder."
     ),
 ]
-OutTableOption = Annotated[
-    Path,
-    typer.Option("--out", "-o", help="Table to write; its ending says how.", show_default=False),
-]
-KeepOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Columns to copy to the output, with commas between.", show_default=False),
-]
-
+OutTableOption = Annotated[Path, option("Table to write; its ending says how.", "--out", "-o")]
+KeepOption = Annotated[Names, option("Columns to copy to the output, with commas between.")]
 StrictOption = Annotated[
     bool,
     typer.Option("--strict", help="Check first, and write nothing if rows are unlike the sources."),
@@ -61,23 +49,20 @@ OneDomainOption = Annotated[
 ]
 CoverageOption = Annotated[
     float | None,
-    typer.Option(
-        help="Add low and high, or in_set_... of each class, for this share of rows: 0.9.",
-        show_default=False,
-    ),
+    option("Add low and high, or in_set_... of each class, for this share of rows: 0.9."),
 ]
 #: Findings that are printed; JSON has all.
 SHOWN = 20
 
 
+@command
 def predict(
+    *,
     model: ModelArgument,
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
+    reading: ReadingOptions,
     context: ContextOption = False,
     one_domain: OneDomainOption = False,
     coverage: CoverageOption = None,
@@ -85,7 +70,6 @@ def predict(
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Predict the rows of a table, also of domains the model has not seen.
 
@@ -95,31 +79,28 @@ def predict(
     is said on stderr. Rows are predicted one by one, unless --context is given.
     """
     if one_domain and not context:
-        fail("--one-domain says what --context is about: give both", 2)
-    options: dict[str, Any] = dict(force=force, as_json=as_json, debug=debug, strict=strict)
-    options |= {"context": ("one" if one_domain else "column") if context else None}
-    reading = reading_options(decimal, encoding, na)
-    _apply(model, new, out, keep, dask, reading, project=False, coverage=coverage, **options)
+        raise ValueError("--one-domain says what --context is about: give both")
+    together = ("one" if one_domain else "column") if context else None
+    asked = {"project": False, "coverage": coverage, "context": together, "strict": strict}
+    _apply(model, new, out, keep, dask, force, as_json, **asked, **reading.arguments())
 
 
+@command
 def transform(
+    *,
     model: ModelArgument,
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
+    reading: ReadingOptions,
     strict: StrictOption = False,
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
-    options: dict[str, Any] = dict(force=force, as_json=as_json, debug=debug, strict=strict)
-    reading = reading_options(decimal, encoding, na)
-    _apply(model, new, out, keep, dask, reading, project=True, **options)
+    asked = {"project": True, "strict": strict, **reading.arguments()}
+    _apply(model, new, out, keep, dask, force, as_json, **asked)
 
 
 def _apply(
@@ -128,17 +109,12 @@ def _apply(
     out: Path,
     keep: Sequence[str] | None,
     dask: str | None,
-    reading: dict[str, Any],
-    *,
     force: bool,
     as_json: bool,
-    debug: bool,
-    project: bool,
-    strict: bool,
-    context: str | None = None,
-    coverage: float | None = None,
+    **asked: Any,
 ) -> None:
-    with reported_errors(debug), warnings.catch_warnings(record=True) as caught:
+    """Apply a model; what is asked are arguments of ``apply_to_file``."""
+    with warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
         from domainwise.tables.schema import FORMATS, split_names, table_columns
@@ -149,22 +125,18 @@ def _apply(
         else:
             check_output(out, force, list(FORMATS))
         loaded = TableModel.load(model)
-        kept = split_names(keep, table_columns(new, encoding=reading["encoding"])) or ()
-        doing = f"{'projecting' if project else 'predicting'} {new}"
+        kept = split_names(keep, table_columns(new, encoding=asked["encoding"])) or ()
+        doing = f"{'projecting' if asked['project'] else 'predicting'} {new}"
         with connected(dask, errors) as client, working(doing) as say:
             try:
                 done = apply_to_file(
                     loaded,
                     new,
                     out,
-                    project=project,
                     keep=kept,
                     progress=lambda rows: say(f"{doing}: {rows:,} rows"),
                     client=client,
-                    strict=strict,
-                    context=context,
-                    coverage=coverage,
-                    **reading,
+                    **asked,
                 )
             except ShiftError as error:
                 _print_findings(error.findings)
@@ -173,11 +145,11 @@ def _apply(
                     typer.echo(json.dumps({"file": None, "findings": found}, indent=2))
                 raise
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    if strict or context:
-        why = ["--strict checks all rows first"] if strict else []
-        why += ["--context learns first what each domain is like"] if context else []
+    why = ["--strict checks all rows first"] if asked["strict"] else []
+    why += ["--context learns first what each domain is like"] if asked.get("context") else []
+    if why:
         said.append(f"{new} was read twice: {', and '.join(why)}")
-    if coverage is not None:
+    if (coverage := asked.get("coverage")) is not None:
         said.append(promise_in_words(loaded.info["check"]["calibration"], coverage))
     notes = list(dict.fromkeys(said + done.notes))
     if as_json:

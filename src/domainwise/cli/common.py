@@ -1,4 +1,4 @@
-"""What the commands that read tables share: options, reading, errors and what is seen meanwhile."""
+"""What commands share: reading tables, errors in words, and what is seen meanwhile."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib
 import importlib.util
 import shlex
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -17,64 +17,10 @@ from rich.markup import escape
 
 errors = Console(stderr=True, highlight=False)
 
-ModelArgument = Annotated[
-    Path, typer.Argument(help="A model file that fit has written.", show_default=False)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of every random choice.")]
-JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")]
 
-DataArgument = Annotated[
-    Path,
-    typer.Argument(
-        help="A table: CSV (also .gz), Parquet, Feather or Excel, told by its ending; or a folder "
-        "of Parquet files.",
-        show_default=False,
-    ),
-]
-TARGET = typer.Option(help="Column to predict.", metavar="COLUMN", show_default=False)
-DOMAIN = typer.Option(
-    help="Column that names the domain: site, patient, well.", metavar="COLUMN", show_default=False
-)
-TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
-FeaturesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Feature columns, with commas between; all others if not given.", show_default=False
-    ),
-]
-DropOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Columns to leave out, with commas between.", show_default=False),
-]
-DropDomainsOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Domains to leave out, with commas between.", show_default=False),
-]
-AutoDropOption = Annotated[
-    bool, typer.Option("--auto-drop", help="Leave out columns that cannot be used.")
-]
-DatesOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Make numbers of dates: some of month, weekday, age, with commas between.",
-        show_default=False,
-    ),
-]
-DecimalOption = Annotated[
-    str | None, typer.Option(help="Decimal mark, . or , (told from the table).", show_default=False)
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option(help="Encoding of a CSV file (told from its bytes).", show_default=False),
-]
-NaOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Values that stand for none, with commas between: -999,unknown.", show_default=False
-    ),
-]
+class Unfinished(Exception):
+    """Something failed, in words, after results had been written."""
+
 
 #: Packages of an extra, by the extra's name.
 _EXTRAS = {"report": ("matplotlib", "jinja2"), "data": ("pandas",)}
@@ -90,32 +36,15 @@ def read_input(
     from domainwise.tables.schema import load_table
 
     with working(f"reading {data}"):
-        return (read or load_table)(data, dates=_parts(dates), **asked)
+        return (read or load_table)(data, dates=parts_of(dates), **asked)
 
 
-#: Arguments that say which columns and rows of a table are used, and for what.
-_COLUMNS = ["target", "domain", "features", "drop", "drop_domains", "task", "auto_drop", "dates"]
-
-
-def asked_of_table(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what a command, whose ``locals()`` are given, was told about its table."""
-    reading = reading_options(given["decimal"], given["encoding"], given["na"])
-    return {name: given[name] for name in _COLUMNS} | reading
-
-
-def reading_options(
-    decimal: str | None, encoding: str | None, na: Sequence[str] | None
-) -> dict[str, Any]:
-    """Return how cells are read, as arguments of the functions that read tables."""
-    words = [word for text in na or () for word in _parts(text)]
-    return {"decimal": decimal, "encoding": encoding, "na": words}
-
-
-def _parts(text: str | None) -> list[str]:
+def parts_of(text: str | None) -> list[str]:
+    """What stands between commas."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def in_options(error: BaseException) -> str:
+def _in_options(error: BaseException) -> str:
     """Word an error with options where the library speaks of its arguments."""
     from domainwise.tables.errors import Argument
 
@@ -140,11 +69,6 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that no generator takes."""
     if seed < 0:
         raise ValueError(f"--seed must be 0 or more, got {seed}")
-
-
-def missing_packages(*names: str) -> str:
-    """Name those packages that are not installed; empty if all are."""
-    return " and ".join(name for name in names if importlib.util.find_spec(name) is None)
 
 
 def shown(text: object) -> str:
@@ -177,25 +101,25 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def reported_errors(
-    debug: bool, smaller: str = "try --method fastdcmcv or fastdcm"
-) -> Iterator[None]:
+def reported_errors(debug: bool, smaller: str) -> Iterator[None]:
     """Turn errors into a message and an exit code: 2 for unusable input, 1 for the rest."""
     try:
         yield
-    except typer.Exit:
+    except (typer.Exit, BrokenPipeError):
         raise
     except KeyboardInterrupt:
-        fail("interrupted: every output is complete or as it was", 1, debug=debug)
+        _fail("interrupted: every output is complete or as it was", 1, debug=debug)
     except (ValueError, OSError, ImportError) as error:
-        fail(in_options(error), 2, debug=debug)
+        _fail(_in_options(error), 2, debug=debug)
+    except Unfinished as error:
+        _fail(str(error), 1, debug=debug)
     except MemoryError:
-        fail(f"out of memory: {smaller}", 1, debug=debug)
+        _fail(f"out of memory: {smaller}", 1, debug=debug)
     except Exception as error:
-        fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug=debug)
+        _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug=debug)
 
 
-def fail(message: str, code: int, *, debug: bool = False) -> NoReturn:
+def _fail(message: str, code: int, *, debug: bool = False) -> NoReturn:
     """Print an error and leave with an exit code."""
     if debug:
         errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
@@ -210,13 +134,15 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, FileNotFoundError, PermissionError, ImportError) as error:
-        fail(str(error), 2)
+        _fail(str(error), 2)
 
 
 def require(extra: str, without: str = "") -> None:
     """Refuse to go on without an extra, by its name, or the option that does without."""
-    if missing := missing_packages(*_EXTRAS[extra]):
+    missing = [name for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
         other = f", or leave it out with {without}" if without else ""
-        raise ImportError(f'{missing} missing: pip install "domainwise[{extra}]"{other}')
+        names = " and ".join(missing)
+        raise ImportError(f'{names} missing: pip install "domainwise[{extra}]"{other}')
     for name in _EXTRAS[extra]:  # an installation that is broken is told here, not at the end
         importlib.import_module(name)

@@ -10,45 +10,38 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from domainwise.cli.common import DebugOption, JsonOption, reported_errors, require, shown
-from domainwise.cli.outputs import ForceOption, check_output
+from domainwise.cli.common import require, shown
+from domainwise.cli.options import ForceOption, JsonOption, argument, command, option
+from domainwise.cli.outputs import check_output
 
-_Folder = typer.Argument(help="A folder of evaluate.", show_default=False)
+_Folder = argument("A folder of evaluate.")
 
 
+@command
 def compare(
     first: Annotated[Path, _Folder],
     second: Annotated[Path, _Folder],
     method: Annotated[
-        str | None,
-        typer.Option(
-            help="A method of both; the best ones, and all that both have, if not given.",
-            show_default=False,
-        ),
+        str | None, option("A method of both; the best ones, and all that both have, if not given.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Write a page, too: an .html file.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, option("Write a page, too: an .html file.", "--out", "-o")] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Compare two evaluations of one question, method by method and domain by domain.
 
     Other targets, domains and measures are refused. Notes say whether table, rows and folds are
     the same. Differences are second minus first, with 95 % intervals.
     """
-    with reported_errors(debug):
-        from domainwise.evaluation.compare import compare_evaluations
-        from domainwise.jobs.atomic import write_text
+    from domainwise.evaluation.compare import compare_evaluations
+    from domainwise.jobs.atomic import write_text
 
-        if out is not None:
-            require("report")
-            check_output(out, force, [".html"])
-        found = compare_evaluations(first, second, method)
-        if out is not None:
-            write_text(out, found.page())
+    if out is not None:
+        require("report")
+        check_output(out, force, [".html"])
+    found = compare_evaluations(first, second, method)
+    if out is not None:
+        write_text(out, found.page())
     if as_json:
         typer.echo(json.dumps({**found.to_dict(), "files": [str(out)] if out else []}, indent=2))
         return

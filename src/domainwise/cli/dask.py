@@ -12,17 +12,16 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
+from domainwise.cli.options import option
+
 DaskOption = Annotated[
     str | None,
-    typer.Option(
-        "--dask",
-        help="Compute on a Dask cluster: a scheduler's address, or local to start one here.",
+    option(
+        "Compute on a Dask cluster: a scheduler's address, or local to start one here.",
         metavar="ADDRESS|local",
-        show_default=False,
     ),
 ]
 

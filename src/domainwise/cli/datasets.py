@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from domainwise import datasets
-from domainwise.cli.common import JsonOption
+from domainwise.cli.options import JsonOption
 
 
 def list_datasets(as_json: JsonOption = False) -> None:

@@ -7,41 +7,38 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from domainwise.cli.common import (
-    DOMAIN,
-    TARGET,
-    AutoDropOption,
-    DataArgument,
-    DatesOption,
-    DebugOption,
-    DecimalOption,
-    DropDomainsOption,
-    DropOption,
-    EncodingOption,
-    FeaturesOption,
-    JobsOption,
-    JsonOption,
-    NaOption,
-    SeedOption,
-    TaskOption,
-    asked_of_table,
+    Unfinished,
     check_seed,
     errors,
-    fail,
     print_plain_notes,
     read_input,
-    reported_errors,
     require,
     shown,
 )
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.recipe import PositiveOption, describe_run, next_step, own_methods
+from domainwise.cli.options import (
+    DOMAIN,
+    TARGET,
+    ColumnOptions,
+    DataArgument,
+    JobsOption,
+    JsonOption,
+    Names,
+    PositiveOption,
+    ReadingOptions,
+    SeedOption,
+    TaskOption,
+    command,
+    option,
+)
+from domainwise.cli.recipe import describe_run, next_step, own_methods
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
@@ -52,51 +49,41 @@ _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xl
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
+@command
 def evaluate(
+    *,
     data: DataArgument,
     target: Annotated[str, TARGET],
     domain: Annotated[str, DOMAIN],
     task: TaskOption = "auto",
     methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Some of those above, with commas between; all if not given.", show_default=False
-        ),
+        str | None, option("Some of those above, with commas between; all if not given.")
     ] = None,
     estimator: Annotated[
-        list[str] | None,
-        typer.Option(
+        Names,
+        option(
+            "A model of your own to compare, too: package.module:factory, or a model file. May be "
+            "given more than once.",
             metavar="WHERE",
-            help="A model of your own to compare, too: package.module:factory, or a model file. "
-            "May be given more than once.",
-            show_default=False,
         ),
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="Scorers of scikit-learn, with commas between; chosen by the target if not given. "
-            "Weights of classes follow the first.",
-            show_default=False,
+        option(
+            "Scorers of scikit-learn, with commas between; chosen by the target if not given. "
+            "Weights of classes follow the first."
         ),
     ] = None,
     inner_metric: Annotated[
         str | None,
-        typer.Option(
-            help="A scorer by which parameters are chosen; a smooth one if not given (log loss or "
-            "squared error).",
-            show_default=False,
+        option(
+            "A scorer by which parameters are chosen; a smooth one if not given (log loss or "
+            "squared error)."
         ),
     ] = None,
     positive: PositiveOption = None,
-    features: FeaturesOption = None,
-    drop: DropOption = None,
-    drop_domains: DropDomainsOption = None,
-    auto_drop: AutoDropOption = False,
-    dates: DatesOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
+    columns: ColumnOptions,
+    reading: ReadingOptions,
     max_rows: Annotated[
         int, typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all.")
     ] = 2000,
@@ -105,12 +92,7 @@ def evaluate(
     dask: DaskOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder of the report; domainwise-evaluation/NAME if not given.",
-            show_default=False,
-        ),
+        option("Folder of the report; domainwise-evaluation/NAME if not given.", "--out", "-o"),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     quick: Annotated[
@@ -120,7 +102,6 @@ def evaluate(
         bool, typer.Option("--force", help="Begin anew where there are other results.")
     ] = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Find out which method holds up on a domain nobody has seen, and what is lost there.
 
@@ -132,56 +113,56 @@ def evaluate(
     Finished jobs are in the folder at once: the same command goes on where it was stopped, with the
     same numbers. With another --metric it computes that from the predictions there.
     """
-    with reported_errors(debug):
-        from domainwise.evaluation import evaluate as run
-        from domainwise.evaluation.folder import JOBS, RESULT_NAME
-        from domainwise.jobs.atomic import write_text
-        from domainwise.models.registry import choose_methods
+    from domainwise.evaluation import evaluate as run
+    from domainwise.evaluation.folder import JOBS, RESULT_NAME
+    from domainwise.jobs.atomic import write_text
+    from domainwise.models.registry import choose_methods
 
-        n_jobs = processes(jobs, dask)
-        check_seed(seed)
-        if max_rows < 0:
-            raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
-        chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
-        if report:
-            require("report", "--no-report")
-        folder = out or Path("domainwise-evaluation") / _stem(data)
-        files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
-        # Whether jobs there are of this command is told when the table is read.
-        _check_folder(folder, files, force or (folder / JOBS).is_dir())
-        asked = asked_of_table(locals())
-        table = read_input(data, **asked)
-        print_plain_notes(table.notes)
-        with connected(dask, errors) as client, folds_on(client):
-            found = run(
-                table.X,
-                table.y,
-                table.sample_domain,
-                methods=chosen,
-                task=table.schema.task,
-                scoring=[name.strip() for name in (metric or "").split(",")] if metric else None,
-                n_jobs=n_jobs,
-                random_state=seed,
-                max_rows=max_rows or None,
-                pos_label=positive,
-                quick=quick,
-                out=folder,
-                force=force,
-                inner_scoring=inner_metric,
-            )
-        found.next_step = next_step(found, folder)
-        found.notes = [*(f"{note}." for note in table.notes), *found.notes]
-        title = f"{target} on an unseen {domain}: {data.name}"
-        stored = {**describe_run(found, data, asked, estimator), "title": title}
-        write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
-        console = Console(highlight=False)
-        if as_json:
-            written = {"files": [str(path) for path in files]}
-            typer.echo(json.dumps({**stored, **written}, indent=2))
-        else:
-            print_evaluation(found, console)
-        if report:
-            _draw(found, folder, title, debug)
+    n_jobs = processes(jobs, dask)
+    check_seed(seed)
+    if max_rows < 0:
+        raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
+    chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
+    if report:
+        require("report", "--no-report")
+    folder = out or Path("domainwise-evaluation") / _stem(data)
+    files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
+    # Whether jobs there are of this command is told when the table is read.
+    _check_folder(folder, files, force or (folder / JOBS).is_dir())
+    asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
+    asked |= {**vars(columns), **reading.arguments()}
+    table = read_input(data, **asked)
+    print_plain_notes(table.notes)
+    with connected(dask, errors) as client, folds_on(client):
+        found = run(
+            table.X,
+            table.y,
+            table.sample_domain,
+            methods=chosen,
+            task=table.schema.task,
+            scoring=[name.strip() for name in metric.split(",")] if metric else None,
+            n_jobs=n_jobs,
+            random_state=seed,
+            max_rows=max_rows or None,
+            pos_label=positive,
+            quick=quick,
+            out=folder,
+            force=force,
+            inner_scoring=inner_metric,
+        )
+    found.next_step = next_step(found, folder)
+    found.notes = [*(f"{note}." for note in table.notes), *found.notes]
+    title = f"{target} on an unseen {domain}: {data.name}"
+    stored = {**describe_run(found, data, asked, estimator), "title": title}
+    write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
+    console = Console(highlight=False)
+    if as_json:
+        written = {"files": [str(path) for path in files]}
+        typer.echo(json.dumps({**stored, **written}, indent=2))
+    else:
+        print_evaluation(found, console)
+    if report:
+        _draw(found, folder, title)
     if as_json:
         return
     console.print(f"\nresults: {shown(files[0])}", soft_wrap=True)
@@ -236,17 +217,15 @@ def _scores_table(found: Evaluation) -> RichTable:
     return table
 
 
-def _draw(found: Evaluation, folder: Path, title: str, debug: bool) -> None:
+def _draw(found: Evaluation, folder: Path, title: str) -> None:
     """Write the page; whatever goes wrong, the results are there."""
     try:
         found.report(folder / REPORT_NAME, title=title)
     except Exception as error:
-        fail(
+        raise Unfinished(
             f"the page could not be drawn ({type(error).__name__}: {error}); the results are whole "
-            f"in {folder}, and domainwise report {folder} tries again",
-            1,
-            debug=debug,
-        )
+            f"in {folder}, and domainwise report {folder} tries again"
+        ) from error
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:

@@ -4,57 +4,54 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from domainwise.cli.common import (
+from domainwise.cli.common import check_seed, errors, read_input, shown, working
+from domainwise.cli.options import (
     AutoDropOption,
     DataArgument,
     DatesOption,
-    DebugOption,
-    DecimalOption,
     DropOption,
     EncodingOption,
     FeaturesOption,
+    ForceOption,
     JsonOption,
-    NaOption,
+    ReadingOptions,
     SeedOption,
     TaskOption,
-    check_seed,
-    errors,
-    read_input,
-    reading_options,
-    reported_errors,
-    shown,
-    working,
+    argument,
+    command,
+    option,
 )
-from domainwise.cli.outputs import ForceOption, check_apart, check_output
+from domainwise.cli.outputs import check_apart, check_output
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 federate = typer.Typer(no_args_is_help=True)
 
-OutOption = Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)]
-PlanOption = Annotated[
-    Path, typer.Option("--plan", help="The plan, as whoever leads sent it.", show_default=False)
-]
+OutOption = Annotated[Path, option("File to write.", "--out", "-o")]
+PlanOption = Annotated[Path, option("The plan, as whoever leads sent it.", "--plan")]
 FilesArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(help="Files of all sites of this round, one of each.", show_default=False),
+    list[Path] | None, argument("Files of all sites of this round, one of each.")
 ]
 SOURCE = "A table with the columns that all sites have; with files, the plan to merge them into."
 MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight"
 #: Have options of their own, too.
 OPTIONS = "task, auto_drop, dates, decimal, na"
-SMALLER = "agree on a plan with fewer --columns, kernels or gammas"
+
+of_sites = partial(command, smaller="agree on a plan with fewer --columns, kernels or gammas")
 
 
 @federate.command()
+@command
 def plan(
+    *,
     context: typer.Context,
-    source: Annotated[Path, typer.Argument(help=SOURCE, show_default=False)],
+    source: Annotated[Path, argument(SOURCE)],
     out: OutOption,
     files: FilesArgument = None,
     target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
@@ -71,38 +68,32 @@ def plan(
     drop: DropOption = None,
     auto_drop: AutoDropOption = False,
     dates: DatesOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
-    more: Annotated[
-        Path | None, typer.Option(help=f"JSON with more of the plan: {MORE}.", show_default=False)
-    ] = None,
+    reading: ReadingOptions,
+    more: Annotated[Path | None, option(f"JSON with more of the plan: {MORE}.")] = None,
     seed: SeedOption = 0,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Make the plan of the first round of a table's columns, or that of the second of files."""
-    with reported_errors(debug):
-        from domainwise.federated import Plan, merge
+    from domainwise.federated import Plan, merge
 
-        check_apart(source, out)
-        check_output(out, force, [".json"])
-        check_seed(seed)
-        if files:
-            _refuse_beside_files(context)
-            with working("merging what sites have told"):
-                made = merge(Plan.load(source), files)
-        elif target is None:
-            raise ValueError("name --target, or files of the first round to merge")
-        else:
-            asked: dict[str, Any] = {"method": method, "n_features": columns, "seed": seed}
-            asked |= {"target": target, "domain": domain, "smallest_cell": smallest, "task": task}
-            asked |= {"features": features, "drop": drop, "auto_drop": auto_drop, "dates": dates}
-            asked |= {"more": _more_of(more), **reading_options(decimal, encoding, na)}
-            made = read_input(source, read=_plan_of, **asked)
-        told = {"plan": made.hash, "merged": made.merged is not None}
-        _write(out, made.words(), made.save, told if as_json else None)
+    check_apart(source, out)
+    check_output(out, force, [".json"])
+    check_seed(seed)
+    if files:
+        _refuse_beside_files(context)
+        with working("merging what sites have told"):
+            made = merge(Plan.load(source), files)
+    elif target is None:
+        raise ValueError("name --target, or files of the first round to merge")
+    else:
+        asked: dict[str, Any] = {"method": method, "n_features": columns, "seed": seed}
+        asked |= {"target": target, "domain": domain, "smallest_cell": smallest, "task": task}
+        asked |= {"features": features, "drop": drop, "auto_drop": auto_drop, "dates": dates}
+        asked |= {"more": _more_of(more), **reading.arguments()}
+        made = read_input(source, read=_plan_of, **asked)
+    told = {"plan": made.hash, "merged": made.merged is not None}
+    _write(out, made.words(), made.save, told if as_json else None)
 
 
 def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **asked: Any) -> Any:
@@ -141,7 +132,8 @@ def _more_of(path: Path | None) -> dict[str, Any]:
 def _site_command(kind: str, about: str) -> None:
     """Add the command of a round, at a site."""
 
-    def command(
+    @of_sites
+    def at_site(
         data: DataArgument,
         plan: PlanOption,
         out: OutOption,
@@ -149,23 +141,21 @@ def _site_command(kind: str, about: str) -> None:
         encoding: EncodingOption = None,
         force: ForceOption = False,
         as_json: JsonOption = False,
-        debug: DebugOption = False,
     ) -> None:
-        with reported_errors(debug, SMALLER):
-            from domainwise import federated
-            from domainwise.tables.schema import read_table
+        from domainwise import federated
+        from domainwise.tables.schema import read_table
 
-            check_apart(data, out)
-            check_output(out, force, [".npz"])
-            agreed = federated.Plan.load(plan)
-            with working(f"reading {data}"):
-                frame = read_table(data, encoding=encoding)
-                file = getattr(federated, kind)(frame, agreed, site=site)
-            told = {name: file.content[name] for name in ("left_out", "withheld")}
-            told = {"site": file.site, "plan": file.plan, **told}
-            _write(out, file.words(), file.save, told if as_json else None)
+        check_apart(data, out)
+        check_output(out, force, [".npz"])
+        agreed = federated.Plan.load(plan)
+        with working(f"reading {data}"):
+            frame = read_table(data, encoding=encoding)
+            file = getattr(federated, kind)(frame, agreed, site=site)
+        told = {name: file.content[name] for name in ("left_out", "withheld")}
+        told = {"site": file.site, "plan": file.plan, **told}
+        _write(out, file.words(), file.save, told if as_json else None)
 
-    federate.command(kind, help=about)(command)
+    federate.command(kind, help=about)(at_site)
 
 
 _site_command("statistics", "First round: what preprocessing needs of this site's rows.")
@@ -173,32 +163,31 @@ _site_command("moments", "Second round: what the model is fitted from, of this s
 
 
 @federate.command()
+@of_sites
 def fit(
     plan: PlanOption,
     out: OutOption,
     files: FilesArgument = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Fit a model from files of the second round, chosen by leaving sites out."""
-    with reported_errors(debug, SMALLER):
-        from domainwise import federated
+    from domainwise import federated
 
-        check_output(out, force, [".skops"])
-        with working("fitting, and leaving sites out"):
-            model = federated.fit(federated.Plan.load(plan), files or [])
-        info = {**model.info, "schema": model.schema.as_dict()}
-        print_model(_console(as_json), info, brief=True)
-        scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
-        words = [
-            f"error on each site without it: {', '.join(scores)}",
-            "contains: a function of the features, preprocessing, and of each domain what the "
-            "second round told of its distribution",
-            "does not contain: rows, or the moments by class",
-        ]
-        _write(out, words, model.save, info if as_json else None)
-        print_notes(errors, info)
+    check_output(out, force, [".skops"])
+    with working("fitting, and leaving sites out"):
+        model = federated.fit(federated.Plan.load(plan), files or [])
+    info = {**model.info, "schema": model.schema.as_dict()}
+    print_model(_console(as_json), info, brief=True)
+    scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
+    words = [
+        f"error on each site without it: {', '.join(scores)}",
+        "contains: a function of the features, preprocessing, and of each domain what the "
+        "second round told of its distribution",
+        "does not contain: rows, or the moments by class",
+    ]
+    _write(out, words, model.save, info if as_json else None)
+    print_notes(errors, info)
 
 
 def _console(as_json: bool) -> Console:

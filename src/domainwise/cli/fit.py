@@ -10,54 +10,42 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from domainwise.cli.common import (
+from domainwise.cli.common import check_seed, errors, read_input, shown, working
+from domainwise.cli.dask import DaskOption, connected, folds_on, processes
+from domainwise.cli.options import (
     DOMAIN,
     TARGET,
-    AutoDropOption,
-    DatesOption,
-    DebugOption,
-    DecimalOption,
-    DropDomainsOption,
-    DropOption,
-    EncodingOption,
-    FeaturesOption,
+    ColumnOptions,
+    ForceOption,
     JobsOption,
     JsonOption,
-    NaOption,
+    PositiveOption,
+    ReadingOptions,
     SeedOption,
     TaskOption,
-    asked_of_table,
-    check_seed,
-    errors,
-    read_input,
-    reported_errors,
-    shown,
-    working,
+    argument,
+    command,
+    option,
 )
-from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.outputs import ForceOption, check_output
-from domainwise.cli.recipe import PositiveOption, Recipe
+from domainwise.cli.outputs import check_output
+from domainwise.cli.recipe import Recipe
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 
+@command
 def fit(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Model file to write.", show_default=False)
-    ],
+    *,
+    out: Annotated[Path, option("Model file to write.", "--out", "-o")],
     data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A table, as evaluate takes it; may be left out with --from.", show_default=False
-        ),
+        Path | None, argument("A table, as evaluate takes it; may be left out with --from.")
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Fit what evaluate has measured: its folder names the table, columns, measure and "
+            "seed, and the method is the best one unless --method names another.",
             "--from",
             metavar="FOLDER",
-            help="Fit what evaluate has measured: its folder names the table, columns, measure "
-            "and seed, and the method is the best one unless --method names another.",
-            show_default=False,
         ),
     ] = None,
     target: Annotated[str | None, TARGET] = None,
@@ -70,20 +58,13 @@ def fit(
         str, typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm.")
     ] = "auto",
     task: TaskOption = "auto",
-    features: FeaturesOption = None,
-    drop: DropOption = None,
-    drop_domains: DropDomainsOption = None,
-    auto_drop: AutoDropOption = False,
-    dates: DatesOption = None,
-    decimal: DecimalOption = None,
-    encoding: EncodingOption = None,
-    na: NaOption = None,
+    columns: ColumnOptions,
+    reading: ReadingOptions,
     balanced: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Let every class count the same; if not given, where the measure does.",
             "--balanced/--not-balanced",
-            help="Let every class count the same; if not given, where the measure does.",
-            show_default=False,
         ),
     ] = None,
     positive: PositiveOption = None,
@@ -95,7 +76,6 @@ def fit(
     dask: DaskOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Fit a model to a table and write it to one file.
 
@@ -103,70 +83,68 @@ def fit(
     evaluate does. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
     fastdica, fastkpca (landmarks, for large tables).
     """
-    with reported_errors(debug):
-        from domainwise.evaluation.check import check_table, compare_with_constant
-        from domainwise.jobs.atomic import replacing
-        from domainwise.models.registry import find_method
-        from domainwise.models.table_model import fit_table
+    from domainwise.evaluation.check import check_table, compare_with_constant
+    from domainwise.jobs.atomic import replacing
+    from domainwise.models.registry import find_method
+    from domainwise.models.table_model import fit_table
 
-        n_jobs = processes(jobs, dask)
-        check_seed(seed)
-        check_output(out, force, [".skops"])
-        asked = asked_of_table(locals())
-        options: dict[str, Any] = {
-            "predictor": predictor,
-            "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
-            "pos_label": positive,
-            "random_state": seed,
-        }
-        measured, recipe = "", None if source is None else Recipe(source)
-        if recipe is None:
-            if data is None or target is None or domain is None:
-                raise ValueError(
-                    "name a table, --target and --domain, or an evaluation with --from"
+    n_jobs = processes(jobs, dask)
+    check_seed(seed)
+    check_output(out, force, [".skops"])
+    asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
+    asked |= {**vars(columns), **reading.arguments()}
+    options: dict[str, Any] = {
+        "predictor": predictor,
+        "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
+        "pos_label": positive,
+        "random_state": seed,
+    }
+    measured, recipe = "", None if source is None else Recipe(source)
+    if recipe is None:
+        if data is None or target is None or domain is None:
+            raise ValueError("name a table, --target and --domain, or an evaluation with --from")
+        find_method(method, 0)
+        options["method"] = method
+    else:
+        _refuse_beside_recipe(asked, options)
+        data, asked = recipe.data(data, force), recipe.asked
+        measured = recipe.find(None if method == "auto" else method)
+        options = {**recipe.options, "method": recipe.method(measured, force)}
+    large = None
+    if dask is not None and recipe is None and find_spec("dask"):
+        large = _beyond_memory(data, asked)
+    table = read_input(data, **asked) if large is None else large.table
+    doing = "fitting, and scoring with domains left out" if check else "fitting"
+    with (
+        replacing(out) as unfinished,
+        connected(dask, errors) as client,
+        working(doing) as say,
+        folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
+    ):
+        checked = None
+        if check and recipe is not None:
+            scores, constant = recipe.scores(measured), recipe.scores("constant")
+            if scores and constant:
+                checked = compare_with_constant(
+                    recipe.recipe["scoring"],
+                    scores,
+                    constant,
+                    recipe.found(measured).get("calibration"),
                 )
-            find_method(method, 0)
-            options["method"] = method
+        if large is None:
+            model = fit_table(table, **options, n_jobs=n_jobs)
         else:
-            _refuse_beside_recipe(asked, options)
-            data, asked = recipe.data(data, force), recipe.asked
-            measured = recipe.find(None if method == "auto" else method)
-            options = {**recipe.options, "method": recipe.method(measured, force)}
-        large = None
-        if dask is not None and recipe is None and find_spec("dask"):
-            large = _beyond_memory(data, asked)
-        table = read_input(data, **asked) if large is None else large.table
-        doing = "fitting, and scoring with domains left out" if check else "fitting"
-        with (
-            replacing(out) as unfinished,
-            connected(dask, errors) as client,
-            working(doing) as say,
-            folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
-        ):
-            checked = None
-            if check and recipe is not None:
-                scores, constant = recipe.scores(measured), recipe.scores("constant")
-                if scores and constant:
-                    checked = compare_with_constant(
-                        recipe.recipe["scoring"],
-                        scores,
-                        constant,
-                        recipe.found(measured).get("calibration"),
-                    )
-            if large is None:
-                model = fit_table(table, **options, n_jobs=n_jobs)
-            else:
-                model = large.fit(client, **options)
-                options["method"] = model.info["method"]
-            if check and checked is None:
-                checked = check_table(table, **options, n_jobs=n_jobs)
-            model.info["check"] = None if checked is None else vars(checked)
-            if checked is not None and recipe is not None and measured != options["method"].key:
-                model.info["notes"].append(
-                    f"scores on left-out domains are those of {measured}, which has the rows of a "
-                    "new domain at hand: predict with --context"
-                )
-            model.save(unfinished)
+            model = large.fit(client, **options)
+            options["method"] = model.info["method"]
+        if check and checked is None:
+            checked = check_table(table, **options, n_jobs=n_jobs)
+        model.info["check"] = None if checked is None else vars(checked)
+        if checked is not None and recipe is not None and measured != options["method"].key:
+            model.info["notes"].append(
+                f"scores on left-out domains are those of {measured}, which has the rows of a "
+                "new domain at hand: predict with --context"
+            )
+        model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:
         typer.echo(json.dumps({"file": str(out), **info}, indent=2))

@@ -9,24 +9,25 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from domainwise.cli.common import DebugOption, JsonOption, ModelArgument, reported_errors, shown
-from domainwise.cli.outputs import ForceOption, check_output
+from domainwise.cli.common import shown
+from domainwise.cli.options import ForceOption, JsonOption, ModelArgument, command, option
+from domainwise.cli.outputs import check_output
 from domainwise.cli.show import print_facts, print_model, print_notes, size_in_words
 
 
-def info(model: ModelArgument, as_json: JsonOption = False, debug: DebugOption = False) -> None:
+@command
+def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     """Print what a model file holds, without loading the model."""
-    with reported_errors(debug):
-        from domainwise.models.persistence import read_info
+    from domainwise.models.persistence import read_info
 
-        header = read_info(model)
-        if as_json:
-            typer.echo(json.dumps({"file": str(model), **header}, indent=2))
-            return
-        try:
-            _print_header(Console(highlight=False), model, header)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(f"{model} is damaged: its description is incomplete") from error
+    header = read_info(model)
+    if as_json:
+        typer.echo(json.dumps({"file": str(model), **header}, indent=2))
+        return
+    try:
+        _print_header(Console(highlight=False), model, header)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{model} is damaged: its description is incomplete") from error
 
 
 def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None:
@@ -40,27 +41,26 @@ def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None
     print_notes(console, header["info"])
 
 
+@command
 def export(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="ONNX file.", show_default=False)],
+    out: Annotated[Path, option("ONNX file.", "--out", "-o")],
     force: ForceOption = False,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Write a model as an ONNX graph, which predicts without Python."""
-    with reported_errors(debug):
-        check_output(out, force, [".onnx"])
-        from domainwise.export import to_onnx
-        from domainwise.jobs.atomic import replacing
-        from domainwise.models.persistence import load
+    check_output(out, force, [".onnx"])
+    from domainwise.export import to_onnx
+    from domainwise.jobs.atomic import replacing
+    from domainwise.models.persistence import load
 
-        made = to_onnx(load(model))
-        with replacing(out) as temporary:
-            temporary.write_bytes(made.SerializeToString())
-        names = {k: [v.name for v in getattr(made.graph, k)] for k in ("input", "output")}
-        if as_json:
-            typer.echo(json.dumps({"file": str(out), **names}, indent=2))
-            return
-        console = Console(highlight=False)
-        console.print(f"wrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
-        print_facts(console, [(kind, shown(", ".join(each))) for kind, each in names.items()])
+    made = to_onnx(load(model))
+    with replacing(out) as temporary:
+        temporary.write_bytes(made.SerializeToString())
+    names = {k: [v.name for v in getattr(made.graph, k)] for k in ("input", "output")}
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), **names}, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(f"wrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
+    print_facts(console, [(kind, shown(", ".join(each))) for kind, each in names.items()])

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
-
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
 
 
 def check_output(out: Path, force: bool, endings: list[str]) -> None:

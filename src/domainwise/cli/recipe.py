@@ -8,22 +8,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
     from domainwise.models.method import Method
-
-PositiveOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLASS",
-        help="Of two classes the one that measures such as F1 are about; the second if not given.",
-        show_default=False,
-    ),
-]
 
 
 def own_methods(given: list[str] | None) -> list[Method]:

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from domainwise.cli.common import JsonOption, require, shown, usage_errors
+from domainwise.cli.common import require, shown, usage_errors
+from domainwise.cli.options import JsonOption, argument
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A results folder.", show_default=False)],
+    folder: Annotated[Path, argument("A results folder.")],
     as_json: JsonOption = False,
 ) -> None:
     """Make the tables and the HTML report again, of reproduce or evaluate, from a folder alone."""

@@ -10,40 +10,21 @@ from typing import Annotated
 import typer
 from joblib import effective_n_jobs
 
-from domainwise.cli.common import (
-    JobsOption,
-    JsonOption,
-    SeedOption,
-    check_seed,
-    errors,
-    require,
-    shown,
-    usage_errors,
-)
+from domainwise.cli.common import check_seed, errors, require, shown, usage_errors
 from domainwise.cli.dask import processes
+from domainwise.cli.options import JobsOption, JsonOption, SeedOption, argument, option
 from domainwise.cli.report import publish_folder
 
 
 def reproduce(
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="synthetic, parkinsons, gvhd, landmine, oil, or all.", show_default=False
-        ),
-    ],
+    table: Annotated[str, argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
     quick: Annotated[
         bool, typer.Option("--quick", help="Few repeats and rows: minutes instead of an hour.")
     ] = False,
-    repeats: Annotated[
-        int | None,
-        typer.Option(help="Repeats of every case [default: the paper's]", show_default=False),
-    ] = None,
+    repeats: Annotated[int | None, option("Repeats of every case [default: the paper's]")] = None,
     jobs: JobsOption = 1,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the results [default: domainwise-results/TABLE]", show_default=False
-        ),
+        Path | None, option("Folder of the results [default: domainwise-results/TABLE]")
     ] = None,
     seed: SeedOption = 0,
     timing: Annotated[
