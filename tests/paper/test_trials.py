@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,13 +9,13 @@ from domainwise.paper.methods import (
     METHODS,
     Parameters,
     build_pipeline,
-    fit_pipeline,
     paper_parameters,
 )
 from domainwise.paper.scores import METRICS, score_predictions
 from domainwise.paper.trials import Trial
 from domainwise.paper.tuning import domain_folds, grid, select, tuning_rows
 from domainwise.reference import algorithm1, algorithm2_stable
+from domainwise.selection.predictions import fit_with_domains
 
 
 def test_a_trial_gives_one_row_per_method_with_all_metrics(tiny_case):
@@ -71,8 +73,8 @@ def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight
     )
     predictions = []
     for method in (svm, ours):
-        model = build_pipeline(method, chosen.parameters)
-        fit_pipeline(model, split.X, split.y, split.sample_domain)
+        model = build_pipeline(tiny_case, method, chosen.parameters)
+        fit_with_domains(model, split.X, split.y, split.sample_domain)
         predictions.append(model.predict(split.X_test))
     np.testing.assert_array_equal(*predictions)
 
@@ -109,8 +111,6 @@ def test_a_grid_has_no_repeated_candidate(tiny_case):
 
 
 def test_a_failing_method_is_a_row_that_says_so(tiny_case):
-    from dataclasses import replace
-
     broken = replace(tiny_case, epsilon=-1.0)
     good, bad = Trial(broken, "paper", 0, ("svm", "dcm"), 0).run()
     assert good["status"] == "ok"
@@ -127,8 +127,8 @@ def test_reference_models_project_like_the_reference_functions(tiny_case):
         return (a[:, None] == b).astype(float)
 
     parameters = paper_parameters(tiny_case, METHODS["algorithm1"], split.y, len(split.X), 0)
-    pipeline = build_pipeline(METHODS["algorithm1"], parameters)
-    fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
+    pipeline = build_pipeline(tiny_case, METHODS["algorithm1"], parameters)
+    fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
     K, K_z = rbf_kernel(split.X, gamma=0.2), rbf_kernel(split.X, split.X_test, gamma=0.2)
     labels = (same(split.y, split.y), same(split.sample_domain, split.sample_domain))
     direct = algorithm1(K, *labels, K_z, epsilon=1e-3, n_components=1)
@@ -136,8 +136,8 @@ def test_reference_models_project_like_the_reference_functions(tiny_case):
 
     parameters = paper_parameters(tiny_case, METHODS["algorithm2"], split.y, len(split.X), 5)
     assert parameters.n_landmarks == round(len(split.X) / 2)
-    model = build_pipeline(METHODS["algorithm2"], parameters)
-    fit_pipeline(model, split.X, split.y, split.sample_domain)
+    model = build_pipeline(tiny_case, METHODS["algorithm2"], parameters)
+    fit_with_domains(model, split.X, split.y, split.sample_domain)
     rng = np.random.default_rng(5)
     picked = np.sort(rng.choice(len(split.X), parameters.n_landmarks, replace=False))
     X_l, y_l, d_l = split.X[picked], split.y[picked], split.sample_domain[picked]
@@ -191,4 +191,11 @@ def test_an_auc_that_does_not_exist_is_left_out():
 def test_metrics_print_as_the_paper_does():
     assert METRICS["accuracy"].format(69.961, 5.809) == "69.96 ± 5.81"
     assert METRICS["g_mean"].format(0.10614, float("nan")) == "0.1061"
-    assert METRICS["rmse"].better(8.0, 9.0)
+    assert not METRICS["rmse"].greater_is_better
+
+
+def test_a_pipeline_fills_and_scales_as_the_case_asks(tiny_case):
+    scaled = replace(tiny_case, scaling="standard")
+    made = build_pipeline(scaled, METHODS["dcm"], Parameters(), impute=True)
+    assert list(made.named_steps) == ["impute", "scale", "project", "predict"]
+    assert list(build_pipeline(tiny_case, METHODS["svm"], Parameters()).named_steps) == ["predict"]

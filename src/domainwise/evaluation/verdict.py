@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from domainwise.evaluation.found import Found, MethodResult
-from domainwise.jobs.statistics import MIN_PAIRS, compare
+from domainwise.jobs.statistics import MIN_PAIRS, compare, in_words
 from domainwise.models.method import CONTEXT
 
 #: A difference with a smaller p-value is called one.
 LEVEL = 0.05
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def make_verdict(found: Found) -> list[str]:
@@ -66,7 +65,7 @@ def _how_sure(found: Found) -> str:
             f"{found.show(found.measure.sign * found.margin)}, the margin here."
         )
     if n < MIN_PAIRS:
-        return f"With {_words(n)} domains there are too few to tell whether that is chance."
+        return f"With {in_words(n)} domains there are too few to tell whether that is chance."
     tested = rival if found.best.kind == "baseline" else found.best
     raw, adjusted = tested.p_value, tested.p_adjusted
     if raw is None or adjusted is None:
@@ -79,7 +78,7 @@ def _how_sure(found: Found) -> str:
     if adjusted >= LEVEL:
         return (
             f"The difference would be beyond chance by itself (p = {_p(raw)}), but not among the "
-            f"{_words(n_tested)} methods that were compared (p = {_p(adjusted)}, by Holm's rule)."
+            f"{in_words(n_tested)} methods that were compared (p = {_p(adjusted)}, by Holm's rule)."
         )
     return f"The difference is beyond chance (p = {_p(raw)})."
 
@@ -157,11 +156,7 @@ def _pair(found: Found, result: MethodResult) -> str:
 
 
 def _count(found: Found) -> str:
-    return f"{_words(len(found.best.known))} unseen domains"
-
-
-def _words(number: int) -> str:
-    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+    return f"{in_words(len(found.best.known))} unseen domains"
 
 
 def _p(p_value: float) -> str:

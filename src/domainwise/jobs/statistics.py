@@ -44,42 +44,36 @@ def summarise(values: Sequence[float]) -> Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A paired comparison: mean difference (first minus second), p-value, wins, pairs.
+    """A paired comparison: mean difference (first minus second), and p-value.
 
     ``p_value`` is None where there are too few pairs for any to be below 0.05.
     """
 
     difference: float
     p_value: float | None
-    wins: int
-    n: int
 
 
 #: With five pairs the smallest two-sided p-value of the signed-rank test is 1/16.
 MIN_PAIRS = 6
 
 
-def compare(
-    first: Mapping[int, float], second: Mapping[int, float], *, greater_is_better: bool = True
-) -> Paired:
+def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     """Wilcoxon's signed-rank test over the repeats that both have.
 
-    >>> compare({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.8}).wins
-    1
+    >>> compare({0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.8, 2: 0.1})
+    Paired(difference=0.2, p_value=None)
     """
     common = sorted(first.keys() & second.keys())
     difference = _differences(first, second, common)
-    wins = int(np.sum(difference > 0 if greater_is_better else difference < 0))
     mean = float(np.mean(difference)) if common else float("nan")
     if len(common) < MIN_PAIRS:
-        return Paired(mean, None, wins, len(common))
+        return Paired(mean, None)
     if not np.any(difference):
-        return Paired(mean, 1.0, wins, len(common))
+        return Paired(mean, 1.0)
     with warnings.catch_warnings():
         # Ties and zeros make scipy fall back to the normal approximation, which is fine here.
         warnings.simplefilter("ignore")
-        p_value = float(stats.wilcoxon(difference).pvalue)
-    return Paired(mean, p_value, wins, len(common))
+        return Paired(mean, float(stats.wilcoxon(difference).pvalue))
 
 
 def p_text(p_value: float | None) -> str:
@@ -89,6 +83,16 @@ def p_text(p_value: float | None) -> str:
     if p_value < 0.001:
         return "<0.001"
     return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
+
+
+def in_words(number: int) -> str:
+    """A count for reading.
+
+    >>> in_words(3), in_words(1234)
+    ('three', '1,234')
+    """
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else f"{number:,}"
 
 
 def _differences(

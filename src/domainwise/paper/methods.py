@@ -6,13 +6,11 @@ them, the projection where the method has one. Everything in it is fitted on sou
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.impute import SimpleImputer
@@ -23,6 +21,7 @@ from sklearn.svm import SVC, SVR
 from domainwise.arrays import Array
 from domainwise.estimators import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA, FastCOIR, FastDCM, FastDICA
 from domainwise.invariant import InvariantSVC, InvariantSVR
+from domainwise.models.table_model import plain_parameters
 from domainwise.paper.cases import Case
 from domainwise.paper.reference_models import ReferenceDCM, ReferenceFastDCM
 
@@ -50,7 +49,7 @@ class Parameters:
 
     def shown(self, method: Method) -> dict[str, Any]:
         """The parameters this method used, ready for JSON."""
-        return {name: _plain(getattr(self, name)) for name in method.uses}
+        return plain_parameters({name: getattr(self, name) for name in method.uses})
 
 
 @dataclass(frozen=True)
@@ -179,47 +178,19 @@ METHODS: dict[str, Method] = {
 
 
 def build_pipeline(
-    method: Method,
-    parameters: Parameters,
-    *,
-    task: str = "classification",
-    scaling: str = "none",
-    impute: bool = False,
+    case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
-    """Build a method as one pipeline, ready for :func:`fit_pipeline`; ``impute`` fills with means.
-
-    >>> from domainwise.paper.methods import METHODS, Parameters, build_pipeline
-    >>> list(build_pipeline(METHODS["dcm"], Parameters(), scaling="standard").named_steps)
-    ['scale', 'project', 'predict']
-    """
+    """Build a method for a case's task and scaling; ``impute`` fills with means."""
     steps: list[tuple[str, Any]] = []
     if impute:
         steps.append(("impute", SimpleImputer()))
-    if scaling != "none":
-        steps.append(("scale", {"minmax": MinMaxScaler, "standard": StandardScaler}[scaling]()))
+    if case.scaling != "none":
+        scalers = {"minmax": MinMaxScaler, "standard": StandardScaler}
+        steps.append(("scale", scalers[case.scaling]()))
     if method.project is not None:
-        steps.append(("project", method.project(parameters, task)))
-    steps.append(("predict", _predictor(method, parameters, task)))
+        steps.append(("project", method.project(parameters, case.task)))
+    steps.append(("predict", _predictor(method, parameters, case.task)))
     return Pipeline(steps)
-
-
-def case_pipeline(case: Case, method: Method, parameters: Parameters, *, impute: bool) -> Pipeline:
-    """Build a method for a case's task and scaling."""
-    return build_pipeline(method, parameters, task=case.task, scaling=case.scaling, impute=impute)
-
-
-def fit_pipeline(pipeline: Pipeline, X: Array, y: Array, sample_domain: Array) -> Pipeline:
-    """Fit, handing ``sample_domain`` to the steps that take it."""
-    with config_context(enable_metadata_routing=True):
-        return pipeline.fit(X, y, **routed(pipeline, sample_domain))
-
-
-def routed(pipeline: Pipeline, sample_domain: Array) -> dict[str, Array]:
-    """``sample_domain`` as an argument of fit, where a step takes it; others would refuse it."""
-    takes = any(
-        "sample_domain" in inspect.signature(step.fit).parameters for _, step in pipeline.steps
-    )
-    return {"sample_domain": sample_domain} if takes else {}
 
 
 def paper_parameters(
@@ -251,9 +222,7 @@ def paper_parameters(
 def _predictor(method: Method, parameters: Parameters, task: str) -> BaseEstimator:
     if method.key == "majority":
         return DummyRegressor() if task == "regression" else DummyClassifier()
-    gamma = parameters.predictor_gamma
-    if gamma is None:
-        gamma = parameters.gamma
+    gamma = parameters.gamma if parameters.predictor_gamma is None else parameters.predictor_gamma
     options: dict[str, Any] = dict(C=parameters.C, gamma=gamma)
     if task == "classification":
         options["class_weight"] = parameters.class_weight
@@ -261,10 +230,3 @@ def _predictor(method: Method, parameters: Parameters, task: str) -> BaseEstimat
         options["domain_weight"] = parameters.domain_weight
         return (InvariantSVR if task == "regression" else InvariantSVC)(**options)
     return SVR(epsilon=0.1, **options) if task == "regression" else SVC(**options)
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity: ridge=inf is written as text."""
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value

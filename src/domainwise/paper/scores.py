@@ -20,11 +20,6 @@ class Metric:
     label: str
     digits: int
     greater_is_better: bool = True
-    explanation: str = ""
-
-    def better(self, a: float, b: float) -> bool:
-        """Whether a beats b."""
-        return a > b if self.greater_is_better else a < b
 
     def format(self, mean: float, deviation: float | None = None) -> str:
         """Mean ± standard deviation as the paper prints them."""
@@ -39,23 +34,13 @@ class Metric:
 METRICS = {
     metric.key: metric
     for metric in (
-        Metric("accuracy", "accuracy (%)", 2, explanation="rows classified correctly, in percent"),
-        Metric(
-            "label_auc",
-            "AUC of labels",
-            4,
-            explanation="area under the ROC curve of the predicted labels, which is how the paper"
-            " computed its AUC; it equals balanced accuracy",
-        ),
-        Metric("g_mean", "G-mean", 4, explanation="geometric mean of the recalls of the classes"),
-        Metric(
-            "score_auc",
-            "AUC of scores",
-            4,
-            explanation="area under the ROC curve of the decision values: what ranking achieves",
-        ),
-        Metric("balanced_accuracy", "balanced accuracy", 4, explanation="mean recall of classes"),
-        Metric("rmse", "RMSE", 2, False, "root mean square error; smaller is better"),
+        Metric("accuracy", "accuracy (%)", 2),
+        # Of predicted labels, which is how the paper computed its AUC: balanced accuracy.
+        Metric("label_auc", "AUC of labels", 4),
+        Metric("g_mean", "G-mean", 4),
+        Metric("score_auc", "AUC of scores", 4),
+        Metric("balanced_accuracy", "balanced accuracy", 4),
+        Metric("rmse", "RMSE", 2, greater_is_better=False),
     )
 }
 
@@ -80,12 +65,10 @@ def score_predictions(
             scores[key] = 100.0 * float(accuracy_score(y_true, y_pred))
         elif key == "g_mean":
             scores[key] = g_mean_score(y_true, y_pred)
-        elif key == "balanced_accuracy":
+        elif key == "balanced_accuracy" or (key == "label_auc" and binary):
             scores[key] = _mean_recall(y_true, y_pred)
         elif key == "rmse":
             scores[key] = float(root_mean_squared_error(y_true, y_pred))
-        elif key == "label_auc" and binary:
-            scores[key] = _mean_recall(y_true, y_pred)
         elif key == "score_auc" and binary and decision is not None:
             scores[key] = float(roc_auc_score(y_true, decision))
         elif key not in METRICS:

@@ -23,9 +23,10 @@ from threadpoolctl import threadpool_limits
 from domainwise.jobs.runner import Row
 from domainwise.paper.cases import Case
 from domainwise.paper.data import make_split
-from domainwise.paper.methods import METHODS, case_pipeline, fit_pipeline
+from domainwise.paper.methods import METHODS, build_pipeline
 from domainwise.paper.protocols import find_case
 from domainwise.paper.trials import Trial, check_protocol, choose_parameters, has_missing
+from domainwise.selection.predictions import fit_with_domains
 
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0
@@ -42,11 +43,7 @@ class TimingPoint:
     method: str
     quick: bool
     root_seed: int
-
-    @property
-    def cost(self) -> float:
-        """Rough seconds, for the time left."""
-        return 4.0
+    cost: float = 4.0
 
     def run(self) -> list[Row]:
         """Measure in a new process; a failure gives a row that says so."""
@@ -112,9 +109,9 @@ def measure(point: TimingPoint) -> Row:
         seconds: list[float] = []
         wall: list[float] = []
         while len(seconds) < 3 and sum(seconds) < PATIENCE:
-            pipeline = case_pipeline(case, method, parameters, impute=impute)
+            pipeline = build_pipeline(case, method, parameters, impute=impute)
             started, began = time.process_time(), time.perf_counter()
-            fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
+            fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
             pipeline.predict(split.X_test)
             seconds.append(time.process_time() - started)
             wall.append(time.perf_counter() - began)

@@ -21,12 +21,12 @@ from domainwise.paper.methods import (
     METHODS,
     Method,
     Parameters,
-    case_pipeline,
-    fit_pipeline,
+    build_pipeline,
     paper_parameters,
 )
 from domainwise.paper.scores import score_predictions
 from domainwise.paper.tuning import select
+from domainwise.selection.predictions import fit_with_domains
 
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
 INVARIANCE_REPEATS = 5
@@ -95,8 +95,8 @@ def _run_method(trial: Trial, method: Method, split: Split) -> Row:
 def _judge(trial: Trial, method: Method, split: Split) -> Row:
     case = trial.case
     parameters, selection = choose_parameters(trial, method, split)
-    pipeline = case_pipeline(case, method, parameters, impute=has_missing(split))
-    fit_pipeline(pipeline, split.X, split.y, split.sample_domain)
+    pipeline = build_pipeline(case, method, parameters, impute=has_missing(split))
+    fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
     predicted = pipeline.predict(split.X_test)
     decision = None
     if "score_auc" in case.metrics and hasattr(pipeline, "decision_function"):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -22,8 +21,9 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.paper.cases import Case
 from domainwise.paper.data import Split, rows_of_domain
-from domainwise.paper.methods import Method, Parameters, case_pipeline, routed
+from domainwise.paper.methods import Method, Parameters, build_pipeline
 from domainwise.paper.scores import METRICS, score_predictions
+from domainwise.selection.predictions import fit_with_domains
 
 #: Values searched, as multiples of the median rule for gamma.
 GAMMAS = (0.3, 1.0, 3.0)
@@ -32,10 +32,17 @@ SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
 RIDGES = (1e-3, 1e-1, float("inf"))
 WEIGHTS = (0.01, 1.0)
 INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
-LAMBDAS = (1e-3, 1e-1, 10.0)
-COMPONENTS = (2, 10)
-SCATTER_RIDGES = (1e-4, 1e-2, 1.0)
 INDEPENDENCE = (0.1, 1.0, 10.0)  #: over the number of rows
+_SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
+#: What projections choose from beside gamma; fast ones as the exact ones do.
+AXES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "kpca": {"n_components": (2, 10)},
+    "coir": {"ridge": RIDGES},
+    "dcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
+    "dica": {"lam": (1e-3, 1e-1, 10.0)},
+    "sca": _SCATTER,
+    "mda": _SCATTER,
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def select(
 
     def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
         """The best mean score; the first of equals wins, and what cannot be fitted loses."""
-        models = [case_pipeline(case, method, choice, impute=impute) for choice in candidates]
+        models = [build_pipeline(case, method, choice, impute=impute) for choice in candidates]
         search = GridSearchCV(
             Pipeline([("model", models[0])]),
             {"model": models},
@@ -72,9 +79,9 @@ def select(
             refit=False,
             error_score=-np.inf,
         )
-        with warnings.catch_warnings(), config_context(enable_metadata_routing=True):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            search.fit(X, y, **routed(models[0], domain))
+            fit_with_domains(search, X, y, domain)
         sign = 1.0 if metric.greater_is_better else -1.0
         return candidates[search.best_index_], sign * float(search.best_score_)
 
@@ -97,11 +104,6 @@ def select(
 def selection_metric(case: Case) -> str:
     """What tuning maximises: the ranking metric, with AUC of labels as balanced accuracy."""
     return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
-
-
-def balanced(case: Case) -> bool:
-    """Whether the metric asks for balanced class weights."""
-    return selection_metric(case) == "balanced_accuracy"
 
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
@@ -132,7 +134,7 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
     base = Parameters(
         epsilon=case.epsilon,
         n_components=case.n_components,
-        class_weight="balanced" if balanced(case) else None,
+        class_weight="balanced" if selection_metric(case) == "balanced_accuracy" else None,
         predictor_gamma="scale",
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
@@ -144,19 +146,9 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         base = replace(base, predictor_gamma=None, domain_weight=0.0)
     else:
         axes = {"gamma": tuple(median * factor for factor in GAMMAS)}
-        name = method.key.removeprefix("fast")
-        if name == "kpca":
-            axes["n_components"] = COMPONENTS
-        if name in ("coir", "dcm"):
-            axes["ridge"] = RIDGES
-        if name == "dcm":
-            axes["domain_weight"] = WEIGHTS
-        if name in ("sca", "mda"):
-            axes |= {"ridge": SCATTER_RIDGES, "domain_weight": WEIGHTS}
-        if name == "mida":
+        axes |= AXES.get(method.key.removeprefix("fast"), {})
+        if method.key == "mida":
             axes["domain_weight"] = tuple(weight / len(X) for weight in INDEPENDENCE)
-        if name == "dica":
-            axes["lam"] = LAMBDAS
     return [
         replace(base, **dict(zip(axes, values, strict=True)))
         for values in itertools.product(*axes.values())

@@ -9,13 +9,13 @@ from domainwise.paper.report.words import compared, join, record
 
 def reproduced(run: RunSummary) -> list[str]:
     """Cells within one paper-sd, case by case."""
-    lines = []
-    for case in run.cases("paper"):
-        cells = [(method, metric, cell) for method, metric, cell in compared(case) if cell.within]
-        if cells:
-            listed = join([f"{method} {metric}" for method, metric, _ in cells])
-            lines.append(f"{_name(case)}: {listed}.")
-    return lines
+    within = {
+        _name(case): [
+            f"{method} {metric}" for method, metric, cell in compared(case) if cell.within
+        ]
+        for case in run.cases("paper")
+    }
+    return [f"{name}: {join(cells)}." for name, cells in within.items() if cells]
 
 
 def not_reproduced(run: RunSummary) -> list[str]:
@@ -44,13 +44,11 @@ def svm_column(run: RunSummary) -> str:
     if not gaps:
         return ""
     far = [f"{title} ({gap:+.2f})" for title, gap in gaps if abs(gap) > 1.5]
-    text = f"The SVM column is within 1.5 points of the paper's in {len(gaps) - len(far)} of"
-    text += f" {len(gaps)} rows"
-    if far:
-        text += f"; outside: {join(far)}"
+    outside = f"; outside: {join(far)}" if far else ""
     return (
-        f"{text}. The seed is 0 and was not chosen. A mean of 20 repeats has a standard error of"
-        " about a point, and so has the paper's." + _long_run(run)
+        f"The SVM column is within 1.5 points of the paper's in {len(gaps) - len(far)} of"
+        f" {len(gaps)} rows{outside}. The seed is 0 and was not chosen. A mean of 20 repeats has a"
+        " standard error of about a point, and so has the paper's." + _long_run(run)
     )
 
 
@@ -137,13 +135,10 @@ def _ridge_path(case: CaseView) -> str:
     metric = case.primary
     parts = []
     for name in ("coir", "dcm"):
-        views = [case.find(f"{name}{suffix}") for suffix in ("_small", "", "_inf")]
-        if all(view is not None for view in views):
-            means = [
-                metric.format(view.cells[metric.key].ours.mean)
-                for view in views
-                if view is not None
-            ]
+        found = (case.find(f"{name}{suffix}") for suffix in ("_small", "", "_inf"))
+        views = [view for view in found if view is not None]
+        if len(views) == 3:
+            means = [metric.format(view.cells[metric.key].ours.mean) for view in views]
             parts.append(f"{name.upper()} {' / '.join(means)}")
     if not parts:
         return ""

@@ -7,38 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.evaluation.plots import COLOURS as EVALUATED
 from domainwise.jobs.statistics import Ranking
 from domainwise.paper.methods import METHODS
 from domainwise.paper.report.summary import CaseView, MethodView, RunSummary, TableView
+from domainwise.plots.style import GREY
 from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
 
-#: One colour per method, readable on white and on black; fast methods have their exact one's.
-COLOURS = {
-    "majority": "#8b95a1",
-    "svm": "#5b8def",
-    "kpca": "#a678de",
-    "coir": "#2a9d8f",
-    "dica": "#d9902f",
-    "dcm": "#e0533d",
-    "invariant": "#d6498f",
-}
-_OTHER = "#8b95a1"
+#: Those of ``evaluate``, in which the searched DCM stands for all; fast methods have their exact
+#: one's.
+COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
 
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
     """Average ranks in each setting with more than one data set."""
-    return [
-        _ranking_plot(ranking, setting)
-        for setting, ranking in run.rankings.items()
-        if ranking.n_datasets > 1
-    ]
+    several = [(r, setting) for setting, r in run.rankings.items() if r.n_datasets > 1]
+    return [_ranking_plot(*each) for each in several]
 
 
 def projection_plots(run: RunSummary) -> list[Picture]:
     """The paper's figure, method by method."""
-    order = list(METHODS)
-    rows = sorted(run.projections, key=lambda row: order.index(row["method"]))
-    return [_projection_plot(row) for row in rows]
+    by_method = {row["method"]: row for row in run.projections}
+    return [_projection_plot(by_method[key]) for key in METHODS if key in by_method]
 
 
 def time_plots(table: TableView) -> list[Picture]:
@@ -73,26 +63,22 @@ def box_plot(case: CaseView) -> Picture | None:
         for box, view in zip(parts["boxes"], views, strict=True):
             colour = _colour(view)
             box.set(facecolor=colour, alpha=0.75, edgecolor=colour)
-        shown = False
-        for position, view in zip(positions, views, strict=True):
-            cell = view.cells.get(case.primary.key)
-            if cell is not None and cell.paper is not None:
-                mean, deviation = cell.paper
+        printed = [view.cells[case.primary.key].paper for view in views]
+        for position, cell in zip(positions, printed, strict=True):
+            if cell is not None:
                 style: Any = {"markersize": 3.5, "color": INK, "elinewidth": 0.9, "capsize": 2}
-                axes.errorbar(mean, position, xerr=deviation, fmt="D", **style)
-                shown = True
+                axes.errorbar(cell[0], position, xerr=cell[1], fmt="D", **style)
         axes.set_yticks(positions, [view.label for view in views])
         axes.set_xlabel(case.primary.label)
         axes.grid(axis="x")
-        title = f"{case.case.title}"
-        best = case.best()
+        title, best = case.case.title, case.best()
         alt = (
             f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
             f" ({case.setting} setting). Best mean: {best.label if best else 'none'}. "
             + "; ".join(f"{view.label} {_ours(case, view)}" for view in views)
         )
         caption = f"{title}: {case.n_repeats} repeats"
-        if shown:
+        if any(printed):
             caption += "; diamonds: the paper's mean ± sd"
             caption += " on its own data" if case.stand_in else ""
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
@@ -109,10 +95,10 @@ def _time_plot(case: CaseView) -> Picture | None:
         for view in views:
             colour = _colour(view)
             marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
-            x, y = float(view.seconds or 0), view.cells[case.primary.key].ours.mean
+            cell = view.cells[case.primary.key]
+            x, y = float(view.seconds or 0), cell.ours.mean
             axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
             points.append((view.label, np.log10(x), y))
-            cell = view.cells[case.primary.key]
             if view.paper_seconds and cell.paper and not case.stand_in:
                 hollow: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
                 axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **hollow)
@@ -135,9 +121,7 @@ def _time_plot(case: CaseView) -> Picture | None:
 
 def _invariance_plot(case: CaseView) -> Picture | None:
     """Dependence on the domain against dependence on the target, before and after projecting."""
-    views = [
-        view for view in case.methods if view.invariance is not None and METHODS[view.key].main
-    ]
+    views = [view for view in case.methods if view.invariance and METHODS[view.key].main]
     before = case.find("svm")
     if before is None or before.invariance is None or len(views) < 2:
         return None
@@ -168,11 +152,8 @@ def _invariance_plot(case: CaseView) -> Picture | None:
             for view in views
         )
         alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
-        return Picture(
-            to_svg(figure, _id("inv", case), alt),
-            alt,
-            f"{case.case.title}. Up and to the left is better",
-        )
+        caption = f"{case.case.title}. Up and to the left is better"
+        return Picture(to_svg(figure, _id("inv", case), alt), alt, caption)
 
 
 def _projection_plot(row: dict[str, Any]) -> Picture:
@@ -208,7 +189,7 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         index = np.arange(1, len(values) + 1)
         kinds = (
             (values > 1 + 1e-6, COLOURS["dcm"], f"above 1: {above}, they tell classes apart"),
-            (np.abs(values - 1) <= 1e-6, _OTHER, f"equal to 1: {len(values) - above - below}"),
+            (np.abs(values - 1) <= 1e-6, GREY, f"equal to 1: {len(values) - above - below}"),
             (values < 1 - 1e-6, COLOURS["svm"], f"below 1: {below}, they tell domains apart"),
         )
         for chosen, colour, text in kinds:
@@ -271,8 +252,6 @@ def merged_labels(
     >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]
     """
-    if not points:
-        return []
     places = np.array([[x, y] for _, x, y in points], dtype=np.float64)
     spread = np.ptp(places, axis=0)
     # A label is about a quarter of the picture wide and a twentieth high.
@@ -306,7 +285,7 @@ def _dependence(view: MethodView) -> tuple[float, float]:
 
 
 def _colour(view: MethodView) -> str:
-    return COLOURS.get(view.key.removeprefix("fast"), _OTHER)
+    return COLOURS.get(view.key.removeprefix("fast"), GREY)
 
 
 def _id(kind: str, case: CaseView) -> str:

@@ -222,9 +222,7 @@ def _case_view(
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
         paired = None
         if rival in values and name != rival:
-            paired = compare(
-                values[rival], values[name], greater_is_better=primary.greater_is_better
-            )
+            paired = compare(values[rival], values[name])
         timed = times.get((case.key, name), {}) if setting == "paper" else {}
         paper_row = case.paper.rows.get(name) if case.paper and setting == "paper" else None
         methods.append(
@@ -308,7 +306,5 @@ def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
 
 def _signed_means(case: CaseView, names: Sequence[str]) -> np.ndarray:
     sign = 1.0 if case.primary.greater_is_better else -1.0
-    views = [case.find(name) for name in names]
-    return np.array(
-        [[sign * view.cells[case.primary.key].ours.mean for view in views if view is not None]]
-    )
+    means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
+    return np.array([[sign * means[name] for name in names]])

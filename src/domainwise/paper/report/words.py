@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from domainwise.jobs.statistics import PAIRED_CAVEAT, p_text
+from domainwise.jobs.statistics import PAIRED_CAVEAT, in_words, p_text
 from domainwise.paper.cases import SETTINGS
 from domainwise.paper.methods import METHODS
 from domainwise.paper.report.summary import LEVEL, CaseView, CellView, RunSummary, TableView
@@ -79,18 +79,15 @@ def how_close(run: RunSummary) -> list[str]:
     """How many cells agree with the paper."""
     if run.quick:
         return []
-    total = within = 0
-    parts = []
-    for table in run.tables:
-        cells = [cell for case in table.in_setting("paper") for cell in compared(case)]
-        if not cells:
-            continue
-        inside = sum(cell.within is True for _, _, cell in cells)
-        parts.append(f"{table.table.title} {inside} of {len(cells)}")
-        total += len(cells)
-        within += inside
-    if not total:
+    inside = {
+        table.table.title: [cell.within is True for _, _, cell in cells]
+        for table in run.tables
+        if (cells := [cell for case in table.in_setting("paper") for cell in compared(case)])
+    }
+    if not inside:
         return []
+    total, within = sum(map(len, inside.values())), sum(map(sum, inside.values()))
+    parts = [f"{title} {sum(each)} of {len(each)}" for title, each in inside.items()]
     return [
         f"Of {total} cells whose data are the paper's and that have {MIN_REPEATS} repeats or more,"
         f" {within} lie within one of the paper's standard deviations ({join(parts)})."
@@ -159,9 +156,7 @@ def join(parts: Sequence[str]) -> str:
 
 def count(number: int, noun: str) -> str:
     """One table, two tables."""
-    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    shown = words[number] if number < len(words) else f"{number:,}"
-    return f"{shown} {noun}" + ("" if number == 1 else "s")
+    return f"{in_words(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def _few_repeats(cases: Sequence[CaseView]) -> str:
@@ -207,15 +202,14 @@ def _beats_nothing(table: TableView) -> str:
 
 def record(cases: Sequence[CaseView], rival: str) -> str:
     """In how many cases DCM is better and worse than a rival, beyond chance."""
-    better = worse = tested = 0
-    for case in cases:
-        view = case.find(rival)
-        if view is None or view.paired is None or view.paired.p_value is None:
-            continue
-        tested += 1
-        ahead = case.advantage(view)
-        better, worse = better + (ahead > 0), worse + (ahead < 0)
-    if not tested:
+    views = [(case, case.find(rival)) for case in cases]
+    ahead = [
+        case.advantage(view)
+        for case, view in views
+        if view is not None and view.paired is not None and view.paired.p_value is not None
+    ]
+    if not ahead:
         return ""
     name = METHODS[rival].label if rival != "svm" else "the SVM"
-    return f"is better than {name} in {better} and worse in {worse} of {tested} cases"
+    better, worse = sum(gain > 0 for gain in ahead), sum(gain < 0 for gain in ahead)
+    return f"is better than {name} in {better} and worse in {worse} of {len(ahead)} cases"
