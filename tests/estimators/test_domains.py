@@ -187,7 +187,7 @@ def test_objects_and_complex_numbers_are_no_domain_labels():
 def test_dates_are_refused_with_what_to_do_instead():
     days = np.datetime64("2024-01-01") + CODES.astype("timedelta64[D]")
     for dates in (days, pd.Series(days), pl.Series(days.tolist())):
-        with pytest.raises(ValueError, match="sample_domain holds dates: pass numbers"):
+        with pytest.raises(ValueError, match="sample_domain holds dates or durations: pass"):
             fitted(DCM(), dates)
 
 

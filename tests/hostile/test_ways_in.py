@@ -99,6 +99,53 @@ def test_nor_by_splitters_and_measures(way, word, names):
             use()
 
 
+#: Labels that would not stay themselves, and what the refusal says.
+CHANGED = {
+    "masked": (np.ma.masked_array(ROWS % 3, mask=ROWS < 3), "missing values.*masked"),
+    "no day": (np.array(["2024-01-01", "NaT", "2024-01-02"] * 8, "M8[D]"), "dates or durations"),
+    "durations": (np.array([1, 2, 3] * 8, "m8[s]"), "dates or durations"),
+    "records": (np.array([(1,), (2,), (3,)] * 8, [("site", int)]), "records"),
+    "text that ends in a zero byte": (["a", "a\0", "b"] * 8, "zero byte"),
+    "bytes that do": (objects([b"a", b"a\0", b"b"] * 8), "zero byte"),
+    "lists of several lengths": ([[1], [1, 2], [3]] * 8, "one value for each row"),
+    "NumPy's own text, missing": (
+        np.array(["a", None, "b"] * 8, np.dtypes.StringDType(na_object=None)),
+        "missing values",
+    ),
+}
+
+
+@each_model
+@pytest.mark.parametrize("role", ["y", "sample_domain"])
+@pytest.mark.parametrize("case", CHANGED)
+def test_labels_that_would_change_on_the_way_are_refused(model, role, case):
+    if role == "y" and model in IGNORES_TARGET:
+        return
+    labels, words = CHANGED[case]
+    given = {"y": OTHER, "sample_domain": OTHER, role: labels}
+    with pytest.raises(ValueError, match=words):
+        MODELS[model]().fit(X, **given)
+
+
+@each_model
+def test_a_frame_of_one_column_is_that_column(model):
+    sites = pandas.DataFrame({"site": ROWS % 3})
+    for frame in (sites, polars.from_pandas(sites), sites.astype("string")):
+        found = MODELS[model]().fit(X, OTHER, sample_domain=frame)
+        assert len(getattr(found, "domains_", (0, 1, 2))) == 3
+
+
+@each_model
+def test_classes_keep_their_kind(model):
+    for labels, kind in (
+        (objects((OTHER > 0).tolist()), "b"),
+        (np.array(list("ab"), np.dtypes.StringDType())[OTHER], "U"),
+    ):
+        if model not in IGNORES_TARGET:
+            found = MODELS[model]().fit(X, labels, sample_domain=ROWS % 3)
+            assert found.classes_.dtype.kind == kind
+
+
 LARGE = {
     "uint64": [1, 2**63, 2**63 + 1],
     "beyond int64": [2**63, 2**63 + 1, 2**64 - 1],

@@ -227,5 +227,5 @@ def test_the_median_rule_survives_extreme_units(scale):
 def test_a_polynomial_that_would_overflow_is_refused(dtype, scale):
     X = rows().astype(dtype)
     make_kernel("poly", X * dtype(scale / 1e3), degree=3)
-    with pytest.raises(ValueError, match="polynomial kernel overflows: its values reach 1e"):
+    with pytest.raises(ValueError, match="polynomial kernel overflows .*: its values reach 1e"):
         make_kernel("poly", X * dtype(scale), degree=3)

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import check_kernel, check_precomputed
+from domainwise.checks.rows import validate_rows
 from domainwise.gram import DenseGram, Gram, StreamedGram
 from domainwise.gram.cells import CellSums, sum_cells
 from domainwise.gram.dense import check_dense_memory
@@ -42,7 +42,7 @@ class Backend:
     ) -> Any:
         """Check X and note, or compare, its number and names of features."""
         options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
-        return np.asarray(validate_data(estimator, X, dtype=(np.float64, np.float32), **options))
+        return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
     def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
         """Check y against the rows."""

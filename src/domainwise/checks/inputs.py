@@ -54,7 +54,7 @@ def check_target(
     ``"auto"`` follows :func:`sklearn.utils.multiclass.type_of_target`: one column of labels is
     classes, anything continuous or with several columns is values.
     """
-    y = plain_array(y)
+    y = plain_array(y, "y")
     if y.ndim == 0:
         raise ValueError(f"y must be an array of {n_samples} targets, got the scalar {y!r}")
     if y.dtype.kind == "c":
@@ -106,7 +106,7 @@ def is_quantity(values: Array) -> bool:
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
     """Check y as classes: none of them missing, at least two, and no continuous numbers."""
-    check_classification_targets(sortable(plain_array(y), "y"))
+    check_classification_targets(label_array(y, "y"))
     return check_target(y, n_samples, "delta", least_classes=least_classes)
 
 
@@ -118,7 +118,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     """
     if sample_domain is None:
         return Labels(codes=np.zeros(n_samples, dtype=np.intp), names=np.array([0]))
-    domains = plain_array(sample_domain)
+    domains = plain_array(sample_domain, "sample_domain")
     if domains.ndim == 0 or domains.shape[0] != n_samples:
         length = "no length" if domains.ndim == 0 else f"{domains.shape[0]} entries"
         raise ValueError(f"sample_domain has {length} but X has {n_samples} rows")
@@ -126,11 +126,6 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         domains = domains[:, 0]  # a data frame of one column of names
     if domains.ndim > 2:
         raise ValueError(f"sample_domain must have one or two dimensions, got {domains.shape}")
-    if domains.dtype.kind == "M":
-        raise ValueError(
-            "sample_domain holds dates: pass numbers (say, days) to use time as a continuous "
-            "descriptor, or strings to use each date as a domain of its own"
-        )
     if domains.dtype.kind == "c":
         raise ValueError("sample_domain holds complex numbers; use labels or real descriptors")
     domains = sortable(domains, "sample_domain")
@@ -183,13 +178,19 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
         )
 
 
-def plain_array(values: Any) -> Array:
+def plain_array(values: Any, name: str = "an array of labels") -> Array:
     """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} contains missing values: some are masked")
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
-        values = values.to_numpy()
-    array = np.asarray(values)
+        one_column = hasattr(values, "columns") and values.shape[1] == 1
+        values = values.to_numpy()[:, 0] if one_column else values.to_numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must hold one value for each row: {error}") from None
     if isinstance(values, np.ndarray):
-        return array
+        return array.astype(object) if array.dtype.kind == "T" else array
     # NumPy has written NaN and numbers in a list of strings out as strings, and has rounded whole
     # numbers that are too large for one type of integers, or stand beside fractions.
     rounded = array.dtype.kind == "f" and EXACT_FLOATS <= np.abs(array).max(initial=0.0) < np.inf
@@ -198,11 +199,17 @@ def plain_array(values: Any) -> Array:
 
 def label_array(values: Any, name: str) -> Array:
     """Array of labels or numbers of one type, none rounded or turned into another."""
-    return sortable(plain_array(values), name)
+    return sortable(plain_array(values, name), name)
 
 
 def sortable(values: Array, name: str) -> Array:
     """Labels of one type; missing or mixed ones are refused."""
+    if values.dtype.kind in "mMV":
+        kind = "records" if values.dtype.kind == "V" else "dates or durations"
+        raise ValueError(
+            f"{name} holds {kind}: pass numbers (say, days) to use them as quantities, or strings "
+            "to use them as labels"
+        )
     if values.dtype.kind != "O":
         return values
     for value in values.flat:
@@ -214,10 +221,10 @@ def sortable(values: Array, name: str) -> Array:
             f"{name} mixes labels of different types ({', '.join(sorted(types))}); "
             "use one type, such as strings"
         )
-    if types <= {"string"}:
-        return values.astype(str)
-    if types <= {"bytes"}:
-        return values.astype(bytes)
+    if types <= {"string", "bytes"}:
+        if any(value[-1:] in ("\0", b"\0") for value in values.flat):
+            raise ValueError(f"{name} holds labels that end in a zero byte, which NumPy drops")
+        return values.astype(str if types == {"string"} else bytes)
     if types <= {"number"}:
         return _numbers(values, name)
     raise ValueError(
@@ -227,6 +234,8 @@ def sortable(values: Array, name: str) -> Array:
 
 def _numbers(values: Array, name: str) -> Array:
     """Numbers in an array of objects: as integers, which keep all their digits, or as floats."""
+    if all(isinstance(value, bool | np.bool_) for value in values.flat):
+        return values.astype(bool)
     whole = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
     if len(whole) < values.size:
         if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in whole):

@@ -12,7 +12,7 @@ from domainwise.checks.inputs import is_missing, kind_of_label, plain_array, sor
 
 def labels(values: ArrayLike, name: str) -> NDArray[Any]:
     """1-D array of labels without missing entries."""
-    array = plain_array(values)
+    array = plain_array(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
     if len(array) == 0:

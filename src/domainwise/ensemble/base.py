@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import Labels, label_array
+from domainwise.checks.inputs import LARGEST_NUMBER, Labels, label_array, too_large
+from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.context import DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
@@ -279,7 +280,9 @@ class DomainEnsemble(BaseEstimator):
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")
         y = y if y is None or isinstance(y, str) else label_array(y, "y")
-        return validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
+        if getattr(getattr(y, "dtype", None), "kind", "") == "f" and too_large(y):
+            raise ValueError(f"y holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+        return validate_rows(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

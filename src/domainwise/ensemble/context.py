@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Given, Label, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
-from domainwise.checks.inputs import LARGEST_NUMBER, Labels
+from domainwise.checks.inputs import LARGEST_NUMBER, Labels, plain_array
+from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
 from domainwise.estimators.arguments import arguments, with_shared_arguments
 
@@ -35,7 +36,8 @@ class Held:
 
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
     """Domains of the rows of X, one label each."""
-    shape = np.shape(sample_domain)
+    arrays = hasattr(sample_domain, "shape")
+    shape = np.shape(sample_domain if arrays else plain_array(sample_domain, "sample_domain"))
     if len(shape) > 1 and shape[1:] != (1,):
         raise ValueError(
             f"sample_domain must hold one label for each row, got an array of shape {shape}"
@@ -261,7 +263,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             largest, X = filled.abs().max(), X.detach()
         else:
             floats = (np.float64, np.float32)
-            X = validate_data(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
+            X = validate_rows(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
             largest = np.abs(X).max(initial=0.0, where=~np.isnan(X))
         if float(largest) > LARGEST_NUMBER:
             raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")

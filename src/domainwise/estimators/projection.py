@@ -28,7 +28,7 @@ def is_small(X: Any) -> bool:
     """Whether rows are so few that one thread is quickest; of other places nothing is said."""
     here = isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "iloc")
     # The length of a Dask collection is a computation.
-    return here and not is_dask(X) and len(X) <= SMALL_ROWS
+    return here and not is_dask(X) and getattr(X, "ndim", 2) > 0 and len(X) <= SMALL_ROWS
 
 
 class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -103,7 +103,12 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self._validate_params()
         # Threads wait for each other longer than they work on so few rows.
         with backend.explaining_memory(X), single_blas_thread(is_small(X)):
-            self._fit(backend, X, y, sample_domain)
+            try:
+                self._fit(backend, X, y, sample_domain)
+            except np.linalg.LinAlgError as error:
+                raise ValueError(
+                    f"the problem is too badly scaled to be solved ({error}): scale X"
+                ) from error
             backend.settle(self, X)
         return self
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Given
 from domainwise.backends import refuse_elsewhere
@@ -25,6 +25,7 @@ from domainwise.checks.kernels import (
     positive_part,
     refuse_unsound,
 )
+from domainwise.checks.rows import validate_rows
 from domainwise.estimators.arguments import (
     InvarianceArguments,
     arguments,
@@ -265,7 +266,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any)
         # Labels as they are: of NaN among strings the class "nan" would be made, of nullable
         # columns of whole numbers fractions.
         y = label_array(y, "y")
-    return validate_data(estimator, X, y, dtype=(np.float64, np.float32), **options)
+    return validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
 
 def check_invariance_labels(

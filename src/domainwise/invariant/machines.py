@@ -30,6 +30,9 @@ from domainwise.invariant.kernel import InvariantKernel, check_rows
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.
 EXACT_ROWS = 5000
+#: Steps of an exact machine, after which it warns and stops: on rows that are not scaled it may go
+#: back and forth for ever.
+MOST_STEPS = 50_000_000
 #: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
 INTERCEPT_SCALING = 10.0
 
@@ -116,7 +119,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
     def _exact_machine(self) -> Any:
-        return self._machines[0](kernel="precomputed", **self._machine_arguments())
+        limits = dict(kernel="precomputed", max_iter=MOST_STEPS)
+        return self._machines[0](**limits, **self._machine_arguments())
 
     def _machine_arguments(self) -> dict[str, Any]:
         names = ("C", "tol", self._own_argument)

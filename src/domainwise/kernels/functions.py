@@ -36,8 +36,9 @@ MEDIAN_ROWS = 2000
 EXPONENT_ERROR = {"float32": 1e-3, "float64": 1e-9}
 #: Rows whose squared distances, and their inverses, numbers can hold.
 SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
-#: Values of a polynomial kernel up to which sums of their squares and products are safe.
+#: Values of a polynomial and a linear kernel up to which sums of products of them are safe.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
+LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
 
 
 @dataclass(frozen=True)
@@ -243,22 +244,24 @@ def make_kernel(
         )
     resolved = resolve_gamma(gamma, kernel, X)
     scaled = Kernel(kernel, gamma=resolved, degree=degree, coef0=float(coef0)).centred_on(X)
-    if kernel == "poly":
+    if kernel in ("poly", "linear"):
         _check_powers(scaled, X)
     return scaled
 
 
 def _check_powers(kernel: Kernel, X: Any) -> None:
-    """Refuse a polynomial whose values leave no room for the sums and squares made of them."""
-    limit = LARGEST_POWER[precision_name(X)]
+    """Refuse values that leave no room for the sums and squares made of them."""
+    power = kernel.name == "poly"
+    limit = (LARGEST_POWER if power else LARGEST_PRODUCT)[precision_name(X)]
     with np.errstate(over="ignore"):
         farthest = np.square(np.float64(abs(X).max())) * X.shape[1]
-        exponent = kernel.degree * np.log10(kernel.gamma * farthest + abs(kernel.coef0) + 1.0)
+        base = kernel.gamma * farthest + abs(kernel.coef0) if power else farthest
+        exponent = (kernel.degree if power else 1) * np.log10(base + 1.0)
     if exponent > np.log10(limit):
         raise ValueError(
-            f"the polynomial kernel overflows: its values reach 1e{exponent:.0f}, and "
-            f"{precision_name(X)} "
-            f"data allow {limit:.0e}; scale X, or choose a smaller gamma or degree"
+            f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
+            f"values reach 1e{exponent:.0f}, and {limit:.0e} is the most; scale X"
+            f"{', or choose a smaller gamma or degree' * power}"
         )
 
 

@@ -55,8 +55,6 @@ def dcm(
     Q = gram.lift(basis)
     KQ = gram.product(Q)
     G = gram.inner(Q, KQ)
-    if not G.any():
-        raise ValueError(CONSTANT)
     scores = dcm_scores(G, basis.T @ F_y, basis.T @ F_d, domain_weight, gram.tolerance)
     m, extra = component_count(scores.mu, scores.n_informative, n_components, continuous)
     a = scores.a[:, :m]
@@ -106,7 +104,9 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
         return Scores(mu[:n_informative], a, n_informative)
     # Nothing is told apart beyond the domains. Directions that the kernel does not have lose
     # nothing, and are none.
-    has = d > tolerance * max(float(d[-1]), 0.0)
+    has = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
+    if not has.any():
+        raise ValueError(CONSTANT)
     if not has.all():
         U = U[:, has]
         inside = dcm_scores(np.diag(d[has]), U.T @ Y, U.T @ D, weight, tolerance)

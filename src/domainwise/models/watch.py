@@ -8,14 +8,14 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Frame, Given, Label
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain
+from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.moments import group_sums, rows_moments
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.kernels.landmarks import choose_landmarks
@@ -33,6 +33,8 @@ CLIP = 10.0
 MARGIN = 0.1
 EXAMPLES = 5
 BLOCK_ROWS = 20_000
+#: Text and missing values are fine.
+_ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite": False}
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : object
         """
         refuse_elsewhere(self, X, "convert it to an array first")
-        if issparse(X):
-            raise TypeError("ShiftWatch takes dense rows, got a sparse matrix: call X.toarray()")
-        frame = hasattr(X, "iloc")
-        rows = validate_data(self, X, skip_check_array=frame, dtype=None, ensure_all_finite=False)
+        rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
             raise ValueError("X has 0 rows; a minimum of 1 is required")
         given = getattr(self, "feature_names_in_", range(self.n_features_in_))
@@ -201,14 +200,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if hasattr(X, "iloc"):  # later steps choose columns by name, in any order
             return X
-        return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+        return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
     def look(self, X: ArrayLike, sample_domain: Given = None) -> dict[Label | None, View]:
         """Sum up new rows beside the sources, by domain, or together under None."""
         check_is_fitted(self)
         rows: Any = X
         if not hasattr(X, "iloc"):
-            rows = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+            rows = validate_rows(self, X, reset=False, **_ANY_ROWS)
         columns = self._columns(rows)
         labels = check_sample_domain(sample_domain, len(rows), "delta")
         names = [None] if sample_domain is None else np.asarray(labels.names).tolist()

@@ -22,6 +22,7 @@ from domainwise.checks.inputs import (
     quiet_about_domains,
     take_rows,
 )
+from domainwise.checks.rows import refuse_no_rows
 from domainwise.estimators.arguments import arguments
 from domainwise.selection.folds import Split, domain_folds
 from domainwise.selection.predictions import (
@@ -150,6 +151,7 @@ class DomainConformal(AroundEstimator):
         classification = is_classifier(self.estimator)
         if not classification and not is_regressor(self.estimator):
             raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
+        refuse_no_rows(X)
         (X,) = indexable(X)
         n = count_rows(X)
         if n < 2:

@@ -12,11 +12,11 @@ from joblib import Parallel, delayed
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import ArrayLike, CrossValidator, Estimator, Given, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.inputs import quiet_about_domains
+from domainwise.checks.rows import validate_rows
 from domainwise.estimators.arguments import (
     ExactArguments,
     LabelLandmarkArguments,
@@ -87,7 +87,7 @@ class _Search(Searched):
             "search on some rows in memory, and give best_params_ to "
             f"{self._estimator.__name__}, which follows X",
         )
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
                 f'{type(self).__name__} chooses gamma and so needs rows, not kernel="precomputed"'

@@ -14,7 +14,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring
 from domainwise.checks.arguments import CONSTRAINTS
@@ -24,6 +24,7 @@ from domainwise.checks.inputs import (
     plain_array,
     quiet_about_domains,
 )
+from domainwise.checks.rows import validate_rows
 from domainwise.estimators.arguments import arguments
 from domainwise.selection.curves import class_columns
 from domainwise.selection.folds import domain_folds
@@ -134,7 +135,7 @@ class InvariantSearchCV(AroundEstimator, Searched):
         candidates = list(ParameterGrid(self.param_grid))
         groups = kernel_groups(self.estimator, candidates)
         # A data frame stays one, for steps that choose columns by their names.
-        validate_data(self, X, skip_check_array=True)
+        validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
@@ -175,7 +176,7 @@ class InvariantSearchCV(AroundEstimator, Searched):
     def _check_new(self, X: Any) -> None:
         """Refuse other columns than those of fit, or in another order."""
         check_is_fitted(self)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
 
     def _members(self, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The best machine of each kernel and weight, and of these the best ``n_average``."""

@@ -10,13 +10,14 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable
 from domainwise.checks.inputs import Labels, label_array
+from domainwise.checks.rows import validate_rows
 from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
@@ -351,7 +352,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         numbers = self.target_kernel != "delta"
         y = y if numbers or y is None else label_array(y, "y")
         of_numbers = {"y_numeric": numbers, "multi_output": numbers}
-        return validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset, **of_numbers)
+        return validate_rows(self, X, y, dtype=(np.float64, np.float32), reset=reset, **of_numbers)
 
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
