@@ -52,6 +52,17 @@ def test_stratified_takes_as_many_from_each_domain_as_it_has():
     assert np.bincount(domains[chosen]).tolist() == [15, 15, 3]
 
 
+def test_where_domains_are_descriptors_stratified_landmarks_are_drawn_from_all_rows():
+    rng = np.random.default_rng(0)
+    X, descriptors = rng.standard_normal((60, 3)), rng.standard_normal((60, 2))
+    y = np.arange(60) % 2
+    found = [
+        FastDCM(n_landmarks=20, landmarks=rule).fit(X, y, sample_domain=descriptors).landmarks_
+        for rule in ("stratified", "uniform")
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_leverage_prefers_rows_that_stand_alone():
     rng = np.random.default_rng(0)
     X = np.vstack([0.01 * rng.standard_normal((500, 3)), 5 * np.eye(3)])

@@ -8,6 +8,9 @@ from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
 from sklearn.model_selection import KFold, LeavePGroupsOut, RepeatedKFold
 
 from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.backends import backend_of
+from domainwise.checks.inputs import check_sample_domain
+from domainwise.estimators.fast_base import chosen_landmarks
 from domainwise.gram.cells import CellRows, sum_cells
 from domainwise.gram.nystrom import NystromMap
 from domainwise.invariant.ridge import by_split, joined
@@ -232,7 +235,8 @@ def test_landmarks_among_the_rows_need_no_features(kernel, n_landmarks):
     grid = {**GRID, "gammas": [1.0]}  # of which the inverse has its digits
     model = InvariantRidgeClassifierCV(kernels=[kernel], n_landmarks=n_landmarks, **grid)
     model.fit(X, y, sample_domain=d)
-    landmarks = X[model._landmarks(X, int(np.ceil(n_landmarks * len(X))))]
+    about = backend_of(X), X, check_sample_domain(d, len(X)), make_kernel(kernel, X, gamma=1.0)
+    landmarks = chosen_landmarks(model, *about, len(X))
     Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
     expected = dense_scores(model, X, Y, y, d, landmarks)
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-7)

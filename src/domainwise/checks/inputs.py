@@ -45,6 +45,11 @@ class Labels:
         """Number of distinct categories; 0 for continuous values."""
         return 0 if self.names is None else len(self.names)
 
+    def take(self, rows: Array) -> Labels:
+        """Labels of some rows; categories that do not occur there stay."""
+        codes, values = (part if part is None else part[rows] for part in (self.codes, self.values))
+        return Labels(codes, self.names, values)
+
 
 def check_target(
     y: Any, n_samples: int, kernel: str | Callable[..., Array], *, least_classes: int = 2

@@ -90,7 +90,7 @@ class DomainEnsemble(BaseEstimator):
             learn_from = chosen[learn]
         labels = domain.names[domain.codes]
         self._learn(rows[learn], target[learn], labels[learn], learn_from)
-        everything = _taken(domain, held)
+        everything = domain.take(held)
         judge = self._judge(self._known(target[held]), everything, np.arange(len(held)))
         self._quantiles = {"plain": judge.quantiles(self._predict(rows[held], None))}
         if any(member.in_context for member in self.members_.values()):
@@ -113,7 +113,7 @@ class DomainEnsemble(BaseEstimator):
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
         else:
             rows = _places(learn_from, len(X))
-        seen, places = _taken(target, rows), _taken(domain, rows)
+        seen, places = target.take(rows), domain.take(rows)
         if seen.codes is not None:  # class weights are by code
             seen = Labels(seen.codes, np.arange(seen.n_categories))
         cv = self.cv
@@ -288,13 +288,6 @@ class DomainEnsemble(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _taken(labels: Labels, rows: Array) -> Labels:
-    """Labels of some rows, with all categories."""
-    if labels.codes is None:
-        return Labels(values=labels.values[rows])
-    return Labels(codes=labels.codes[rows], names=labels.names)
 
 
 def _places(learn_from: Any, n: int) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from domainwise.arrays import Array, ArrayLike, Given, is_dask
+from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components, label_array
 from domainwise.estimators.projection import Projection, fixed_seed
@@ -17,12 +18,7 @@ from domainwise.gram.label_sums import LabelMap, finalize
 from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
-from domainwise.kernels.landmarks import (
-    check_seen,
-    choose_landmarks,
-    given_landmarks,
-    landmark_count,
-)
+from domainwise.kernels.landmarks import choose_landmarks, given_landmarks, landmark_count
 from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components, standardise
 
@@ -132,10 +128,10 @@ class LandmarkProjection(Projection):
         self._check_conditional([self.conditional], domain)
         kernel, fourier = self._resolve_kernel(backend, rows), self.feature_map == "fourier"
         if fourier:
-            m = landmark_count(self.n_landmarks, n_rows or len(rows), among_rows=False)
+            m = self._landmark_count(n_rows or len(rows), among_rows=False)
             self._map = fourier_map(self, self.kernel, kernel.gamma, rows.shape[1], m)
         else:
-            landmarks = self._choose(backend, rows, domain, kernel, n_rows or len(rows))
+            landmarks = chosen_landmarks(self, backend, rows, domain, kernel, n_rows or len(rows))
             if self._relative_shift < FLOAT32_SHIFT:
                 landmarks = landmarks.astype(np.float64)
             self._map = NystromMap.from_landmarks(kernel, landmarks, ridge=self._relative_shift)
@@ -156,17 +152,8 @@ class LandmarkProjection(Projection):
                 f"use {self._exact_name}"
             )
 
-    def _choose(
-        self, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
-    ) -> Array:
-        X = backend.indexable(rows)
-        if not isinstance(self.landmarks, str):
-            return given_landmarks(np.asarray(backend.indexable(self.landmarks)[:]), X)
-        m = landmark_count(self.n_landmarks, n_rows)
-        check_seen(m, self.n_landmarks, n_rows, len(X))
-        rng = np.random.default_rng(fixed_seed(self.random_state))
-        codes = backend.indexable(domain.codes)[:] if self.landmarks == "stratified" else None
-        return np.array(X[choose_landmarks(self.landmarks, X, m, codes, kernel, rng)])
+    def _landmark_count(self, n_rows: int, **options: bool) -> int:
+        return landmark_count(self.n_landmarks, n_rows, **options)
 
     def _label_map(self, labels: Labels | None, role: str, points: Any) -> LabelMap | None:
         if labels is None or labels.values is None:
@@ -299,6 +286,26 @@ class FastProjection(LandmarkProjection):
         solution = standardise(gram, solution, gram.labels, warn=self.n_components is not None)
         self._record_solution(gram, solution)
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
+
+
+def chosen_landmarks(
+    estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
+) -> Array:
+    """Landmarks that were given to an estimator, or some of these rows, of ``n_rows`` in all."""
+    X = backend.indexable(rows)
+    if not isinstance(estimator.landmarks, str):
+        return given_landmarks(to_host(estimator.landmarks), X)
+    m = estimator._landmark_count(n_rows)
+    if m > len(X):
+        raise ValueError(
+            f"n_landmarks={estimator.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
+            f"{len(X)} rows were looked at to choose from; give a smaller number, or the landmarks "
+            "themselves"
+        )
+    stratified = estimator.landmarks == "stratified" and domain.codes is not None
+    codes = to_host(domain.codes) if stratified else None
+    rng = np.random.default_rng(fixed_seed(estimator.random_state))
+    return np.array(X[choose_landmarks(estimator.landmarks, X, m, codes, kernel, rng)])
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:

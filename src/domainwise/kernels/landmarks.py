@@ -54,15 +54,6 @@ def given_landmarks(landmarks: Array, X: Array) -> Array:
     return landmarks
 
 
-def check_seen(m: int, n_landmarks: int | float | str, n_rows: int, n_seen: int) -> None:
-    """Refuse more landmarks than rows were looked at, of ``n_rows`` that are to come."""
-    if m > n_seen:
-        raise ValueError(
-            f"n_landmarks={n_landmarks} of {n_rows} rows makes {m} landmarks, but {n_seen} rows "
-            "were looked at to choose from; give a smaller number, or the landmarks themselves"
-        )
-
-
 def choose_landmarks(
     rule: str, X: Array, m: int, domains: Array | None, kernel: Kernel, rng: np.random.Generator
 ) -> Array:

@@ -8,23 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, KernelLike, Scoring, Seed, is_tensor
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays import Array, ArrayLike, CrossValidator, KernelLike, Scoring, Seed
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.arguments import arguments
-from domainwise.estimators.fast_base import fourier_map
-from domainwise.estimators.projection import fixed_seed
+from domainwise.estimators.fast_base import chosen_landmarks, fourier_map
 from domainwise.gram.nystrom import NystromMap
 from domainwise.kernels.fourier import FourierMap
-from domainwise.kernels.functions import Kernel
-from domainwise.kernels.landmarks import (
-    check_seen,
-    choose_landmarks,
-    given_landmarks,
-    landmark_count,
-)
+from domainwise.kernels.landmarks import landmark_count
 from domainwise.selection.moment_search import Penalties
 
 AUTO_GAMMAS = (0.3, 1.0, 3.0)  #: times the median rule
@@ -78,16 +70,8 @@ class RidgeCandidates(RidgeArguments):
         if self.feature_map == "fourier":
             m = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *each, rows.shape[1], m) for each in named]
-        X = backend.indexable(rows)
         kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in named]
-        if isinstance(self.landmarks, str):
-            codes = None if domain.codes is None else to_host(domain.codes)
-            count = self._landmark_count(n_rows)
-            check_seen(count, self.n_landmarks, n_rows, len(X))
-            landmarks = np.array(X[self._landmarks(X, count, codes, kernels[0])])
-        else:
-            given = to_host(self.landmarks) if is_tensor(self.landmarks) else self.landmarks
-            landmarks = given_landmarks(np.asarray(given), X)
+        landmarks = chosen_landmarks(self, backend, rows, domain, kernels[0], n_rows)
         # Sums of plain kernel values are turned into those of features in NumPy.
         least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
         return [
@@ -99,15 +83,6 @@ class RidgeCandidates(RidgeArguments):
         if isinstance(self.n_landmarks, str):
             return min(AUTO_LANDMARKS, n_rows)
         return landmark_count(self.n_landmarks, n_rows, **options)
-
-    def _landmarks(
-        self, X: Any, count: int, codes: Array | None = None, kernel: Kernel | None = None
-    ) -> Array:
-        """Rows that functions are built from, by a rule where not all are taken."""
-        rng = np.random.default_rng(fixed_seed(self.random_state))
-        rule = self.landmarks if isinstance(self.landmarks, str) else "kmeans++"
-        count = min(count, len(X))
-        return choose_landmarks(rule, X, count, codes, kernel or Kernel("rbf"), rng)
 
     def _kernels(self, X: Any) -> list[tuple[str, float]]:
         found: list[tuple[str, float]] = []

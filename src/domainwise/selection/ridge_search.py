@@ -18,11 +18,12 @@ from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.checks.rows import validate_rows
-from domainwise.estimators.fast_base import check_kinds, kinds_of_labels
+from domainwise.estimators.fast_base import check_kinds, chosen_landmarks, kinds_of_labels
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.invariant.ridge import Expansion, RidgeProblem
+from domainwise.kernels.functions import Kernel
 from domainwise.selection.domain_cells import cells_by_domain, needs_predictions, score_domains
 from domainwise.selection.draw import draw_rows
 from domainwise.selection.moment_search import HeldProblem, Penalties, leaves_domains_out
@@ -279,7 +280,8 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
 
     def _fit_points(self, rows: Rows, points: list[Candidate]) -> Self:
         """Average some points of the grid, fitted to all rows."""
-        landmarks = rows.X[self._landmarks(rows.X, self._landmark_count(len(rows.X)))]
+        about = backend_of(rows.X), rows.X, rows.domain, Kernel("rbf")
+        landmarks = chosen_landmarks(self, *about, len(rows.X))
         maps, problems = [], []
         for name, gamma in dict.fromkeys((p["kernel"], p["gamma"]) for p in points):
             mine = [p for p in points if (p["kernel"], p["gamma"]) == (name, gamma)]
@@ -404,10 +406,7 @@ def split_values(
     Landmarks are among the rows that are trained on. One block for each of the kinds and alphas,
     with a column per value of the target.
     """
-    target = rows.target  # with all classes, also those that the split does not train on
-    codes = None if target.codes is None else target.codes[split.train]
-    values = None if target.values is None else target.values[split.train]
-    train = Rows(rows.X[split.train], Labels(codes, target.names, values), split.domain)
+    train = Rows(rows.X[split.train], rows.target.take(split.train), split.domain)
     nystrom, problem = estimator._problem(kernel, kinds, alphas, train, train.X[landmarks])
     solutions = problem.solutions(kinds, alphas)
     return left_out_values(nystrom, problem, solutions, rows.X[split.test])

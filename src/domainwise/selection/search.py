@@ -58,7 +58,7 @@ def make_splits(cv: Any, y: Array, target: Labels, domain: Labels) -> list[Split
 def _subset(labels: Labels, rows: Array) -> Labels:
     """Labels of some rows, with the categories that occur there."""
     if labels.values is not None:
-        return Labels(values=labels.values[rows])
+        return labels.take(rows)
     present, codes = np.unique(labels.codes[rows], return_inverse=True)
     return Labels(codes=codes, names=labels.names[present])
 
