@@ -14,7 +14,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
-from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.arrays import Array, is_dask
 from domainwise.backends.base import Backend
 from domainwise.backends.dask_input import (
     KnownPartitions,
@@ -106,14 +106,6 @@ class DaskBackend(Backend):
         if sample_domain is not None:
             sample_domain = _gathered(sample_domain, rows, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
-
-    def check_same_place(self, coefficients: Any, rows: Any) -> None:
-        """Refuse to send a model that holds tensors to workers."""
-        if is_tensor(coefficients):
-            raise TypeError(
-                f"X is {describe(rows)}, but this model holds tensors on {coefficients.device}: "
-                'call to("numpy") on the model first'
-            )
 
     def check_precomputed(self, K: Any) -> bool:
         """Refuse kernel matrices: they have no rows to cut into blocks."""

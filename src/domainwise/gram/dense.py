@@ -138,15 +138,18 @@ class DenseGram(RowsGram):
         return pairs_within(self, images, k, whole, self.K, self.K @ self.K if depth == 2 else None)
 
 
-def check_dense_memory(n_samples: int, what: str) -> None:
+def check_dense_memory(
+    n_samples: int,
+    what: str,
+    advice: str = 'use solver="exact" with a positive ridge, which needs no such matrix',
+) -> None:
     """Refuse a dense computation that does not fit memory, and say how much it needs."""
     needed = 4 * 8 * n_samples**2
     free = available_memory()
     if free is not None and needed > free:
         raise MemoryError(
             f"{what} forms {n_samples} x {n_samples} matrices and needs about "
-            f"{needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; "
-            'use solver="exact" with a positive ridge, which needs no such matrix'
+            f"{needed / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; {advice}"
         )
 
 

@@ -32,7 +32,7 @@ from domainwise.estimators.arguments import (
     with_shared_arguments,
 )
 from domainwise.gram import DenseGram, StreamedGram
-from domainwise.gram.dense import available_memory
+from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
 from domainwise.invariant.correction import correction, domain_factor
@@ -199,7 +199,9 @@ class InvariantKernel(
         labels = RowLabels(LabelSpace(len(X)))
         precomputed = kernel.name == "precomputed"
         if keep and not precomputed:
-            check_memory(len(X))
+            advice = "use InvariantFeatures with a linear machine"
+            solver = ' (solver="fast" in InvariantSVC and InvariantSVR)'
+            check_dense_memory(len(X), "the exact kernel", advice + solver)
         if not (precomputed or keep or len(X) <= DENSE_ROWS):
             refuse_unsound(kernel, len(X))
             return StreamedGram(X, kernel, labels), None
@@ -291,14 +293,3 @@ def resolved_kernel(estimator: Any, X: Array) -> Kernel:
     """Resolve an estimator's kernel arguments on its rows."""
     names = ("gamma", "degree", "coef0", "kernel_params")
     return make_kernel(estimator.kernel, X, **{name: getattr(estimator, name) for name in names})
-
-
-def check_memory(n_samples: int) -> None:
-    """Refuse a training Gram matrix that does not fit memory, and say what does."""
-    needed, free = 4 * 8 * n_samples**2, available_memory()
-    if free is not None and needed > free:
-        raise MemoryError(
-            f"the Gram matrix of {n_samples} rows needs about {needed / 2**30:.1f} GiB while it is "
-            f"made, but {free / 2**30:.1f} GiB are free; use InvariantFeatures with a linear "
-            'machine (solver="fast" in InvariantSVC and InvariantSVR)'
-        )

@@ -195,7 +195,7 @@ def _dense_rows(
         if conditional:
             if target is None or target.codes is None:
                 raise ValueError("conditional=True needs class labels as y")
-            blocks["domain"] = _within_classes(blocks["domain"], target)
+            blocks["domain"] = np.hstack(within(blocks["domain"], to_host(target.codes)))
     if values is not None:
         blocks["sign"] = values[:, :1]
     stacked = np.hstack(list(blocks.values()))
@@ -215,15 +215,14 @@ def _dense_rows(
     return RowLabels(space, dense=orthonormal)
 
 
-def _within_classes(features: Array, target: Feature) -> Array:
-    """Domain features of each class apart, minus the mean of that class."""
-    codes, columns = to_host(target.codes), []
-    for code in range(target.n_categories):
-        inside = codes == code
-        part = np.zeros_like(features)
-        part[inside] = features[inside] - features[inside].mean(axis=0)
-        columns.append(part)
-    return np.hstack(columns)
+def within(features: Array, codes: Array) -> list[Array]:
+    """Features of each class apart, minus the mean of that class."""
+    parts = []
+    for code in np.unique(codes):
+        part = np.where((codes == code)[:, None], features, 0.0)
+        part[codes == code] -= features[codes == code].mean(axis=0)
+        parts.append(part)
+    return parts
 
 
 def label_factor(features: Array, n_samples: int, epsilon: float) -> Array:

@@ -27,6 +27,7 @@ from domainwise.invariant.ridge import (
     span,
     weighted,
 )
+from domainwise.labels.factors import within
 from domainwise.selection.folds import MAX_FOLDS
 from domainwise.selection.ridge_rules import score_of_errors
 from domainwise.selection.splitters import LeaveDomainsOut
@@ -207,7 +208,7 @@ class HeldRows:
             if self.descriptors is None:
                 return group_parts(_indicators(groups), n, conditional)
             inside = groups[:, 0] if conditional else np.zeros(n, dtype=int)
-            return _centred_inside(self.descriptors[rows], inside)
+            return ((G, G.T @ G) for G in within(self.descriptors[rows], inside))
 
         labels, codes, counts = np.unique(groups[:, 0], return_inverse=True, return_counts=True)
         weights = penalties.class_weights(dict(zip(labels, counts.tolist(), strict=True)))
@@ -256,10 +257,3 @@ def _indicators(groups: Array) -> dict[Any, tuple[int, Array]]:
         tuple(key): (int(count), (codes.ravel() == g).astype(np.float64))
         for g, (key, count) in enumerate(zip(keys.tolist(), counts, strict=True))
     }
-
-
-def _centred_inside(descriptors: Array, inside: Array) -> Any:
-    for label in np.unique(inside):
-        G = np.where((inside == label)[:, None], descriptors, 0.0)
-        G[inside == label] -= G[inside == label].mean(axis=0)
-        yield G, G.T @ G

@@ -22,7 +22,7 @@ from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
 from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
-from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
+from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
 from domainwise.methods.components import CONTINUOUS_CUT, Components, standardise
 from domainwise.methods.contract import Gram, Thin
 from domainwise.methods.pencils import dcm_scores
@@ -143,24 +143,23 @@ class ExactFold(RowFold):
     """A split for the exact family."""
 
     @cached_property
-    def _grams(self) -> list[Any]:
-        return []
-
-    @cached_property
     def kernel(self) -> Kernel:
         """Kernel with its gamma."""
         return self.template._resolve_kernel(backend_of(self.X), self.X)
 
+    @cached_property
+    def _operator(self) -> Any:
+        """What holds the matrix, for whatever labels."""
+        labels = RowLabels(LabelSpace(len(self.X)))
+        return self.template._gram(backend_of(self.X), self.X, self.kernel, labels)[0]
+
     def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
         """Return the operator of the training rows and their label space."""
-        template, backend = self.template, backend_of(self.X)
-        if conditional != template.conditional:
-            template.set_params(conditional=conditional)
-        labels = template._label_rows(backend, self.X, self.target, self.domain)
-        # One operator, which holds the matrix; only the labels are others.
-        if not self._grams:
-            self._grams.append(template._gram(backend, self.X, self.kernel, labels)[0])
-        gram = copy(self._grams[0])
+        if conditional != self.template.conditional:
+            self.template.set_params(conditional=conditional)
+        rows = backend_of(self.X), self.X
+        labels = self.template._label_rows(*rows, self.target, self.domain)
+        gram = copy(self._operator)
         gram.labels = labels
         return gram, labels.space
 
