@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
-from domainwise.arrays import Array, ArrayLike, Given
+from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
@@ -40,20 +40,6 @@ class KernelProjection(Projection):
     @abstractmethod
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method on a Gram operator."""
-
-    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
-        """Fit, and return the projected training rows, which are at hand already.
-
-        Parameters
-        ----------
-        X, y, sample_domain
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components)
-        """
-        return self.fit(X, y, sample_domain).embedding_
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         X, y, sample_domain = backend.split_labels(X, y, sample_domain)

@@ -39,20 +39,6 @@ class LandmarkProjection(Projection):
     #: Whether the method looks at the second moment of the features, the dearest of the sums.
     _needs_moments = True
 
-    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
-        """Fit, then project the same rows in a second pass.
-
-        Parameters
-        ----------
-        X, y, sample_domain
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components)
-        """
-        return self.fit(X, y, sample_domain).transform(X)
-
     def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
         """Add a batch of rows to what has been seen.
 

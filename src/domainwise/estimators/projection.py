@@ -48,6 +48,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     random_state: Any
     classes_: Array
     domains_: Array | None
+    embedding_: Array  # of an exact form
     _kernel: Basis
     _offset: Any
 
@@ -111,6 +112,23 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 ) from error
             backend.settle(self, X)
         return self
+
+    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
+        """Fit, and return the projected training rows.
+
+        An exact form has them at hand; one on landmarks makes a second pass over the rows.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+        """
+        self.fit(X, y, sample_domain)
+        return self.embedding_ if hasattr(self, "embedding_") else self.transform(X)
 
     def transform(self, X: ArrayLike) -> Array:
         """Project rows, those of unseen domains included.

@@ -114,15 +114,6 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         return self._apply("_decisions", X)
 
-    def predict(self, X: ArrayLike) -> Array:
-        """Return the class of each row; for a tensor, classes that are numbers as a tensor.
-
-        Parameters
-        ----------
-        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
-        """
-        return self._apply("_classes_of", X)
-
     @available_if(_has_curve)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -154,7 +145,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     def _decisions(self, X: Any) -> Any:
         return self._rule().decision_function(self._values(X))
 
-    def _classes_of(self, X: Any) -> Any:
+    def _predicted(self, X: Any) -> Any:
         values = self._values(X)
         classes = self._rule().predict(to_host(values))
         return placed(classes, values) if classes.dtype.kind in "biuf" else classes
@@ -199,16 +190,7 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         self._flat = len(np.shape(y)) == 1
         return backend.check_target(y, rows, "rbf", least_classes=1)
 
-    def predict(self, X: ArrayLike) -> Array:
-        """Return the predicted target of each row.
-
-        Parameters
-        ----------
-        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
-        """
-        return self._apply("_targets_of", X)
-
-    def _targets_of(self, X: Any) -> Any:
+    def _predicted(self, X: Any) -> Any:
         values = self._values(X)
         return values[:, 0] if self._flat else values
 

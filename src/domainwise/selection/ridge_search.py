@@ -378,6 +378,17 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
 
     # Predicting.
 
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the class of each row, or its predicted target.
+
+        Of a tensor they are a tensor, but for classes that are no numbers.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
+        return self._apply("_predicted", X)
+
     def _apply(self, method: str, X: Any) -> Any:
         """Check X, and call a method on what is at hand: all rows, or every partition."""
         check_is_fitted(self)
