@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
 
+import numpy as np
 from joblib import effective_n_jobs
 
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
-from domainwise.checks.arguments import SEED, check_arguments
+from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
+from domainwise.checks.rows import refuse_no_rows
 from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
 from domainwise.evaluation.follow import Follow
@@ -169,7 +172,10 @@ def evaluate(
         raise TypeError(f"evaluate() has no argument {name!r}{hint}")
     check_arguments(
         "evaluate",
-        {"random_state": [SEED]},
+        {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]},
+        cv=cv,
+        inner_cv=inner_cv,
+        out=out,
         n_jobs=n_jobs,
         random_state=random_state,
         progress=progress,
@@ -179,6 +185,8 @@ def evaluate(
         force=force,
     )
     X, y, sample_domain = _columns(X, y, sample_domain)
+    if isinstance(scoring, (list, tuple)) and not scoring:
+        raise ValueError("scoring names no measure; None chooses one")
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     if quick:
         cv = LeaveDomainsOut(max_splits=3, random_state=random_state) if cv is None else cv
@@ -217,26 +225,23 @@ def evaluate(
 
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     """Take columns that are named out of a data frame."""
-    named = {}
-    for argument, given in (("y", y), ("sample_domain", sample_domain)):
-        if not isinstance(given, str):
-            continue
-        if not hasattr(X, "columns"):
-            raise ValueError(f"{argument}={given!r} names a column, but X is no data frame")
-        if given not in X.columns:
-            raise ValueError(
-                f"{argument}={given!r} is no column of X, which has "
-                f"{', '.join(str(name) for name in X.columns)}"
-            )
-        named[argument] = given
+    refuse_no_rows(X)
+    named = {"y": y, "sample_domain": sample_domain}
+    named = {argument: name for argument, name in named.items() if np.isscalar(name)}
     if not named:
         return X, y, sample_domain
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
-    if "y" in named:
-        y = X[named["y"]]
-    if "sample_domain" in named:
-        sample_domain = X[named["sample_domain"]]
-    return X.drop(columns=list(dict.fromkeys(named.values()))), y, sample_domain
+    names = list(getattr(X, "columns", ()))
+    for argument, name in named.items():
+        if not hasattr(X, "columns"):
+            raise ValueError(f"{argument}={name!r} names a column, but X is no data frame")
+        if names.count(name) != 1:
+            wrong = "is no column of X" if name not in names else "names several columns of X"
+            raise ValueError(f"{argument}={name!r} {wrong}, which has {', '.join(map(str, names))}")
+    if len({*named.values()}) < len(named):
+        raise ValueError(f"y and sample_domain are the same column, {y!r}")
+    y, sample_domain = (X[g] if np.isscalar(g) else g for g in (y, sample_domain))
+    return X.drop(columns=[*named.values()]), y, sample_domain
 
 
 def compare_methods(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise.checks.inputs import LARGEST_NUMBER, too_large
+from domainwise.checks.inputs import LARGEST_NUMBER, plain_array, too_large
+from domainwise.checks.rows import refuse_no_rows
 from domainwise.tables.cells import decimal_marks
 from domainwise.tables.columns import is_numeric
+from domainwise.tables.csv_text import holds_row_numbers
 from domainwise.tables.errors import import_pandas
 from domainwise.tables.features import ReadColumns, feature_schema, make_preprocessor
+from domainwise.tables.labels import refuse_quantities, target_column, target_values, task_of
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | None]:
@@ -25,6 +29,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.features.make_preprocessor`.
     """
+    refuse_no_rows(X)
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if issparse(X):
@@ -42,14 +47,33 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise ValueError(f"X has more than one column named {', '.join(double)}")
-    X = X.reset_index(drop=True)
-    marks = decimal_marks(X, names)
+    numbered = [name for name in names if holds_row_numbers(name)]
+    if numbered:
+        notes.append("the first column has no name: taken for row numbers, and left out")
+    X = X.drop(columns=numbered).reset_index(drop=True)
+    marks = decimal_marks(X, list(X.columns))
     schema, frame = feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
     if not schema.features:
         raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
     plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)
     reader = None if plain else ReadColumns(schema.as_dict())
     return schema.prepare(frame), make_preprocessor(schema), reader
+
+
+def read_target(y: Any, task: str, notes: list[str]) -> Any:
+    """Return quantities that are written as text as numbers, read as in a file; else y as it is."""
+    labels = plain_array(y, "y")
+    if labels.ndim != 1 or not all(isinstance(label, str) for label in labels):
+        return y
+    if find_spec("pandas") is None:
+        return y
+    column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
+    read = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
+    if task_of(read, task) == "regression":
+        notes.append("the target is text, and was read as numbers")
+        return target_values(read, "regression", notes)
+    refuse_quantities(read)
+    return y
 
 
 def _numbers(X: Any) -> tuple[Any, Any, None]:

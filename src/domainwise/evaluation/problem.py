@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, check_target, is_quantity, take_rows
-from domainwise.evaluation.features import prepare_features
+from domainwise.evaluation.features import prepare_features, read_target
 from domainwise.models.method import Setting
 from domainwise.selection import LeaveDomainsOut
 from domainwise.selection.draw import draw_rows
@@ -151,7 +151,7 @@ def make_problem(
             f"all rows are of one domain ({labels.names[0]!s}): at least two are needed to leave "
             "one out"
         )
-    target, classes = check_task(y, n, task)
+    target, classes = check_task(read_target(y, task, notes), n, task)
     measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
     objection = measure.objection(target, target, classes is not None)
     if objection:
@@ -212,7 +212,10 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
     splits = []
-    for train, test in splitter.split(np.zeros((len(problem.y), 1)), problem.y, problem.codes):
+    n = len(problem.y)
+    for train, test in splitter.split(np.zeros((n, 1)), problem.y, problem.codes):
+        if max(np.max(train, initial=0), np.max(test, initial=0)) >= n:
+            raise ValueError(f"cv names rows beyond the {n} there are")
         shared = np.intersect1d(problem.codes[train], problem.codes[test])
         if len(shared):
             raise ValueError(

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
+from domainwise.checks.arguments import Each
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
 from domainwise.models.watch import ShiftWatch
@@ -180,8 +181,8 @@ def own_method(given: Any, prepare: bool = True) -> Method:
             f"methods: {name!r} must be an estimator of scikit-learn, got {estimator!r}"
         )
     grid = rest[0] if rest else None
-    if grid is not None and not isinstance(grid, Mapping):
-        raise ValueError(f"methods: the grid of {name!r} must be a dict, got {grid!r}")
+    if grid is not None and not Each(Each(object), of_dict=True).is_satisfied_by(grid or {"": [0]}):
+        raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
     what = type(estimator).__name__
     about = f"{what}; {', '.join(grid)} chosen" if grid else what
     grids = None if grid is None else (grid, grid)

@@ -97,9 +97,9 @@ class Measure:
             try:
                 dummy.fit(np.zeros((len(y_train), 1)), y_train)
                 score = self.scorer(dummy, np.zeros((len(y_test), 1)), y_test)
-            except (ValueError, AttributeError) as error:
+                return "" if np.isfinite(score) else f"it is {score}"
+            except (ValueError, AttributeError, TypeError) as error:
                 return str(error).split("\n")[0]
-        return "" if np.isfinite(score) else f"it is {score}"
 
 
 def choose_measure(

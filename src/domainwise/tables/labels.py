@@ -92,10 +92,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
         if np.all(y == y[0]):
             raise TableError(f"the target {name!r} has one value only, {y[0]:g}: nothing to learn")
         return y
-    form, odd = column_form(target)
-    if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
-        words = (form != "date" and problem_of(target, form, odd)) or (f"holds {FORMS[form]}",)
-        raise TableError(f"the target {name!r} ", *words, "; or name another target")
+    refuse_quantities(target)
     y = as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
@@ -114,6 +111,14 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
     ]
     notes += _alike(classes, f"classes of the target {name!r}")
     return y
+
+
+def refuse_quantities(target: Any) -> None:
+    """Refuse a target whose text is no names of classes: dates, or numbers in part."""
+    form, odd = column_form(target)
+    if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
+        words = (form != "date" and problem_of(target, form, odd)) or (f"holds {FORMS[form]}",)
+        raise TableError(f"the target {str(target.name)!r} ", *words, "; or name another target")
 
 
 def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
