@@ -286,7 +286,7 @@ def main() -> None:
         f"GridSearchCV in two processes, with threads as they come and with OMP_NUM_THREADS=1, "
         f"which search in turn: ratios of {PAIRS} pairs."
     )
-    report.table(["time", "busy processes", "a quarter below", "median", "above"], searches)
+    report.table(["time", "busy processes", "lower quartile", "median", "upper quartile"], searches)
     report.write(options.out)
 
 
