@@ -174,9 +174,9 @@ def test_a_projection_and_its_head_are_those_of_all_rows(frames, method, target)
     got = project.transform(prepared(plan, rows))
     some = min(2, Z.shape[1])
     signs = np.sign((got * Z[:, : got.shape[1]]).sum(axis=0))
-    # The exact method follows the kernel of a continuous target on all rows, this one its grid.
-    error = 1e-10 if target != "value" else 2e-3
-    np.testing.assert_allclose(got[:, :some] * signs[:some], Z[:, :some], atol=error * 30)
+    # The exact method follows the kernel of a continuous target on all rows, this one on points.
+    error = 3e-9 if target != "value" else 1e-7
+    np.testing.assert_allclose(got[:, :some] * signs[:some], Z[:, :some], atol=error)
     new = model.schema.prepare(make_frame(50, 9, 0.5))
     Z_new = project.transform(plan.prepare.transform(new))
     if target == "value":
@@ -186,6 +186,16 @@ def test_a_projection_and_its_head_are_those_of_all_rows(frames, method, target)
         probabilities = model.pipeline.predict_proba(new)
         expected = discriminant_probabilities(got, rows[target].to_numpy(), Z_new)
         np.testing.assert_allclose(probabilities, expected, atol=1e-9)
+
+
+def test_landmarks_of_a_target_reach_where_no_quantile_is_told(frames):
+    plan = make_plan(frames["s0"], "value", method="fastdcm", smallest_cell=10)
+    target = both_rounds(plan, frames)[0].target_map
+    y = pooled(frames)[0][["value"]].to_numpy()
+    assert target.points.min() < y.min()
+    assert target.points.max() > y.max()
+    followed = np.sum(target.features(y) ** 2, axis=1)
+    np.testing.assert_allclose(followed, 1.0, atol=1e-6)  # k(y, y), of rows that nobody told
 
 
 def values_of(model, frame):

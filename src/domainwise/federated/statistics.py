@@ -205,7 +205,10 @@ def _target(sketch: Sketch) -> dict[str, Any]:
     if not np.ptp(points):
         raise PlanError("the target has one value only: nothing to learn")
     gamma, rest = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
-    chosen = LabelMap.choose(points, "rbf", gamma, rest, "the target kernel", points)
+    # Sites do not tell their outermost values: landmarks go beyond the quantiles, too.
+    reach = np.ptp(points) / 2
+    beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
+    chosen = LabelMap.choose(points, "rbf", gamma, rest, "the target kernel", [*points, *beyond])
     return {"gamma": gamma, "points": chosen.points[:, 0]}
 
 
