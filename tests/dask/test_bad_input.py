@@ -169,7 +169,8 @@ def test_a_projection_checks_names_and_number_of_features(given, rows):
 @pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
 def test_searches_say_what_follows_x(search, given):
     _, X, y, domain = given
-    with pytest.raises(TypeError, match=f"{search.__name__} takes NumPy arrays .* which follows X"):
+    said = f"{search.__name__} takes NumPy arrays .* which follows X; InvariantRidge...CV search"
+    with pytest.raises(TypeError, match=said):
         search().fit(X, y, sample_domain=domain)
 
 

@@ -85,7 +85,7 @@ class _Search(Searched):
             self,
             X,
             "search on some rows in memory, and give best_params_ to "
-            f"{self._estimator.__name__}, which follows X",
+            f"{self._estimator.__name__}, which follows X; InvariantRidge...CV search where X is",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
