@@ -87,11 +87,10 @@ def plan(
     elif target is None:
         raise ValueError("name --target, or files of the first round to merge")
     else:
-        asked: dict[str, Any] = {"method": method, "n_features": columns, "seed": seed}
-        asked |= {"target": target, "domain": domain, "smallest_cell": smallest, "task": task}
-        asked |= {"features": features, "drop": drop, "auto_drop": auto_drop, "dates": dates}
-        asked |= {"more": _more_of(more), **reading.arguments()}
-        made = read_input(source, read=_plan_of, **asked)
+        names = ("target", "domain", "method", "seed", "task", "features", "drop", "auto_drop")
+        asked: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
+        asked |= {"n_features": columns, "smallest_cell": smallest, "more": _more_of(more)}
+        made = read_input(source, read=_plan_of, dates=dates, **asked, **reading.arguments())
     told = {"plan": made.hash, "merged": made.merged is not None}
     _write(out, made.words(), made.save, told if as_json else None)
 
@@ -109,9 +108,8 @@ def _refuse_beside_files(context: typer.Context) -> None:
     """Refuse options of a new plan: the one that files are merged into has decided them."""
     for name in context.params.keys() - {"source", "files", "out", "force", "as_json", "debug"}:
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
-            raise ValueError(
-                f"leave out --{name.replace('_', '-')}: the plan that files are merged into decides"
-            )
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"leave out {option}: the plan that files are merged into decides")
 
 
 def _more_of(path: Path | None) -> dict[str, Any]:
@@ -119,12 +117,8 @@ def _more_of(path: Path | None) -> dict[str, Any]:
         given = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
-    odd = (
-        sorted(set(given) - set(f"{MORE}, {OPTIONS}".split(", ")))
-        if isinstance(given, dict)
-        else [given]
-    )
-    if odd:
+    known = f"{MORE}, {OPTIONS}".split(", ")
+    if odd := [n for n in given if n not in known] if isinstance(given, dict) else [given]:
         raise ValueError(f"{path} holds {odd[0]!r}: an object is expected, with some of {MORE}")
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
@@ -151,9 +145,8 @@ def _site_command(kind: str, about: str) -> None:
         with working(f"reading {data}"):
             frame = read_table(data, encoding=encoding)
             file = getattr(federated, kind)(frame, agreed, site=site)
-        told = {name: file.content[name] for name in ("left_out", "withheld")}
-        told = {"site": file.site, "plan": file.plan, **told}
-        _write(out, file.words(), file.save, told if as_json else None)
+        told = {"site": file.site, "plan": file.plan, **file.content} if as_json else None
+        _write(out, file.words(), file.save, told)
 
     federate.command(kind, help=about)(at_site)
 
@@ -178,7 +171,7 @@ def fit(
     with working("fitting, and leaving sites out"):
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
-    print_model(_console(as_json), info, brief=True)
+    print_model(errors if as_json else Console(highlight=False), info, brief=True)
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     words = [
         f"error on each site without it: {', '.join(scores)}",
@@ -190,16 +183,11 @@ def fit(
     print_notes(errors, info)
 
 
-def _console(as_json: bool) -> Console:
-    """Where words go: JSON has stdout for itself."""
-    return errors if as_json else Console(highlight=False)
-
-
 def _write(
     out: Path, words: Iterable[str], save: Callable[[Path], Any], told: dict[str, Any] | None
 ) -> None:
-    """Say what a file contains, and then write it; JSON of it is printed last."""
-    console = _console(told is not None)
+    """Say what a file contains, and then write it; JSON has stdout for itself, and comes last."""
+    console = Console(highlight=False) if told is None else errors
     for each in words:
         console.print(shown(each), soft_wrap=True)
     save(out)

@@ -106,8 +106,7 @@ class Plan:
             if getattr(self, name) not in known:
                 accepted = ", ".join(map(repr, known))
                 raise PlanError(f"{name}={getattr(self, name)!r}: use one of {accepted}")
-        rules: dict[str, list[Any]] = {"n_features": [COUNT], "smallest_cell": [COUNT]}
-        rules |= {"seed": [SEED]}
+        rules: Any = {"n_features": [COUNT], "smallest_cell": [COUNT], "seed": [SEED]}
         check_arguments("Plan", rules, **{name: getattr(self, name) for name in (*rules, "gammas")})
         if self.n_features > MOST_FEATURES:
             raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
@@ -224,12 +223,11 @@ class Plan:
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not."""
-        if self.merged is None:
-            contains = (
-                f"names and kinds of {len(self.schema.features)} columns, the target "
-                f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from"
-            )
-        else:
+        contains = (
+            f"names and kinds of {len(self.schema.features)} columns, the target "
+            f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from"
+        )
+        if self.merged is not None:
             contains = (
                 f"of {len(self.merged['sites'])} sites together, medians, means and deviations, "
                 "categories, ranges between outer quantiles, and widths of kernels"
