@@ -15,14 +15,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn import config_context
+from sklearn import config_context, ensemble
 from sklearn.base import clone
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
@@ -189,7 +183,7 @@ class _Trees(Separate):
         return super().predict(sources, split, fewer)
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        trees = ExtraTreesClassifier if sources.n_classes else ExtraTreesRegressor
+        trees = ensemble.ExtraTreesClassifier if sources.n_classes else ensemble.ExtraTreesRegressor
         return trees(**{"n_estimators": TREES, "random_state": sources.seed, **candidate})
 
 
@@ -219,9 +213,9 @@ class _Boosting(Separate):
         return [outputs(SimpleNamespace(**stage), X, sources.n_classes) for stage in known]
 
     def estimator(self, sources: Sources, candidate: Candidate) -> Any:
-        boosting: Any = HistGradientBoostingRegressor
+        boosting: Any = ensemble.HistGradientBoostingRegressor
         if sources.n_classes:
-            boosting = HistGradientBoostingClassifier
+            boosting = ensemble.HistGradientBoostingClassifier
         return boosting(
             **candidate,
             early_stopping=False,

@@ -43,8 +43,8 @@ class Learnt:
         return replace(self, drawn=self.drawn[:most], rows=self.rows[:most].copy())
 
 
-def find_context(model: Any) -> tuple[Any, list[Any]]:
-    """Find the DomainContext or ensemble in a model, and the steps before it; there must be one."""
+def find_context(model: Any) -> tuple[Any, DomainContext, list[Any]]:
+    """Find what looks at domains in a model: itself, its DomainContext, and the steps before it."""
     owners = [
         (owner, before)
         for owner, before in _owners(model, [])
@@ -56,7 +56,8 @@ def find_context(model: Any) -> tuple[Any, list[Any]]:
             if not owners
             else "context: several parts of this model look at domains; use one DomainContext"
         )
-    return owners[0]
+    owner, before = owners[0]
+    return owner, getattr(owner, "domain_context_", owner), before
 
 
 def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
@@ -70,11 +71,11 @@ def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 def learn_domains(model: Any, X: Any, domains: Array, seed: int) -> dict[Any, Learnt]:
     """Sum up rows, as the model takes them, by domain; the seed differs from piece to piece."""
-    owner, before = find_context(model)
+    owner, context, before = find_context(model)
     for step in before:
         X = step.transform(X)
     rows = np.asarray(X, dtype=np.float64)
-    moments = _context_of(owner).domain_moments(rows, domains)
+    moments = context.domain_moments(rows, domains)
     drawn = np.random.default_rng(seed).random(len(rows))
     if getattr(owner, "_shares", None) is None:
         drawn = drawn[:0]
@@ -96,8 +97,7 @@ def merged_domains(a: dict[Any, Learnt], b: dict[Any, Learnt]) -> dict[Any, Lear
 @contextmanager
 def holding(model: Any, learnt: dict[Any, Learnt]) -> Iterator[None]:
     """Let a model take domains for what was learnt of them, not for the rows of a piece."""
-    owner, _ = find_context(model)
-    context = _context_of(owner)
+    owner, context, _ = find_context(model)
     context.held = Held({name: known.moments for name, known in learnt.items()})
     try:
         if any(len(known.rows) for known in learnt.values()):
@@ -107,7 +107,3 @@ def holding(model: Any, learnt: dict[Any, Learnt]) -> Iterator[None]:
         yield
     finally:
         del context.held
-
-
-def _context_of(owner: Any) -> DomainContext:
-    return owner if isinstance(owner, DomainContext) else owner.domain_context_

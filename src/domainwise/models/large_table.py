@@ -17,14 +17,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.backends.dask_input import Layout, Partitions
-from domainwise.distributed.parquet import (
-    PARTITION_BYTES,
-    Footer,
-    Piece,
-    cut_pieces,
-    read_footers,
-    read_piece,
-)
+from domainwise.distributed import parquet
 from domainwise.ensemble.moments import Moments
 from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
@@ -56,7 +49,7 @@ def exceeds_memory(path: str | Path) -> bool:
     if existing_format(path) != "parquet":
         return False
     free = available_memory()
-    cells = sum(f.content.num_rows * f.content.num_columns for f in read_footers(path))
+    cells = sum(f.content.num_rows * f.content.num_columns for f in parquet.read_footers(path))
     return free is not None and COPIES * 8 * cells > free
 
 
@@ -70,9 +63,9 @@ class Reader:
     labels: tuple[dict[str, Any], dict[str, Any]] | None = None
     prepare: Any = None
 
-    def rows(self, piece: Piece) -> tuple[Any, Any, Array, int]:
+    def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Features as :meth:`Schema.prepare` has them, targets, domains as text, rows left out."""
-        frame = read_piece(piece, self.columns)
+        frame = parquet.read_piece(piece, self.columns)
         n, target, domain = len(frame), self.schema.target, self.schema.domain
         frame = frame[frame[target].notna() & frame[domain].notna()]
         domains = as_labels(frame[domain]).astype(str) if len(frame) else np.array([], dtype=str)
@@ -86,7 +79,7 @@ class Reader:
             y = as_labels(frame[target]).astype(str) if len(frame) else domains
         return self.schema.prepare(frame), y, domains, n - len(frame)
 
-    def prepared(self, piece: Piece) -> Any:
+    def prepared(self, piece: parquet.Piece) -> Any:
         """Features as numbers, with ``y`` and ``domain`` beside them."""
         X, y, domains, _ = self.rows(piece)
         assert self.labels is not None
@@ -103,7 +96,7 @@ class Reader:
 
 
 @task
-def statistics_of(reader: Reader, piece: Piece) -> Statistics:
+def statistics_of(reader: Reader, piece: parquet.Piece) -> Statistics:
     """First pass over a piece."""
     X, y, domains, left_out = reader.rows(piece)
     numbers = X[reader.schema.numbers].to_numpy(dtype=np.float64)
@@ -131,7 +124,7 @@ class LargeTable:
 
     table: Table  #: the rows that were looked at
     reader: Reader
-    pieces: list[Piece]
+    pieces: list[parquet.Piece]
 
     @classmethod
     def open(
@@ -147,18 +140,20 @@ class LargeTable:
         **options: Any,
     ) -> LargeTable:
         """Look at a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
-        footers: list[Footer] = read_footers(path)
+        footers: list[parquet.Footer] = parquet.read_footers(path)
         schema = footers[0].content.schema.to_arrow_schema()
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
         told: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
         chosen = choose_features(names, features=features, drop=drop, **told)
         columns = [*chosen, target, domain]
-        pieces = cut_pieces(footers, columns, max_rows=PARTITION_BYTES // (8 * len(columns)))
+        pieces = parquet.cut_pieces(
+            footers, columns, max_rows=parquet.PARTITION_BYTES // (8 * len(columns))
+        )
         few = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
         frames = []
         for i in few:
-            frame = read_piece(pieces[i], columns)
+            frame = parquet.read_piece(pieces[i], columns)
             rows = np.linspace(0, len(frame) - 1, LOOK_ROWS // len(few)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
         look = import_pandas().concat(frames, ignore_index=True)

@@ -14,28 +14,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, SVR
 
+from domainwise import estimators, selection
 from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.estimators import (
-    DICA,
-    KPCA,
-    MDA,
-    MIDA,
-    SCA,
-    FastDICA,
-    FastKPCA,
-    FastMDA,
-    FastMIDA,
-    FastSCA,
-)
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.models.method import CONTEXT, Grid, In, Method, Setting, own_method
-from domainwise.selection import (
-    DCMCV,
-    FastDCMCV,
-    InvariantRidgeClassifierCV,
-    InvariantRidgeCV,
-    InvariantSearchCV,
-)
 
 #: Rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000
@@ -80,8 +62,8 @@ def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = F
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
     """DCM along a path that shares the products of its candidates."""
-    exact = partial(DCMCV, random_state=s.seed)
-    return _sized(exact, FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
+    exact = partial(selection.DCMCV, random_state=s.seed)
+    return _sized(exact, selection.FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
 
 
 def _invariant(s: Setting) -> Any:
@@ -90,12 +72,12 @@ def _invariant(s: Setting) -> Any:
     calibrated = s.probability and s.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=calibrated)
     machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
-    return InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
+    return selection.InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
 
 
 def _invariant_ridge(s: Setting) -> Any:
     options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs)
-    return _either(InvariantRidgeClassifierCV, InvariantRidgeCV, s, **options)
+    return _either(selection.InvariantRidgeClassifierCV, selection.InvariantRidgeCV, s, **options)
 
 
 def _ensemble(s: Setting) -> Any:
@@ -112,9 +94,9 @@ BOTH: Grid = {**weights(*WEIGHTS), "conditionals": (False, True)}
 #: How some methods are made.
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
-_kpca = partial(_sized, KPCA, FastKPCA)
+_kpca = partial(_sized, estimators.KPCA, estimators.FastKPCA)
 # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
-_dica = partial(_sized, partial(DICA, solver="dense"), FastDICA)
+_dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
 KPCA_GRID: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
 DICA_GRID: Grid = {"gamma": GAMMAS, "lam": In("rows", (1e-4, 1e-2, 1.0))}
@@ -197,8 +179,8 @@ METHODS: dict[str, Method] = {
         _projection("FastKPCA", _kpca, KPCA_GRID, fast=True),
         *(
             _projection(
-                ("Fast" if fast else "") + exact.__name__,
-                partial(_sized, exact, landmarks),
+                ("Fast" if fast else "") + name,
+                partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}")),
                 grid,
                 fast=fast,
                 compared=False,
@@ -206,10 +188,10 @@ METHODS: dict[str, Method] = {
                 about=f"{about}{' with landmarks' * fast} and a linear head; {chosen} chosen",
             )
             for fast in (False, True)
-            for exact, landmarks, about, grid, chosen in (
-                (SCA, FastSCA, "scatter component analysis", SCATTER_GRID, SCATTERS),
-                (MDA, FastMDA, "multidomain discriminant analysis", SCATTER_GRID, SCATTERS),
-                (MIDA, FastMIDA, "independence of the domain", MIDA_GRID, INDEPENDENCE),
+            for name, about, grid, chosen in (
+                ("SCA", "scatter component analysis", SCATTER_GRID, SCATTERS),
+                ("MDA", "multidomain discriminant analysis", SCATTER_GRID, SCATTERS),
+                ("MIDA", "independence of the domain", MIDA_GRID, INDEPENDENCE),
             )
         ),
     )

@@ -111,12 +111,11 @@ class MethodSearch(AroundEstimator):
         if not self.searches and codes is not None:
             most = max(SEARCH_ROWS, 2 * (int(codes.max()) + 1))
             rows = draw_rows(codes, most, 0)
-        classification = _for_classes(self.estimator, y)
-        scorer, usable = self._score(y[rows], None if codes is None else codes[rows])
+        known = (y[rows], None if codes is None else codes[rows])
+        scorer, usable = self._score(*known)
         splits, by = domain_folds(
-            y[rows],
-            None if codes is None else codes[rows],
-            classification=classification,
+            *known,
+            classification=_for_classes(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
             usable=usable,
@@ -196,11 +195,8 @@ class MethodSearch(AroundEstimator):
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = by
-        self.varied_ = [
-            name
-            for name in chosen
-            if len({repr(candidate.get(name)) for candidate in candidates}) > 1
-        ]
+        tried = {name: {repr(each.get(name)) for each in candidates} for name in chosen}
+        self.varied_ = [name for name, values in tried.items() if len(values) > 1]
 
     @property
     def settled_(self) -> Any:
@@ -257,9 +253,8 @@ class MethodSearch(AroundEstimator):
 def _for_classes(estimator: Any, y: Any) -> bool:
     """Whether the target is classes; of an estimator that does not say so, by the target."""
     kind = type_of_target(y)
-    return is_classifier(estimator) or (
-        not is_regressor(estimator) and not kind.startswith("continuous")
-    )
+    numbers = is_regressor(estimator) or kind.startswith("continuous")
+    return is_classifier(estimator) or not numbers
 
 
 def _judged(

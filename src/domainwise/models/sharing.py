@@ -46,11 +46,7 @@ def judge_group(
     """Score candidates with a common kernel on one split, as fits of each would."""
     train, test = split
     judged = []
-    with (
-        quiet_about_domains(),
-        single_blas_thread(is_small(X)),
-        quiet_scores(),
-    ):
+    with quiet_about_domains(), single_blas_thread(is_small(X)), quiet_scores():
         if step:
             template, head = model.named_steps[step], model.steps[-1][1]
             given = None if domains is None else domains[train]

@@ -14,22 +14,13 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.tables import labels
 from domainwise.tables.cells import decimal_marks, without
 from domainwise.tables.columns import DATE_PARTS, as_labels, split_names
 from domainwise.tables.csv_text import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
 from domainwise.tables.features import Schema, feature_schema, make_preprocessor, require_columns
 from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
-from domainwise.tables.labels import (
-    check_domains,
-    note_domain_tells,
-    note_identifiers,
-    other_domains,
-    target_column,
-    target_values,
-    task_of,
-    with_labels,
-)
 
 __all__ = [
     "FORMATS",
@@ -147,18 +138,18 @@ def check_table(
         **{name: without(frame[name], na, words=name != domain) for name in columns}
     )
     marks = decimal_marks(frame, [*chosen, target], decimal)
-    frame[target] = target_column(frame[target], marks.get(target))
-    frame = with_labels(frame, target, domain, notes)
+    frame[target] = labels.target_column(frame[target], marks.get(target))
+    frame = labels.with_labels(frame, target, domain, notes)
     domains = as_labels(frame[domain])
     if drop_domains:
-        keep = other_domains(domains, drop_domains, where)
+        keep = labels.other_domains(domains, drop_domains, where)
         frame, domains = frame[keep], domains[keep]
     if not len(frame):
         raise TableError(f"{where}: no row has both a target and a domain")
-    task = task_of(frame[target], task)
-    y = target_values(frame[target], task, notes)
+    task = labels.task_of(frame[target], task)
+    y = labels.target_values(frame[target], task, notes)
     if several:
-        check_domains(domains, y, task, domain, notes)
+        labels.check_domains(domains, y, task, domain, notes)
     schema, frame = feature_schema(
         frame[chosen], marks, dates=dates, auto_drop=auto_drop, notes=notes
     )
@@ -167,8 +158,8 @@ def check_table(
     told = decimal or ("," if "," in marks.values() else None)
     schema = replace(schema, target=target, domain=domain, task=task, decimal=told, na=na)
     X = schema.prepare(frame)
-    notes += note_identifiers(X, schema.numbers, domains)
-    notes += note_domain_tells(X, list(X.columns), domains)
+    notes += labels.note_identifiers(X, schema.numbers, domains)
+    notes += labels.note_domain_tells(X, list(X.columns), domains)
     notes.append(_used(schema))
     return Table(X, y, domains, schema, tuple(notes))
 
