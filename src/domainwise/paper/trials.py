@@ -31,6 +31,7 @@ from domainwise.selection.predictions import fit_with_domains
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
 INVARIANCE_REPEATS = 5
 INVARIANCE_ROWS = 1000
+INVARIANCE = ("domain_dependence", "target_dependence", "mean_mmd")
 
 _PAPER_RULE = "the paper's parameters; where it gives none, ridge 1e-3, λ = N·ridge, C = 1"
 
@@ -147,11 +148,7 @@ def measure_invariance(pipeline: Pipeline, split: Split) -> dict[str, float | No
     if len(pipeline) > 1:
         features = pipeline[:-1].transform(features)
     report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
-    return {
-        "domain_dependence": report.domain_dependence,
-        "target_dependence": report.target_dependence,
-        "mean_mmd": report.mean_mmd,
-    }
+    return {name: getattr(report, name) for name in INVARIANCE}
 
 
 def plan_trials(

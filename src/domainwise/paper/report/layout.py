@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 
 from domainwise.jobs.statistics import p_text
 from domainwise.paper.methods import METHODS
-from domainwise.paper.printed import Cell
-from domainwise.paper.report.summary import CaseView, MethodView, RunSummary
+from domainwise.paper.report.summary import CaseView, CellView, MethodView, RunSummary
 from domainwise.paper.report.words import count
 from domainwise.paper.scores import Metric
 from domainwise.report.page import TextCell, TextTable
@@ -37,48 +35,49 @@ def _is_paired(case: CaseView) -> bool:
 
 def case_table(case: CaseView) -> TextTable:
     """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
-    columns: list[tuple[str, Callable[[MethodView], TextCell]]] = [
-        ("method", lambda method: TextCell(method.label))
-    ]
+    methods = case.methods
+    columns: list[tuple[str, Iterable[str | TextCell]]] = [("method", [m.label for m in methods])]
     for metric in case.metrics:
-        columns.append((metric.label, partial(_ours, metric)))
-        if any(_printed(metric, method) is not None for method in case.methods):
-            columns.append(("paper", partial(_papers, metric)))
+        cells = [method.cells.get(metric.key) for method in methods]
+        columns.append((metric.label, [_ours(metric, cell) for cell in cells]))
+        printed = [None if cell is None else cell.paper for cell in cells]
+        if any(printed):
+            texts = ["" if cell is None else metric.format(*cell) for cell in printed]
+            columns.append(("paper", texts))
     if _is_paired(case):
-        columns.append(("p", partial(_p_value, case)))
-    timed = any(method.seconds is not None for method in case.methods)
+        columns.append(("p", [_p_value(case, method) for method in methods]))
+    timed = any(method.seconds is not None for method in methods)
     if timed:
-        columns.append(("s", lambda method: TextCell(seconds_text(method.seconds))))
-    if any(method.paper_seconds is not None for method in case.methods):
-        columns.append(("paper s", lambda method: TextCell(seconds_text(method.paper_seconds))))
+        columns.append(("s", [seconds_text(method.seconds) for method in methods]))
+    if any(method.paper_seconds is not None for method in methods):
+        columns.append(("paper s", [seconds_text(method.paper_seconds) for method in methods]))
     if timed:
-        columns.append(("MiB", _memory))
-    rows = [[cell(method) for _, cell in columns] for method in case.methods]
-    kinds = ["" if METHODS[method.key].main else "variant" for method in case.methods]
+        peaks = [method.peak_mib for method in methods]
+        columns.append(("MiB", ["" if peak is None else f"{peak:.0f}" for peak in peaks]))
+    rows = [
+        [TextCell(cell) if isinstance(cell, str) else cell for cell in row]
+        for row in zip(*(cells for _, cells in columns), strict=True)
+    ]
+    kinds = ["" if METHODS[method.key].main else "variant" for method in methods]
     return TextTable([heading for heading, _ in columns], rows, kinds)
 
 
 def case_caption(case: CaseView) -> str:
     """What the case is, in one line."""
     c = case.case
-    rows = _span(case.n_train)
+    low, high = case.n_train
     words = [
         f"{c.train_domains} source and {c.test_domains} unseen domains",
-        f"{rows} source rows",
+        f"{low:,} source rows" if low == high else f"{low:,}–{high:,} source rows",
         count(case.n_repeats, "repeat"),
     ]
     if case.setting == "paper":
         gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
         words.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
-    fewer = sorted(
-        {
-            f"{method.label} ({len(method.values)})"
-            for method in case.methods
-            if len(method.values) < case.n_repeats
-        }
-    )
+    fewer = [method for method in case.methods if len(method.values) < case.n_repeats]
     if fewer:
-        words.append(f"fewer repeats: {', '.join(fewer)}")
+        named = sorted({f"{method.label} ({len(method.values)})" for method in fewer})
+        words.append(f"fewer repeats: {', '.join(named)}")
     return ", ".join(words)
 
 
@@ -89,40 +88,18 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
 
 
-def _ours(metric: Metric, method: MethodView) -> TextCell:
-    cell = method.cells.get(metric.key)
+def _ours(metric: Metric, cell: CellView | None) -> TextCell:
     if cell is None:
         return TextCell("–")
     text = metric.format(cell.ours.mean, cell.ours.deviation)
     if cell.within is None:
         return TextCell(text, cell.best)
-    if cell.within:
-        return TextCell(f"{text} {WITHIN}", cell.best, "within")
-    return TextCell(f"{text} {OUTSIDE}", cell.best, "outside")
+    mark, kind = (WITHIN, "within") if cell.within else (OUTSIDE, "outside")
+    return TextCell(f"{text} {mark}", cell.best, kind)
 
 
-def _printed(metric: Metric, method: MethodView) -> Cell | None:
-    cell = method.cells.get(metric.key)
-    return None if cell is None else cell.paper
-
-
-def _papers(metric: Metric, method: MethodView) -> TextCell:
-    printed = _printed(metric, method)
-    return TextCell("" if printed is None else metric.format(*printed))
-
-
-def _memory(method: MethodView) -> TextCell:
-    return TextCell("" if method.peak_mib is None else f"{method.peak_mib:.0f}")
-
-
-def _p_value(case: CaseView, method: MethodView) -> TextCell:
-    paired = method.paired
-    if paired is None:
-        return TextCell("")
+def _p_value(case: CaseView, method: MethodView) -> str:
+    if method.paired is None:
+        return ""
     ahead = case.advantage(method)
-    return TextCell(p_text(paired.p_value) + (" ▲" if ahead > 0 else " ▼" if ahead < 0 else ""))
-
-
-def _span(bounds: tuple[int, int]) -> str:
-    low, high = bounds
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+    return p_text(method.paired.p_value) + (" ▲" if ahead > 0 else " ▼" if ahead < 0 else "")

@@ -17,6 +17,8 @@ from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
 #: Those of ``evaluate``, in which the searched DCM stands for all; fast methods have their exact
 #: one's.
 COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
+#: How words stand beside a point.
+LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
@@ -105,8 +107,8 @@ def _time_plot(case: CaseView) -> Picture | None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.margins(x=0.16, y=0.12)
-        for text, place in merged_labels(points):
-            _label(axes, text, (10 ** place[0], place[1]))
+        for text, (x, y) in merged_labels(points):
+            axes.annotate(text, (10**x, y), **LABEL)
         if not case.primary.greater_is_better:
             axes.invert_yaxis()
         axes.set_xlabel("seconds, one core")
@@ -142,7 +144,7 @@ def _invariance_plot(case: CaseView) -> Picture | None:
                 text = view.label
             points.append((text, x, y))
         for text, place in merged_labels(points):
-            _label(axes, text, place)
+            axes.annotate(text, place, **LABEL)
         axes.set_xlabel("dependence on the domain (HSIC, 0–1)")
         axes.set_ylabel("dependence on the target")
         axes.margins(x=0.18, y=0.14)
@@ -268,10 +270,6 @@ def merged_labels(
         (", ".join(points[i][0] for i in group), (points[group[0]][1], points[group[0]][2]))
         for group in groups
     ]
-
-
-def _label(axes: Any, text: str, place: tuple[float, float]) -> None:
-    axes.annotate(text, place, textcoords="offset points", xytext=(5, 4), fontsize=7, color=INK)
 
 
 def _ours(case: CaseView, view: MethodView) -> str:

@@ -15,6 +15,7 @@ from domainwise.paper.methods import METHODS
 from domainwise.paper.printed import Cell
 from domainwise.paper.protocols import TABLES
 from domainwise.paper.scores import METRICS, Metric
+from domainwise.paper.trials import INVARIANCE
 
 #: Below this p-value a paired difference is called one.
 LEVEL = 0.05
@@ -281,8 +282,7 @@ def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
     measured = [row["invariance"] for row in rows if row.get("invariance")]
     if not measured:
         return None
-    names = ("domain_dependence", "target_dependence", "mean_mmd")
-    return {name: float(np.mean([entry[name] for entry in measured])) for name in names}
+    return {name: float(np.mean([entry[name] for entry in measured])) for name in INVARIANCE}
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:

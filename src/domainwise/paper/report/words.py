@@ -125,12 +125,14 @@ def how_sure(run: RunSummary) -> list[str]:
             continue
         order = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
         listed = join([f"{name} {rank:.1f}" for rank, name in order])
+        fewest = min(case.n_repeats for case in run.cases(setting))
+        few = f" Some of the means behind them have only {count(fewest, 'repeat')}."
+        few = few if fewest < MIN_REPEATS else ""
         verdict = "do" if ranking.p_value < LEVEL else "do not"
         sentences.append(
             f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}."
             f" The methods {verdict} differ beyond chance (Friedman p = {p_text(ranking.p_value)});"
-            f" ranks closer than {ranking.critical_difference:.1f} cannot be told apart."
-            + _few_repeats(run.cases(setting))
+            f" ranks closer than {ranking.critical_difference:.1f} cannot be told apart." + few
         )
     return sentences
 
@@ -157,14 +159,6 @@ def join(parts: Sequence[str]) -> str:
 def count(number: int, noun: str) -> str:
     """One table, two tables."""
     return f"{in_words(number)} {noun}" + ("" if number == 1 else "s")
-
-
-def _few_repeats(cases: Sequence[CaseView]) -> str:
-    """A caveat where a rank rests on a mean of very few repeats."""
-    fewest = min(case.n_repeats for case in cases)
-    if fewest >= MIN_REPEATS:
-        return ""
-    return f" Some of the means behind them have only {count(fewest, 'repeat')}."
 
 
 def _repeats(run: RunSummary) -> str:
