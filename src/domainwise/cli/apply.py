@@ -11,29 +11,24 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from domainwise.cli import options
 from domainwise.cli.common import errors, print_plain_notes, shown, working
 from domainwise.cli.dask import DaskOption, connected
-from domainwise.cli.options import (
-    ForceOption,
-    JsonOption,
-    ModelArgument,
-    Names,
-    ReadingOptions,
-    argument,
-    command,
-    option,
-)
 from domainwise.cli.outputs import check_apart, check_output, check_part_folder
 from domainwise.cli.show import promise_in_words
 
 NewArgument = Annotated[
     Path,
-    argument(
+    options.argument(
         "Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder."
     ),
 ]
-OutTableOption = Annotated[Path, option("Table to write; its ending says how.", "--out", "-o")]
-KeepOption = Annotated[Names, option("Columns to copy to the output, with commas between.")]
+OutTableOption = Annotated[
+    Path, options.option("Table to write; its ending says how.", "--out", "-o")
+]
+KeepOption = Annotated[
+    options.Names, options.option("Columns to copy to the output, with commas between.")
+]
 StrictOption = Annotated[
     bool,
     typer.Option("--strict", help="Check first, and write nothing if rows are unlike the sources."),
@@ -49,27 +44,27 @@ OneDomainOption = Annotated[
 ]
 CoverageOption = Annotated[
     float | None,
-    option("Add low and high, or in_set_... of each class, for this share of rows: 0.9."),
+    options.option("Add low and high, or in_set_... of each class, for this share of rows: 0.9."),
 ]
 #: Findings that are printed; JSON has all.
 SHOWN = 20
 
 
-@command
+@options.command
 def predict(
     *,
-    model: ModelArgument,
+    model: options.ModelArgument,
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
-    reading: ReadingOptions,
+    reading: options.ReadingOptions,
     context: ContextOption = False,
     one_domain: OneDomainOption = False,
     coverage: CoverageOption = None,
     strict: StrictOption = False,
     dask: DaskOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Predict the rows of a table, also of domains the model has not seen.
 
@@ -85,18 +80,18 @@ def predict(
     _apply(model, new, out, keep, dask, force, as_json, **asked, **reading.arguments())
 
 
-@command
+@options.command
 def transform(
     *,
-    model: ModelArgument,
+    model: options.ModelArgument,
     new: NewArgument,
     out: OutTableOption,
     keep: KeepOption = None,
-    reading: ReadingOptions,
+    reading: options.ReadingOptions,
     strict: StrictOption = False,
     dask: DaskOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Project the rows of a table onto the components that carry over."""
     asked = {"project": True, "strict": strict, **reading.arguments()}

@@ -13,32 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from domainwise.cli.common import (
-    Unfinished,
-    check_seed,
-    errors,
-    print_plain_notes,
-    read_input,
-    require,
-    shown,
-)
+from domainwise.cli import common, options
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.options import (
-    DOMAIN,
-    TARGET,
-    ColumnOptions,
-    DataArgument,
-    JobsOption,
-    JsonOption,
-    Names,
-    PositiveOption,
-    ReadingOptions,
-    SeedOption,
-    TaskOption,
-    command,
-    option,
-)
-from domainwise.cli.recipe import describe_run, next_step, own_methods
+from domainwise.cli.recipe import digest, next_step, own_methods
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
@@ -49,19 +26,19 @@ _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xl
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
-@command
+@options.command
 def evaluate(
     *,
-    data: DataArgument,
-    target: Annotated[str, TARGET],
-    domain: Annotated[str, DOMAIN],
-    task: TaskOption = "auto",
+    data: options.DataArgument,
+    target: Annotated[str, options.TARGET],
+    domain: Annotated[str, options.DOMAIN],
+    task: options.TaskOption = "auto",
     methods: Annotated[
-        str | None, option("Some of those above, with commas between; all if not given.")
+        str | None, options.option("Some of those above, with commas between; all if not given.")
     ] = None,
     estimator: Annotated[
-        Names,
-        option(
+        options.Names,
+        options.option(
             "A model of your own to compare, too: package.module:factory, or a model file. May be "
             "given more than once.",
             metavar="WHERE",
@@ -69,30 +46,32 @@ def evaluate(
     ] = None,
     metric: Annotated[
         str | None,
-        option(
+        options.option(
             "Scorers of scikit-learn, with commas between; chosen by the target if not given. "
             "Weights of classes follow the first."
         ),
     ] = None,
     inner_metric: Annotated[
         str | None,
-        option(
+        options.option(
             "A scorer by which parameters are chosen; a smooth one if not given (log loss or "
             "squared error)."
         ),
     ] = None,
-    positive: PositiveOption = None,
-    columns: ColumnOptions,
-    reading: ReadingOptions,
+    positive: options.PositiveOption = None,
+    columns: options.ColumnOptions,
+    reading: options.ReadingOptions,
     max_rows: Annotated[
         int, typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all.")
     ] = 2000,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    seed: options.SeedOption = 0,
+    jobs: options.JobsOption = 1,
     dask: DaskOption = None,
     out: Annotated[
         Path | None,
-        option("Folder of the report; domainwise-evaluation/NAME if not given.", "--out", "-o"),
+        options.option(
+            "Folder of the report; domainwise-evaluation/NAME if not given.", "--out", "-o"
+        ),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     quick: Annotated[
@@ -101,7 +80,7 @@ def evaluate(
     force: Annotated[
         bool, typer.Option("--force", help="Begin anew where there are other results.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Find out which method holds up on a domain nobody has seen, and what is lost there.
 
@@ -119,21 +98,21 @@ def evaluate(
     from domainwise.models.registry import choose_methods
 
     n_jobs = processes(jobs, dask)
-    check_seed(seed)
+    common.check_seed(seed)
     if max_rows < 0:
         raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
     chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
     if report:
-        require("report", "--no-report")
+        common.require("report", "--no-report")
     folder = out or Path("domainwise-evaluation") / _stem(data)
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     # Whether jobs there are of this command is told when the table is read.
     _check_folder(folder, files, force or (folder / JOBS).is_dir())
     asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     asked |= {**vars(columns), **reading.arguments()}
-    table = read_input(data, **asked)
-    print_plain_notes(table.notes)
-    with connected(dask, errors) as client, folds_on(client):
+    table = common.read_input(data, **asked)
+    common.print_plain_notes(table.notes)
+    with connected(dask, common.errors) as client, folds_on(client):
         found = run(
             table.X,
             table.y,
@@ -153,7 +132,10 @@ def evaluate(
     found.next_step = next_step(found, folder)
     found.notes = [*(f"{note}." for note in table.notes), *found.notes]
     title = f"{target} on an unseen {domain}: {data.name}"
-    stored = {**describe_run(found, data, asked, estimator), "title": title}
+    # The result, and all that is needed to make its models again.
+    read = {"path": str(data.absolute()), "sha256": digest(data), "asked": asked}
+    models = {"table": read, "estimators": list(estimator or ())}
+    stored = {**found.to_dict(), **models, "title": title}
     write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
     console = Console(highlight=False)
     if as_json:
@@ -162,19 +144,25 @@ def evaluate(
     else:
         print_evaluation(found, console)
     if report:
-        _draw(found, folder, title)
+        try:
+            found.report(folder / REPORT_NAME, title=title)
+        except Exception as error:
+            raise common.Unfinished(
+                f"the page could not be drawn ({type(error).__name__}: {error}); the results are "
+                f"whole in {folder}, and domainwise report {folder} tries again"
+            ) from error
     if as_json:
         return
-    console.print(f"\nresults: {shown(files[0])}", soft_wrap=True)
+    console.print(f"\nresults: {common.shown(files[0])}", soft_wrap=True)
     if report:
-        console.print(f"report: [bold]{shown(files[1])}[/] (open it in a browser)")
+        console.print(f"report: [bold]{common.shown(files[1])}[/] (open it in a browser)")
 
 
 def print_evaluation(found: Evaluation, console: Console) -> None:
     """Print what looks wrong in the table, the methods, the verdict and the notes."""
     facts = found.facts
     for fault in found.differences.get("faults", ()):
-        console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
+        console.print(f"[yellow]look at the table:[/yellow] {common.shown(fault['words'])}")
     console.print(
         f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
         f"left out, {facts['rows']:,} rows, {facts['task']}\n"
@@ -184,18 +172,15 @@ def print_evaluation(found: Evaluation, console: Console) -> None:
         "\n[dim]seen: where other rows of the domain were seen, in random folds. p: Wilcoxon over "
         "domains against the best plain method (●).[/]"
     )
-    console.print(f"\n[bold]Verdict.[/] {shown(found.verdict())}", soft_wrap=False)
+    console.print(f"\n[bold]Verdict.[/] {common.shown(found.verdict())}", soft_wrap=False)
     for other in found.others:
-        console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
+        console.print(f"\n[bold]{common.shown(other.measure.label)}[/] of the same predictions")
         console.print(_scores_table(other))
     for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {shown(note)}")
+        console.print(f"[yellow]note:[/yellow] {common.shown(note)}")
 
 
 def _scores_table(found: Evaluation) -> RichTable:
-    from domainwise.jobs.statistics import p_text
-
-    show = found.show
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
     for name in ("mean", "worst", "spread", "seen", "p"):
@@ -203,29 +188,12 @@ def _scores_table(found: Evaluation) -> RichTable:
     table.add_column("worst domain")
     for result in found.results:
         mark = " ●" if result is found.baseline else ""
-        label = f"[{_COLOURS[result.kind]}]{shown(result.label)}[/]{mark}"
-        mean = f"[bold]{show(result.mean)}[/]" if result is found.best else show(result.mean)
-        table.add_row(
-            label,
-            mean,
-            show(result.worst),
-            show(found.measure.sign * result.spread),
-            show(result.seen_mean),
-            p_text(result.p_value),
-            shown(result.worst_domain),
-        )
+        label = f"[{_COLOURS[result.kind]}]{common.shown(result.label)}[/]{mark}"
+        mean, worst, domain, seen, p = found.cells(result)
+        mean = f"[bold]{mean}[/]" if result is found.best else mean
+        spread = found.show(found.measure.sign * result.spread)
+        table.add_row(label, mean, worst, spread, seen, p, common.shown(domain))
     return table
-
-
-def _draw(found: Evaluation, folder: Path, title: str) -> None:
-    """Write the page; whatever goes wrong, the results are there."""
-    try:
-        found.report(folder / REPORT_NAME, title=title)
-    except Exception as error:
-        raise Unfinished(
-            f"the page could not be drawn ({type(error).__name__}: {error}); the results are whole "
-            f"in {folder}, and domainwise report {folder} tries again"
-        ) from error
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:

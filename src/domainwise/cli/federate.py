@@ -11,47 +11,34 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from domainwise.cli import options
 from domainwise.cli.common import check_seed, errors, read_input, shown, working
-from domainwise.cli.options import (
-    AutoDropOption,
-    DataArgument,
-    DatesOption,
-    DropOption,
-    EncodingOption,
-    FeaturesOption,
-    ForceOption,
-    JsonOption,
-    ReadingOptions,
-    SeedOption,
-    TaskOption,
-    argument,
-    command,
-    option,
-)
 from domainwise.cli.outputs import check_apart, check_output
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 federate = typer.Typer(no_args_is_help=True)
 
-OutOption = Annotated[Path, option("File to write.", "--out", "-o")]
-PlanOption = Annotated[Path, option("The plan, as whoever leads sent it.", "--plan")]
+OutOption = Annotated[Path, options.option("File to write.", "--out", "-o")]
+PlanOption = Annotated[Path, options.option("The plan, as whoever leads sent it.", "--plan")]
 FilesArgument = Annotated[
-    list[Path] | None, argument("Files of all sites of this round, one of each.")
+    list[Path] | None, options.argument("Files of all sites of this round, one of each.")
 ]
 SOURCE = "A table with the columns that all sites have; with files, the plan to merge them into."
 MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight"
 #: Have options of their own, too.
 OPTIONS = "task, auto_drop, dates, decimal, na"
 
-of_sites = partial(command, smaller="agree on a plan with fewer --columns, kernels or gammas")
+of_sites = partial(
+    options.command, smaller="agree on a plan with fewer --columns, kernels or gammas"
+)
 
 
 @federate.command()
-@command
+@options.command
 def plan(
     *,
     context: typer.Context,
-    source: Annotated[Path, argument(SOURCE)],
+    source: Annotated[Path, options.argument(SOURCE)],
     out: OutOption,
     files: FilesArgument = None,
     target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
@@ -63,16 +50,16 @@ def plan(
     smallest: Annotated[
         int, typer.Option(help="Withhold domains and classes with fewer rows.", min=3)
     ] = 10,
-    task: TaskOption = "auto",
-    features: FeaturesOption = None,
-    drop: DropOption = None,
-    auto_drop: AutoDropOption = False,
-    dates: DatesOption = None,
-    reading: ReadingOptions,
-    more: Annotated[Path | None, option(f"JSON with more of the plan: {MORE}.")] = None,
-    seed: SeedOption = 0,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    task: options.TaskOption = "auto",
+    features: options.FeaturesOption = None,
+    drop: options.DropOption = None,
+    auto_drop: options.AutoDropOption = False,
+    dates: options.DatesOption = None,
+    reading: options.ReadingOptions,
+    more: Annotated[Path | None, options.option(f"JSON with more of the plan: {MORE}.")] = None,
+    seed: options.SeedOption = 0,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Make the plan of the first round of a table's columns, or that of the second of files."""
     from domainwise.federated import Plan, merge
@@ -128,13 +115,13 @@ def _site_command(kind: str, about: str) -> None:
 
     @of_sites
     def at_site(
-        data: DataArgument,
+        data: options.DataArgument,
         plan: PlanOption,
         out: OutOption,
         site: Annotated[str | None, typer.Option(help="Name; of one domain, that of it.")] = None,
-        encoding: EncodingOption = None,
-        force: ForceOption = False,
-        as_json: JsonOption = False,
+        encoding: options.EncodingOption = None,
+        force: options.ForceOption = False,
+        as_json: options.JsonOption = False,
     ) -> None:
         from domainwise import federated
         from domainwise.tables.schema import read_table
@@ -161,8 +148,8 @@ def fit(
     plan: PlanOption,
     out: OutOption,
     files: FilesArgument = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Fit a model from files of the second round, chosen by leaving sites out."""
     from domainwise import federated

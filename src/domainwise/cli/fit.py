@@ -10,46 +10,32 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from domainwise.cli import options
 from domainwise.cli.common import check_seed, errors, read_input, shown, working
 from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.options import (
-    DOMAIN,
-    TARGET,
-    ColumnOptions,
-    ForceOption,
-    JobsOption,
-    JsonOption,
-    PositiveOption,
-    ReadingOptions,
-    SeedOption,
-    TaskOption,
-    argument,
-    command,
-    option,
-)
 from domainwise.cli.outputs import check_output
 from domainwise.cli.recipe import Recipe
 from domainwise.cli.show import print_model, print_notes, size_in_words
 
 
-@command
+@options.command
 def fit(
     *,
-    out: Annotated[Path, option("Model file to write.", "--out", "-o")],
+    out: Annotated[Path, options.option("Model file to write.", "--out", "-o")],
     data: Annotated[
-        Path | None, argument("A table, as evaluate takes it; may be left out with --from.")
+        Path | None, options.argument("A table, as evaluate takes it; may be left out with --from.")
     ] = None,
     source: Annotated[
         Path | None,
-        option(
+        options.option(
             "Fit what evaluate has measured: its folder names the table, columns, measure and "
             "seed, and the method is the best one unless --method names another.",
             "--from",
             metavar="FOLDER",
         ),
     ] = None,
-    target: Annotated[str | None, TARGET] = None,
-    domain: Annotated[str | None, DOMAIN] = None,
+    target: Annotated[str | None, options.TARGET] = None,
+    domain: Annotated[str | None, options.DOMAIN] = None,
     method: Annotated[
         str,
         typer.Option(help="One of those above; auto is ensemble, or invariantridge for many rows."),
@@ -57,25 +43,25 @@ def fit(
     predictor: Annotated[
         str, typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm.")
     ] = "auto",
-    task: TaskOption = "auto",
-    columns: ColumnOptions,
-    reading: ReadingOptions,
+    task: options.TaskOption = "auto",
+    columns: options.ColumnOptions,
+    reading: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        option(
+        options.option(
             "Let every class count the same; if not given, where the measure does.",
             "--balanced/--not-balanced",
         ),
     ] = None,
-    positive: PositiveOption = None,
+    positive: options.PositiveOption = None,
     check: Annotated[
         bool, typer.Option(help="Score the method on domains left out, beside a constant.")
     ] = True,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    seed: options.SeedOption = 0,
+    jobs: options.JobsOption = 1,
     dask: DaskOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Fit a model to a table and write it to one file.
 
@@ -93,7 +79,7 @@ def fit(
     check_output(out, force, [".skops"])
     asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     asked |= {**vars(columns), **reading.arguments()}
-    options: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "predictor": predictor,
         "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
         "pos_label": positive,
@@ -104,12 +90,12 @@ def fit(
         if data is None or target is None or domain is None:
             raise ValueError("name a table, --target and --domain, or an evaluation with --from")
         find_method(method, 0)
-        options["method"] = method
+        arguments["method"] = method
     else:
-        _refuse_beside_recipe(asked, options)
+        _refuse_beside_recipe(asked, arguments)
         data, asked = recipe.data(data, force), recipe.asked
         measured = recipe.find(None if method == "auto" else method)
-        options = {**recipe.options, "method": recipe.method(measured, force)}
+        arguments = {**recipe.options, "method": recipe.method(measured, force)}
     large = None
     if dask is not None and recipe is None and find_spec("dask"):
         large = _beyond_memory(data, asked)
@@ -132,14 +118,14 @@ def fit(
                     recipe.found(measured).get("calibration"),
                 )
         if large is None:
-            model = fit_table(table, **options, n_jobs=n_jobs)
+            model = fit_table(table, **arguments, n_jobs=n_jobs)
         else:
-            model = large.fit(client, **options)
-            options["method"] = model.info["method"]
+            model = large.fit(client, **arguments)
+            arguments["method"] = model.info["method"]
         if check and checked is None:
-            checked = check_table(table, **options, n_jobs=n_jobs)
+            checked = check_table(table, **arguments, n_jobs=n_jobs)
         model.info["check"] = None if checked is None else vars(checked)
-        if checked is not None and recipe is not None and measured != options["method"].key:
+        if checked is not None and recipe is not None and measured != arguments["method"].key:
             model.info["notes"].append(
                 f"scores on left-out domains are those of {measured}, which has the rows of a "
                 "new domain at hand: predict with --context"
@@ -162,11 +148,11 @@ def _beyond_memory(data: Path, asked: dict[str, Any]) -> Any:
     return read_input(data, **asked, read=LargeTable.open) if exceeds_memory(data) else None
 
 
-def _refuse_beside_recipe(asked: dict[str, Any], options: dict[str, Any]) -> None:
-    """Refuse options that would make another model than the one that was measured."""
+def _refuse_beside_recipe(asked: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Refuse what would make another model than the one that was measured."""
     usual = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
     words = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
-    for name, value in (asked | options).items():
+    for name, value in (asked | arguments).items():
         if (value or None) != usual.get(name):
-            option = words.get(name, name).replace("_", "-")
-            raise ValueError(f"leave out --{option}: the evaluation named by --from decides it")
+            given_as = words.get(name, name).replace("_", "-")
+            raise ValueError(f"leave out --{given_as}: the evaluation named by --from decides it")

@@ -50,14 +50,6 @@ def _made(module: str, name: str, text: str) -> Any:
     return factory() if callable(factory) else factory
 
 
-def describe_run(
-    found: Evaluation, data: Path, asked: dict[str, Any], estimators: list[str] | None
-) -> dict[str, Any]:
-    """What is stored: the result, and all that is needed to make its models again."""
-    table = {"path": str(data.absolute()), "sha256": digest(data), "asked": asked}
-    return {**found.to_dict(), "table": table, "estimators": list(estimators or ())}
-
-
 def digest(path: Path) -> str:
     """SHA-256 of a file, or of all files of a folder with their names."""
     whole = hashlib.sha256()

@@ -110,20 +110,14 @@ class Comparison:
         told = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
         told |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
-        return dict(_plain({**told, "notes": self.notes, "pairs": pairs}))
+        return dict(plain({**told, "notes": self.notes, "pairs": pairs}))
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
     """Compare the folders of two evaluations: their best methods, and each that both have.
 
-    Refused are other targets, domains and measures; notes tell what asks for care.
-
-    Parameters
-    ----------
-    first, second : Path
-        Folders that ``evaluate`` has written.
-    method : str, default=None
-        A method that both have; None are the best ones, and all that both have.
+    A ``method`` that is named has to be in both, and is compared alone. Refused are other targets,
+    domains and measures; notes tell what asks for care.
     """
     (a, stored_a), (b, stored_b) = (read_evaluation(path, every=True) for path in (first, second))
     _refuse(stored_a, stored_b, first, second)
@@ -265,12 +259,3 @@ def _laid_out(found: Found, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]
         if record["domain"] in shared:
             rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
     return rows, {frozenset(domains) for domains in folds.values()}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON knows it; None for numbers that are not known."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else plain(value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Never
 
 import numpy as np
@@ -44,25 +45,6 @@ _MEANT = {
     "domains": "the domain of each row is sample_domain",
     "seed": "the seed is random_state",
 }
-
-
-class _Memory(AbstractContextManager["_Memory"]):
-    """Rows kept as they come, and no longer than the process."""
-
-    chosen_by = None
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-
-    def append(self, rows: list[Row]) -> None:
-        """Take the rows of one job."""
-        self.rows += rows
-
-    def keep_projection(self, measure: str, projection: Any) -> None:
-        """Keep nothing: the evaluation has it."""
-
-    def __exit__(self, *exception: object) -> None:
-        pass
 
 
 def evaluate(
@@ -261,9 +243,7 @@ def compare_methods(
     for method in methods:
         method.check_task(problem.classification)
     measures = [problem.measure, *more]
-    able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
-    if problem.measure.own:  # a caller's scorer tells the model nothing of domains
-        able = [replace(method, context=False) for method in able]
+    able = _able(problem, methods, measures)
     if not able:
         raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
     splits = outer_splits(problem, cv)
@@ -275,11 +255,15 @@ def compare_methods(
     asked = {"inner_cv": repr(inner_cv), "inside": inside}
     if problem.inner_scoring is not None:
         asked["inner_scoring"] = repr(problem.inner_scoring)
+    rows: list[Row] = []
+    memory = SimpleNamespace(
+        chosen_by=None, rows=rows, append=rows.extend, keep_projection=lambda *told: None
+    )
     with (
-        _Memory()
+        nullcontext(memory)
         if out is None
-        else opened_folder(Path(out), problem, able, splits, force=force, **asked) as kept
-    ):
+        else opened_folder(Path(out), problem, able, splits, force=force, **asked)
+    ) as kept:
         if kept.chosen_by is not None:
             made_for = choose_measure(
                 kept.chosen_by, problem.y, problem.classification, problem.positive
@@ -298,6 +282,14 @@ def compare_methods(
             found.projection = shown
             kept.keep_projection(found.measure.name, shown)
     return found
+
+
+def _able(problem: Problem, methods: Sequence[Method], measures: Sequence[Measure]) -> list[Method]:
+    """Methods that have what one of the measures asks for."""
+    able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
+    if problem.measure.own:  # a caller's scorer tells the model nothing of domains
+        return [replace(method, context=False) for method in able]
+    return able
 
 
 def _run(
@@ -351,10 +343,7 @@ def _judged(
     rows: Sequence[Row],
 ) -> Evaluation:
     """Score the predictions of all jobs, and gather what follows."""
-    judged = problem.measured_by(measure)
-    able = [method for method in methods if can_score(method, judged)]
-    if problem.measure.own:
-        able = [replace(method, context=False) for method in able]
+    judged, able = problem.measured_by(measure), _able(problem, methods, [measure])
     left_out = {
         method.key: f"gives no probabilities, which {measure.name} needs"
         for method in methods

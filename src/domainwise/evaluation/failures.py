@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
     confusion_matrix,
@@ -23,6 +23,7 @@ from sklearn.metrics import (
 from domainwise.arrays import Array
 from domainwise.evaluation.found import Found, Row
 from domainwise.evaluation.sure import grouped, joined
+from domainwise.evaluation.why import hardest_first
 from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
@@ -49,8 +50,7 @@ class Part:
 
 def failure_sections(found: Found) -> dict[str, Any] | None:
     """What the page says about failures; None where predictions are not at hand."""
-    best, names = found.best, found.facts["classes"]
-    order = sorted(best.scores, key=lambda d: np.nan_to_num(best.scores[d], nan=np.inf))
+    best, names, order = found.best, found.facts["classes"], hardest_first(found)
     if best.key not in found.records:
         return None
     told = {best.label: by_domain(found.records[best.key], order)}
@@ -279,10 +279,8 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
     with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
         axes = figure.subplots()
         for place, (domain, look) in enumerate(_looks(shown)):
-            ends, colour = (
-                np.quantile(away[domain], [0.05, 0.25, 0.5, 0.75, 0.95]),
-                look("")["color"],
-            )
+            ends = np.quantile(away[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
+            colour = look("")["color"]
             axes.hlines(-place, ends[0], ends[4], color=colour)
             axes.hlines(-place, ends[1], ends[3], color=colour, linewidth=5, alpha=0.6)
             axes.plot(ends[2], -place, "o", color=INK, markersize=3.5)
@@ -359,9 +357,8 @@ def covered(
         reach = DomainQuantiles.of(together[other], domain_of[other]).threshold(asked)
         n, hits = len(scores), int((scores <= reach).sum())
         size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
-        low = betaincinv(hits, n - hits + 1, 0.025) if hits else 0.0
-        high = betaincinv(hits + 1, n - hits, 0.975) if hits < n else 1.0
-        found[domain] = (hits / n, float(size), (float(low), float(high)))
+        ends = binomtest(hits, n).proportion_ci()
+        found[domain] = (hits / n, float(size), (float(ends.low), float(ends.high)))
     return found
 
 

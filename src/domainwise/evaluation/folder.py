@@ -23,7 +23,7 @@ from domainwise.evaluation.found import MethodResult, plain
 from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
-from domainwise.evaluation.result import Evaluation, describe_grid, record_columns
+from domainwise.evaluation.result import AS_IT_IS, Evaluation, describe_grid, record_columns
 from domainwise.jobs.atomic import replacing
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultsError, ResultStore
@@ -173,23 +173,17 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         return {row["domain"]: sign * number(row[name]) for row in method["per_domain"]}
 
     def ends(method: Row) -> dict[Any, tuple[float, float]]:
-        told = {
-            row["domain"]: [sign * number(v) for v in row["ends"]][::sign]
-            for row in method["per_domain"]
-        }
-        return {domain: (low, high) for domain, (low, high) in told.items()}
+        told = {row["domain"]: row["ends"][::sign] for row in method["per_domain"]}
+        return {d: (sign * number(low), sign * number(high)) for d, (low, high) in told.items()}
 
     results = [
         MethodResult(
-            **{name: method[name] for name in ("key", "label", "kind", "about", "seconds")},
-            **{name: method[name] for name in ("parameters", "candidates")},
-            **{name: method[name] for name in ("p_value", "p_adjusted", "context")},
+            **{name: method[name] for name in (*AS_IT_IS, "seconds")},
             scores=scores(method, "score"),
             within=scores(method, "within"),
             seen=scores(method, "seen"),
             ends=ends(method),
             around={k: (number(v[0]), number(v[1])) for k, v in method["around"].items()},
-            worth=method["worth"],
             warnings=tuple(method["warnings"]),
         )
         for method in stored["methods"]

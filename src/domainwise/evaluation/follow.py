@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -59,8 +58,5 @@ class Follow:
         told = told if len(told) < 30 else f"{told[:29]}…"
         shown = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
         shown += " so far, last" if self._open[key] else ""
-        return _printable(f"{shown} without {told}" if self._open[key] else shown)
-
-
-def _printable(text: Any) -> str:
-    return "".join(mark if mark.isprintable() else "?" for mark in str(text))
+        shown = f"{shown} without {told}" if self._open[key] else shown
+        return "".join(mark if mark.isprintable() else "?" for mark in shown)

@@ -191,5 +191,10 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def plain(value: Any) -> Any:
-    """A number or a name as JSON knows it."""
-    return value.item() if hasattr(value, "item") else value
+    """A name, a number, or whatever holds such as JSON knows it; None for what is not known."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ def gather(
         if not any(np.isfinite(value) for value in scores.values()):
             missing[key] = f"{problem.measure.label} is defined on no domain"
             continue
+        worth = [by_column for row in mine for by_column in row.get("worth", {}).items()]
         results.append(
             MethodResult(
                 key,
@@ -52,7 +53,7 @@ def gather(
                 float(sum(row["seconds"] for row in mine)),
                 tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
                 context=context,
-                worth=_worth(mine),
+                worth=_means((name, lost) for name, each in worth for lost in each),
             )
         )
         for kept, fold in ((records, OUTSIDE), (seen, SEEN)):
@@ -80,22 +81,18 @@ def gather(
     return found
 
 
-def _worth(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean over all left-out domains, by column."""
-    lost: dict[str, list[float]] = {}
-    for row in rows:
-        for name, values in row.get("worth", {}).items():
-            lost.setdefault(name, []).extend(values)
-    return {name: float(np.mean(values)) for name, values in lost.items()}
+def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
+    """Mean of the values of each key."""
+    found: dict[Any, list[float]] = {}
+    for key, value in values:
+        found.setdefault(key, []).append(value)
+    return {key: float(np.mean(each)) for key, each in found.items()}
 
 
 def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
     """Mean over the splits in which a domain was left out, in the order of the domains."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        for code, value in row[name].items():
-            found.setdefault(code, []).append(value)
-    return {plain(problem.domains[code]): float(np.mean(found[code])) for code in sorted(found)}
+    means = _means(scored for row in rows for scored in row[name].items())
+    return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
 
 def with_p_values(results: list[MethodResult]) -> list[MethodResult]:

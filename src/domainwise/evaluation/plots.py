@@ -163,8 +163,10 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
             axes.set_title(f"{title}: mean {_mean_apart(matrix):.2f}")
-            if n <= 12:
-                _write_numbers(axes, matrix)
+            for (row, column), value in np.ndenumerate(matrix) if n <= 12 else ():
+                place = {"ha": "center", "va": "center", "fontsize": 6.5}
+                if row != column:
+                    axes.text(column + 0.5, row + 0.5, f"{value:.2f}", **place)
         figure.colorbar(ScalarMappable(scale, colours), ax=panels, shrink=0.7, label="MMD")
         alt = (
             f"Maximum mean discrepancy between {n} domains: mean {_mean_apart(before):.3f} before "
@@ -201,14 +203,6 @@ def _draw_scores(found: Found, axes: Any) -> None:
 def _height(found: Found) -> float:
     n = len(found.domains)
     return 1.3 + min(0.34 * n, 3.0 + 0.19 * n)
-
-
-def _write_numbers(axes: Any, matrix: Any) -> None:
-    for (row, column), value in np.ndenumerate(matrix):
-        if row != column:
-            axes.text(
-                column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=6.5
-            )
 
 
 def _mean_apart(matrix: Any) -> float:

@@ -24,6 +24,12 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: What is stored of a method as it is.
+AS_IT_IS = (
+    *("key", "label", "kind", "about", "context", "candidates", "parameters"),
+    *("p_value", "p_adjusted", "worth"),
+)
+
 
 class Evaluation(Found):
     """What :func:`domainwise.evaluate` found, and ways to show it and to use it.
@@ -190,17 +196,17 @@ class Evaluation(Found):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and strings; None where undefined."""
-        return {
+        told = {
             "facts": self.facts,
             "measure": {
                 "name": self.measure.name,
                 "label": self.measure.label,
                 "greater_is_better": self.measure.sign > 0,
             },
-            "domains": [plain(name) for name in self.domains],
+            "domains": self.domains,
             "best": self.best.key,
             "baseline": None if self.baseline is None else self.baseline.key,
-            "worst_domain": plain(self.worst_domain),
+            "worst_domain": self.worst_domain,
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
@@ -210,6 +216,7 @@ class Evaluation(Found):
             "differences": self.differences,
             "others": [other.measured() for other in self.others],
         }
+        return dict(plain(told))
 
     def measured(self) -> dict[str, Any]:
         """Return what depends on the measure, of :meth:`to_dict`."""
@@ -221,37 +228,35 @@ class Evaluation(Found):
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
-        lines = [f"{'method':18}{'mean':>9}{'worst':>9}{'seen':>9}{'p':>8}  worst domain"]
-        for result in self.results:
-            numbers = (result.mean, result.worst, result.seen_mean)
-            shown = "".join(f"{self.show(value):>9}" for value in numbers)
-            p = p_text(result.p_value)
-            lines.append(f"{result.label:18}{shown}{p:>8}  {result.worst_domain!s}")
+        rows = [("mean", "worst", "worst domain", "seen", "p"), *map(self.cells, self.results)]
+        names = ["method", *(result.label for result in self.results)]
+        lines = [
+            f"{name:18}{mean:>9}{worst:>9}{seen:>9}{p:>8}  {domain}"
+            for name, (mean, worst, domain, seen, p) in zip(names, rows, strict=True)
+        ]
         return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The table and the verdict, for a notebook."""
-        show = self.show
-        cells = [
-            [
-                f"{result.label} ●" if result is self.baseline else result.label,
-                *(show(value) for value in (result.mean, result.worst)),
-                str(result.worst_domain),
-                show(result.seen_mean),
-                p_text(result.p_value),
-            ]
-            for result in self.results
+        rows: list[tuple[str, tuple[str, ...]]] = [
+            ("th", ("method", "mean", "worst", "worst domain", "seen", "p"))
         ]
-        head = ("method", "mean", "worst", "worst domain", "seen", "p")
-        rows = [("th", head), *(("td", row) for row in cells)]
+        for result in self.results:
+            label = f"{result.label} ●" if result is self.baseline else result.label
+            rows.append(("td", (label, *self.cells(result))))
         body = "".join(
             "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in row) + "</tr>"
             for tag, row in rows
         )
         title = f"{self.measure.label} ({self.measure.direction}) on left-out domains"
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
+
+    def cells(self, result: MethodResult) -> tuple[str, ...]:
+        """Mean, worst score and domain, mean where domains were seen, and p of a method."""
+        mean, worst, seen = map(self.show, (result.mean, result.worst, result.seen_mean))
+        return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 
     def _recipe(self) -> dict[str, Any] | None:
         """What :meth:`fit` would be told, without the rows."""
@@ -262,7 +267,7 @@ class Evaluation(Found):
             "task": source.task,
             "scoring": source.measure.name,
             "inner_scoring": None if callable(source.inner_scoring) else source.inner_scoring,
-            "pos_label": plain(source.positive),
+            "pos_label": source.positive,
             "class_weight": source.class_weight,
             "seed": source.seed,
             "grids": {m.key: describe_grid(m.grid(source.classification)) for m in self.methods},
@@ -272,39 +277,29 @@ class Evaluation(Found):
         shown = self.measure.shown
         records = self.records.get(result.key)
         return {
-            "key": result.key,
-            "label": result.label,
-            "kind": result.kind,
-            "about": result.about,
-            "context": result.context,
-            "mean": _number(shown(result.mean)),
-            "expected": [_number(value) for value in self.expect(result)],
+            **{name: getattr(result, name) for name in AS_IT_IS},
+            "mean": shown(result.mean),
+            "expected": self.expect(result),
             "calibration": calibrated(records, self.facts["classes"]) if records else None,
-            "worst": _number(shown(result.worst)),
-            "worst_domain": plain(result.worst_domain),
-            "spread": _number(result.spread),
-            "within": _number(shown(result.reference)),
-            "seen": _number(shown(result.seen_mean)),
-            "price": _number(result.price),
-            # As scores: the larger, the better.
-            "around": {name: list(map(_number, ends)) for name, ends in result.around.items()},
-            "worth": dict(result.worth),
-            "p_value": result.p_value,
-            "p_adjusted": result.p_adjusted,
+            "worst": shown(result.worst),
+            "worst_domain": result.worst_domain,
+            "spread": result.spread,
+            "within": shown(result.reference),
+            "seen": shown(result.seen_mean),
+            "price": result.price,
+            "around": result.around,  # as scores: the larger, the better
             "seconds": round(result.seconds, 3),
-            "candidates": result.candidates,
             "per_domain": [
                 {
-                    "domain": plain(name),
-                    "score": _number(shown(score)),
-                    "within": _number(shown(result.within[name])),
-                    "seen": _number(shown(result.seen.get(name, float("nan")))),
-                    "ends": list(map(_number, self.ends(result, name))),
+                    "domain": name,
+                    "score": shown(score),
+                    "within": shown(result.within[name]),
+                    "seen": shown(result.seen.get(name, float("nan"))),
+                    "ends": self.ends(result, name),
                 }
                 for name, score in result.scores.items()
             ],
-            "parameters": list(result.parameters),
-            "warnings": list(result.warnings),
+            "warnings": result.warnings,
         }
 
 
@@ -337,7 +332,3 @@ def record_columns(
         else:
             columns |= {f"{name}_{c}": values[:, i] for i, c in enumerate(classes)}
     return columns
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

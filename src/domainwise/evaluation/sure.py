@@ -144,9 +144,7 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
 def _quick(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
     """Scores of all draws at once, by how often each row was drawn."""
     target, told = record["target"], record["prediction"]
-    if (
-        classes is not None and name == "balanced_accuracy"
-    ):  # the mean over the classes that a draw has
+    if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
         member = np.eye(len(classes))[codes_of(target, classes)]
         of, right = counts @ member, counts @ (member * (target == told)[:, None])
         return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))

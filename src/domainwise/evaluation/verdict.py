@@ -112,14 +112,10 @@ def _price(found: Found) -> str:
     best, *plain = found.main
     if not np.isfinite(best.price) or best.key == "constant":
         return ""
-    text = f"On domains of which it has seen other rows {best.label} has "
-    text += f"{found.show(best.seen_mean)} (random folds): {price_in_words(found, best)}"
-    return "".join(
-        [
-            text,
-            *(f"; for {r.label} {price_in_words(found, r)}" for r in plain if r.price == r.price),
-            ".",
-        ]
+    others = [f"; for {r.label} {price_in_words(found, r)}" for r in plain if r.price == r.price]
+    return (
+        f"On domains of which it has seen other rows {best.label} has {found.show(best.seen_mean)} "
+        f"(random folds): {price_in_words(found, best)}{''.join(others)}."
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation.found import Found
+from domainwise.evaluation.sure import UNKNOWN
 from domainwise.evaluation.verdict import price_in_words
 from domainwise.report.page import TextCell, TextTable
 
 #: A column that tells some domain at least so well is said to.
 TELLS = 0.8
-UNKNOWN = (np.nan, np.nan)
 
 
 def interval(found: Found, ends: Any) -> str:

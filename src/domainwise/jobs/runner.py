@@ -6,7 +6,7 @@ the results file is not done again: who makes the jobs leaves it out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from joblib import Parallel, delayed
@@ -32,11 +32,8 @@ class Sink(Protocol):
         """Take the rows of a finished job."""
 
 
-class Progress(Protocol):
-    """Told about every finished job."""
-
-    def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Take note."""
+#: Told the cost and the rows of every finished job.
+Progress = Callable[[float, list[Row]], None]
 
 
 def run_jobs(
