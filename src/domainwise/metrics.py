@@ -20,13 +20,7 @@ from domainwise.arrays import Array
 from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
 from domainwise.checks.inputs import label_array
 from domainwise.checks.labels import encode, labels, same_kind, same_length
-from domainwise.gram.measured import (
-    TILE_ROWS,
-    alignment,
-    centred_inner_products,
-    delta_tile,
-    kernel_tile,
-)
+from domainwise.gram import measured
 from domainwise.gram.tiles import upper_tiles
 
 __all__ = [
@@ -149,7 +143,7 @@ def hsic(
     gamma_a: float | str = "median",
     gamma_b: float | str = "median",
     normalize: bool = False,
-    block_size: int = TILE_ROWS,
+    block_size: int = measured.TILE_ROWS,
 ) -> float:
     r"""Hilbert-Schmidt independence criterion of two sets of variables (biased estimate).
 
@@ -198,12 +192,12 @@ def hsic(
     given = {"kernel_a": kernel_a, "kernel_b": kernel_b, "gamma_a": gamma_a, "gamma_b": gamma_b}
     given |= {"normalize": normalize, "block_size": block_size}
     check_arguments("hsic", MEASURE_CONSTRAINTS, **given)
-    tile_a, n_a = kernel_tile(A, "A", kernel_a, gamma_a)
-    tile_b, n_b = kernel_tile(B, "B", kernel_b, gamma_b)
+    tile_a, n_a = measured.kernel_tile(A, "A", kernel_a, gamma_a)
+    tile_b, n_b = measured.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
         raise ValueError(f"B has {n_b} rows but A has {n_a} rows")
-    inner = centred_inner_products([tile_a, tile_b], n_a, block_size)
-    value = alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
+    inner = measured.centred_inner_products([tile_a, tile_b], n_a, block_size)
+    value = measured.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)
 
 
@@ -212,7 +206,7 @@ def mmd(
     sample_domain: ArrayLike,
     *,
     gamma: float | str = "median",
-    block_size: int = TILE_ROWS,
+    block_size: int = measured.TILE_ROWS,
 ) -> NDArray[np.float64]:
     r"""Maximum mean discrepancy between each pair of domains, with an RBF kernel.
 
@@ -254,7 +248,7 @@ def mmd(
     """
     check_arguments("mmd", MEASURE_CONSTRAINTS, gamma=gamma, block_size=block_size)
     codes, domains = encode(sample_domain, "sample_domain")
-    tile, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
+    tile, n_samples = measured.kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:
         raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
     # Each row weighs 1/n_g, so that the summed tiles are means over pairs of domains.
@@ -320,7 +314,7 @@ def invariance_report(
     *,
     gamma: float | str = "median",
     target_gamma: float | str = "median",
-    block_size: int = TILE_ROWS,
+    block_size: int = measured.TILE_ROWS,
 ) -> InvarianceReport:
     """Measure how much features tell about the domain, and how much about the target.
 
@@ -357,22 +351,22 @@ def invariance_report(
     given = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
     check_arguments("invariance_report", MEASURE_CONSTRAINTS, **given)
     codes, domains = encode(sample_domain, "sample_domain")
-    tile_z, n_samples = kernel_tile(Z, "Z", "rbf", gamma)
+    tile_z, n_samples = measured.kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:
         raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
-    tile_functions = [tile_z, delta_tile(codes)]
+    tile_functions = [tile_z, measured.delta_tile(codes)]
     if y is not None:
-        tile_y, n_targets = kernel_tile(y, "y", "auto", target_gamma)
+        tile_y, n_targets = measured.kernel_tile(y, "y", "auto", target_gamma)
         if n_targets != n_samples:
             raise ValueError(f"y has {n_targets} entries but Z has {n_samples} rows")
         tile_functions.append(tile_y)
-    inner = centred_inner_products(tile_functions, n_samples, block_size)
+    inner = measured.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
     others = max(len(domains) - 1, 1)
     domain_mmd = distances.sum(axis=1) / others
     return InvarianceReport(
-        domain_dependence=alignment(inner, 0, 1),
-        target_dependence=None if y is None else alignment(inner, 0, 2),
+        domain_dependence=measured.alignment(inner, 0, 1),
+        target_dependence=None if y is None else measured.alignment(inner, 0, 2),
         mmd=distances,
         mean_mmd=float(domain_mmd.mean()),
         max_mmd=float(distances.max()),

@@ -14,13 +14,7 @@ from domainwise.checks.kernels import positive_part, refuse_unsound
 from domainwise.estimators.projection import Projection, fixed_seed
 from domainwise.gram import Gram
 from domainwise.kernels.functions import Kernel
-from domainwise.labels.factors import (
-    Feature,
-    LabelSpace,
-    RowLabels,
-    continuous_feature,
-    residual_trace,
-)
+from domainwise.labels import factors
 from domainwise.methods.components import Components, standardise
 
 #: Up to here the Gram matrix is kept: it takes less than 80 MB and the fit a fraction of a second.
@@ -38,7 +32,7 @@ class KernelProjection(Projection):
     ridge: float = 1.0
 
     @abstractmethod
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+    def _solve(self, gram: Gram, labels: factors.LabelSpace, continuous: bool) -> Components:
         """Call the method on a Gram operator."""
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
@@ -73,7 +67,7 @@ class KernelProjection(Projection):
 
     def _label_rows(
         self, backend: Backend, rows: Any, target: Labels | None, domain: Labels | None
-    ) -> RowLabels:
+    ) -> factors.RowLabels:
         if domain is not None and domain.n_categories == 1:
             domain = None
         return backend.label_rows(
@@ -84,19 +78,19 @@ class KernelProjection(Projection):
             values=None if target is None else target.values,
         )
 
-    def _feature(self, labels: Labels | None, role: str, n: int) -> Feature | None:
+    def _feature(self, labels: Labels | None, role: str, n: int) -> factors.Feature | None:
         if labels is None:
             return None
         if labels.codes is not None:
-            return Feature(labels.codes, labels.n_categories)
-        return continuous_feature(
+            return factors.Feature(labels.codes, labels.n_categories)
+        return factors.continuous_feature(
             labels.values,
             *self._label_kernel(role),
-            n * residual_trace(self.epsilon, self._label_weight(role)),
+            n * factors.residual_trace(self.epsilon, self._label_weight(role)),
             name=f"the {role} kernel",
         )
 
-    def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: RowLabels) -> Any:
+    def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Operator, and for what is no kernel its matrix and a basis of the part that is used."""
         options = {
             "tol": self.tol,

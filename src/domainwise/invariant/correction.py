@@ -9,13 +9,7 @@ from scipy.linalg import svd
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
-from domainwise.labels.factors import (
-    Feature,
-    continuous_feature,
-    label_factor,
-    label_rows,
-    residual_trace,
-)
+from domainwise.labels import factors
 
 
 def domain_factor(
@@ -26,21 +20,23 @@ def domain_factor(
     Domains are compared inside the classes of ``target`` if there is one. A single domain has no
     columns; continuous descriptors are followed as closely as ``weight`` asks for.
     """
-    feature = Feature(domain.codes, domain.n_categories)
+    feature = factors.Feature(domain.codes, domain.n_categories)
     if domain.values is not None:
-        feature = continuous_feature(
+        feature = factors.continuous_feature(
             domain.values,
             "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
             estimator.domain_gamma,
-            n_samples * residual_trace(estimator.domain_epsilon, weight),
+            n_samples * factors.residual_trace(estimator.domain_epsilon, weight),
             name="the domain kernel",
         )
     elif domain.n_categories < 2:
         return np.zeros((n_samples, 0))
-    classes = None if target is None else Feature(target.codes, target.n_categories)
-    labels = label_rows(n_samples, classes, feature, conditional=target is not None)
+    classes = None if target is None else factors.Feature(target.codes, target.n_categories)
+    labels = factors.label_rows(n_samples, classes, feature, conditional=target is not None)
     assert labels.space.domain is not None
-    return labels.rows(label_factor(labels.space.domain, n_samples, estimator.domain_epsilon))
+    return labels.rows(
+        factors.label_factor(labels.space.domain, n_samples, estimator.domain_epsilon)
+    )
 
 
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:

@@ -32,19 +32,9 @@ from domainwise.gram import Gram
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
+from domainwise.selection import search
 from domainwise.selection.dcm_moments import score_from_moments
 from domainwise.selection.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
-from domainwise.selection.search import (
-    AUTO_GAMMAS,
-    AUTO_RIDGES,
-    AUTO_WEIGHTS,
-    Searched,
-    Task,
-    choose,
-    make_splits,
-    record_search,
-    score_split,
-)
 from domainwise.selection.smooth import scores_table
 
 #: Beyond this, landmarks are common to all splits, whose moments are kept.
@@ -52,7 +42,7 @@ HELD_ROWS = 1000
 
 
 @arguments
-class _Search(Searched):
+class _Search(search.Searched):
     """Arguments of the search, and fitting by it, for both families."""
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -105,25 +95,25 @@ class _Search(Searched):
         grid = Grid(
             tuple(self.conditionals),
             tuple(self.epsilons),
-            self._auto("domain_weights", AUTO_WEIGHTS),
-            self._auto("ridges", AUTO_RIDGES),
+            self._auto("domain_weights", search.AUTO_WEIGHTS),
+            self._auto("ridges", search.AUTO_RIDGES),
         )
         gammas = self._gammas(X)
         points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
-        splits = make_splits(self.cv, values, target, domain)
+        splits = search.make_splits(self.cv, values, target, domain)
         tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
         if self._fold is FastFold and self.estimator is None and len(X) > HELD_ROWS:
             rows = X, values, target, domain
             jobs = [delayed(score_from_moments)(task, *rows, splits) for task in tasks]
         else:
             pairs = product(tasks, splits)
-            jobs = [delayed(score_split)(task, X, values, split) for task, split in pairs]
+            jobs = [delayed(search.score_split)(task, X, values, split) for task, split in pairs]
         # Scores of some splits each, all of a gamma before those of the next.
         each = Parallel(n_jobs=self.n_jobs, verbose=10 * bool(self.verbose))(jobs)
         found, tests = list(chain(*each)), [split.test for split in splits]
         by_gamma = [found[i : i + len(tests)] for i in range(0, len(found), len(tests))]
         scores = np.vstack([scores_table(tasks[0].scoring, some, tests) for some in by_gamma])
-        record_search(self, points, scores, choose(points, scores, self.rule))
+        search.record_search(self, points, scores, search.choose(points, scores, self.rule))
         best = self.searched(self.best_params_)
         with quiet_about_domains():
             self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
@@ -140,7 +130,7 @@ class _Search(Searched):
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
         return self._estimator(**shared).set_params(**arguments)
 
-    def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> Task:
+    def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> search.Task:
         least = {"ridge": min(grid.ridges), "epsilon": min(grid.epsilons)}
         template = self.searched({"gamma": gamma, **least})
         if hasattr(template, "tol"):
@@ -148,7 +138,7 @@ class _Search(Searched):
         head, scoring = (LinearDiscriminantAnalysis(), "balanced_accuracy")
         if continuous:
             head, scoring = Ridge(), "neg_root_mean_squared_error"
-        return Task(
+        return search.Task(
             self._fold,
             template,
             grid,
@@ -169,7 +159,7 @@ class _Search(Searched):
         if callable(self.kernel) or self.kernel in ("linear", "cosine"):
             return (1.0,)  # these kernels have no scale to choose
         middle = resolve_gamma("median", self.kernel, X)
-        return tuple(middle * factor for factor in AUTO_GAMMAS)
+        return tuple(middle * factor for factor in search.AUTO_GAMMAS)
 
 
 @with_shared_arguments

@@ -16,17 +16,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.gram.cells import Cells, merged_cells
 from domainwise.gram.nystrom import added
 from domainwise.gram.tiles import in_threads
-from domainwise.invariant.ridge import (
-    Columns,
-    RidgeProblem,
-    Weighted,
-    by_split,
-    descriptor_parts,
-    group_parts,
-    joined,
-    span,
-    weighted,
-)
+from domainwise.invariant import ridge
 from domainwise.labels.factors import within
 from domainwise.selection.folds import MAX_FOLDS
 from domainwise.selection.ridge_rules import score_of_errors
@@ -40,7 +30,7 @@ LEAST_WEIGHT = 1e-12
 
 Splits = list[tuple[list[int], list[int]]]
 #: What a split's solutions are worth: called with its number, problem, solutions and test moments.
-Judge = Callable[[int, RidgeProblem, Any, Weighted], Array]
+Judge = Callable[[int, ridge.RidgeProblem, Any, ridge.Weighted], Array]
 
 
 @dataclass(frozen=True)
@@ -73,9 +63,9 @@ class Penalties:
     ) -> dict[bool, Any]:
         """``Phi'F`` of each way of comparing domains, from the label features of its parts."""
         shift = n_samples * self.epsilon
-        return {c: span(parts(c), shift, m, like) for c in self.conditionals}
+        return {c: ridge.span(parts(c), shift, m, like) for c in self.conditionals}
 
-    def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
+    def problem(self, cells: Cells, columns: ridge.Columns) -> ridge.RidgeProblem:
         """Problem of the rows of some cells, one for each class."""
         counts = {label: cell.n_samples for label, cell in cells.items()}
         groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
@@ -83,18 +73,18 @@ class Penalties:
 
         def parts(conditional: bool) -> Any:
             if not columns.n_descriptors:
-                return group_parts(groups, m, conditional)
-            inside = cells.values() if conditional else [joined(cells)]
-            return descriptor_parts(inside, columns)
+                return ridge.group_parts(groups, m, conditional)
+            inside = cells.values() if conditional else [ridge.joined(cells)]
+            return ridge.descriptor_parts(inside, columns)
 
         like = next(iter(cells.values())).mean
         directions = self.directions(parts, sum(counts.values()), m, like)
-        moments = weighted(cells, self.class_weights(counts), columns)
-        return RidgeProblem.of_moments(moments, columns, directions)
+        moments = ridge.weighted(cells, self.class_weights(counts), columns)
+        return ridge.RidgeProblem.of_moments(moments, columns, directions)
 
 
 def score_cells(
-    cells: Cells, columns: Columns, splits: Splits, penalties: Penalties, judge: Judge
+    cells: Cells, columns: ridge.Columns, splits: Splits, penalties: Penalties, judge: Judge
 ) -> Array:
     """Return the scores of all candidates, of shape (candidates, splits).
 
@@ -102,7 +92,7 @@ def score_cells(
     """
     n_points = len(penalties.kinds) * len(penalties.alphas)
     scores = np.full((n_points, len(splits)), np.nan)
-    pairs, turn = enumerate(by_split(cells, splits)), Lock()
+    pairs, turn = enumerate(ridge.by_split(cells, splits)), Lock()
 
     def work(thread: int, threads: int) -> None:
         while True:
@@ -117,25 +107,27 @@ def score_cells(
             solutions = problem.solutions(penalties.kinds, penalties.alphas)
             # Classes count the same, those that the left-out rows have.
             equal = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
-            scores[:, i] = judge(i, problem, solutions, weighted(test, equal, columns))
+            scores[:, i] = judge(i, problem, solutions, ridge.weighted(test, equal, columns))
 
     on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
     in_threads(1 if on_device else len(splits), work)
     return scores
 
 
-def by_errors(columns: Columns, scoring: str | None = None) -> Judge:
+def by_errors(columns: ridge.Columns, scoring: str | None = None) -> Judge:
     """Judge by squared errors, without looking at a row."""
     targets = slice(columns.n_features + columns.n_descriptors, None)
 
-    def judge(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
+    def judge(
+        split: int, problem: ridge.RidgeProblem, solutions: Any, test: ridge.Weighted
+    ) -> Array:
         errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total
         return score_of_errors(scoring, errors, test, targets)
 
     return judge
 
 
-def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
+def all_rows(cells: Cells, columns: ridge.Columns, penalties: Penalties) -> ridge.RidgeProblem:
     """Problem of the rows of all cells."""
     by_class: Cells = {}
     for (_, label), cell in cells.items():
@@ -206,7 +198,7 @@ class HeldRows:
 
         def parts(conditional: bool) -> Any:
             if self.descriptors is None:
-                return group_parts(_indicators(groups), n, conditional)
+                return ridge.group_parts(_indicators(groups), n, conditional)
             inside = groups[:, 0] if conditional else np.zeros(n, dtype=int)
             return ((G, G.T @ G) for G in within(self.descriptors[rows], inside))
 
@@ -237,7 +229,7 @@ class HeldRows:
 
 
 @dataclass(frozen=True)
-class HeldProblem(RidgeProblem):
+class HeldProblem(ridge.RidgeProblem):
     """A problem whose solutions are weights of rows."""
 
     rows: Any = None  #: which they are

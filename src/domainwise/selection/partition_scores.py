@@ -17,16 +17,7 @@ from sklearn.base import clone
 from domainwise.arrays import Array
 from domainwise.backends.dask_input import Partitions, named
 from domainwise.backends.dask_sums import Plan
-from domainwise.gram.dask.graphs import (
-    call,
-    calls,
-    constant,
-    current_client,
-    memory_per_task,
-    run,
-    task,
-    tree,
-)
+from domainwise.gram.dask import graphs
 from domainwise.invariant.ridge import Expansion
 from domainwise.selection.ridge_rows import Rows
 from domainwise.selection.ridge_rules import Gathered
@@ -50,7 +41,7 @@ class ScorePlan(Plan):
         return self.judging.piece(np.hsplit(values, self.n_points), y)
 
 
-@task
+@graphs.task
 def left_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
     """Look at one partition again; None for splits that leave none of its rows out."""
     with named(source):
@@ -74,7 +65,7 @@ def join_pieces(judging: Gathered, parts: list[list[Any]]) -> list[Any]:
     return [judging.joined(pieces) if pieces else None for pieces in there]
 
 
-@task
+@graphs.task
 def score_pieces(judging: Gathered, pieces: list[Any]) -> Any:
     """Score the candidates on all rows that a split leaves out; None where there are none."""
     (piece,) = join_pieces(judging, [[piece] for piece in pieces])
@@ -105,13 +96,15 @@ def left_out_scores(
         by_split = [[each[i] for each in group if i in each] for i in range(len(tested))]
         n_columns = n_points * len(group)
         plan = ScorePlan(model, parts.layout, judging, tested, by_split, n_columns)
-        sent = constant(plan, "plan")
-        tasks = calls(left_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))])
+        sent = graphs.constant(plan, "plan")
+        tasks = graphs.calls(
+            left_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))]
+        )
         if gathers:
             pieces = ([part[i] for part in tasks] for i in range(len(tested)))
-            scores = run([call(score_pieces, judging, each) for each in pieces])
+            scores = graphs.run([graphs.call(score_pieces, judging, each) for each in pieces])
         else:
-            (pieces,) = run([tree(tasks, partial(join_pieces, judging))])
+            (pieces,) = graphs.run([graphs.tree(tasks, partial(join_pieces, judging))])
             scores = [None if piece is None else judging.scores(piece) for piece in pieces]
         none = np.full(n_columns, np.nan)
         columns = np.column_stack([none if column is None else column for column in scores])
@@ -123,7 +116,7 @@ def _check_memory(
     estimator: Any, functions: list[dict[int, Expansion]], tested: list[Array]
 ) -> None:
     """Refuse values of all rows left out that do not fit the workers."""
-    free, client = memory_per_task(), current_client()
+    free, client = graphs.memory_per_task(), graphs.current_client()
     if free is None:
         return
     slots = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())

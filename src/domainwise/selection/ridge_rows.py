@@ -19,20 +19,9 @@ from domainwise.gram.label_sums import LabelMap
 from domainwise.gram.nystrom import NystromMap
 from domainwise.invariant.ridge import Columns, Expansion, RidgeProblem
 from domainwise.labels.factors import residual_trace
+from domainwise.selection import moment_search
 from domainwise.selection.curves import equal_weights
 from domainwise.selection.folds import domain_folds
-from domainwise.selection.moment_search import (
-    HeldRows,
-    Judge,
-    Penalties,
-    Splits,
-    all_rows,
-    by_errors,
-    leaves_domains_out,
-    score_cells,
-    split_domains,
-    split_rows,
-)
 from domainwise.selection.ridge_candidates import named
 from domainwise.selection.ridge_rules import (
     Gathered,
@@ -93,7 +82,7 @@ class _Search:
 
     found: list[Any]  #: scores and problems, once they are known, in the order of the maps
 
-    def __init__(self, estimator: Any, rows: Rows, penalties: Penalties) -> None:
+    def __init__(self, estimator: Any, rows: Rows, penalties: moment_search.Penalties) -> None:
         self.rows, self.penalties, self.cv = rows, penalties, estimator.cv
         self.judging = None
         if estimator.scoring is not None:
@@ -111,13 +100,15 @@ class _Search:
         codes = None if domains is None else to_host(domains)
         return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
 
-    def held(self, nystrom: NystromMap, drawn: Any = None) -> HeldRows:
+    def held(self, nystrom: NystromMap, drawn: Any = None) -> moment_search.HeldRows:
         """Pairs and labels of all rows, or of those drawn."""
         chosen = slice(None) if drawn is None else drawn
         X = self.rows.X[chosen if drawn is None else placed(drawn, self.rows.codes()[1])]
         groups = np.column_stack([to_host(codes)[chosen] for codes in self.rows.codes()])
         descriptors = None if self.descriptors is None else self.descriptors[chosen]
-        return HeldRows(nystrom.gram(to_host(X)), self.rows.Y[chosen], groups, descriptors)
+        return moment_search.HeldRows(
+            nystrom.gram(to_host(X)), self.rows.Y[chosen], groups, descriptors
+        )
 
     def left_out(
         self, maps: Sequence[NystromMap], members: Sequence[dict[str, Any]], drawn: Array
@@ -147,7 +138,9 @@ class _Search:
         return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
-def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+def descriptors_of(
+    estimator: Any, domain: Labels, penalties: moment_search.Penalties
+) -> Array | None:
     """Features of continuous descriptors of domains; None for labels."""
     if domain.values is None:
         return None
@@ -212,14 +205,14 @@ class MomentSearch(_Search):
         super().__init__(*arguments)
         rows = self.rows
         n_domains = rows.domain.n_categories
-        if leaves_domains_out(self.cv) and n_domains > 1:
-            parts, splits = split_domains(self.cv, n_domains)
+        if moment_search.leaves_domains_out(self.cv) and n_domains > 1:
+            parts, splits = moment_search.split_domains(self.cv, n_domains)
             domains = rows.codes()[1]
             passes: list[Any] = [(placed(parts, domains)[domains], splits)]
         else:
             passes = [
                 (placed(part_of, rows.codes()[1]), splits)
-                for part_of, splits in split_rows(self.splits, len(rows.X))
+                for part_of, splits in moment_search.split_rows(self.splits, len(rows.X))
             ]
         # Classes are kept apart where they weigh differently, in training or in the score.
         self.apart = self.judging is None or _classes_differ(self.penalties, self.descriptors)
@@ -254,16 +247,18 @@ class MomentSearch(_Search):
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
                 columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
-                judge = by_errors(columns)
+                judge = moment_search.by_errors(columns)
                 if self.judging is not None:
                     judge = self._by_predictions(self.judging, nystrom, part_of, splits)
-                scores[k].append(score_cells(cells, columns, splits, self.penalties, judge))
-                problems[k] = all_rows(cells, columns, self.penalties)
+                scores[k].append(
+                    moment_search.score_cells(cells, columns, splits, self.penalties, judge)
+                )
+                problems[k] = moment_search.all_rows(cells, columns, self.penalties)
         return list(zip(map(np.hstack, scores), problems, strict=True))
 
     def _by_predictions(
-        self, judging: Gathered, nystrom: NystromMap, part_of: Any, splits: Splits
-    ) -> Judge:
+        self, judging: Gathered, nystrom: NystromMap, part_of: Any, splits: moment_search.Splits
+    ) -> moment_search.Judge:
         """Judge by a scorer, which has to see predictions of the rows left out."""
         parts, y = to_host(part_of), self.rows.y
 
@@ -290,7 +285,7 @@ def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Exp
     return Expansion.of_features(nystrom, solutions, intercept)
 
 
-def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
+def _classes_differ(penalties: moment_search.Penalties, descriptors: Array | None) -> bool:
     """Whether a problem needs moments of each class."""
     inside = descriptors is not None and True in penalties.conditionals
     return penalties.class_weight is not None or inside
@@ -325,11 +320,13 @@ def columns_of(
 
 
 def problem_of(
-    estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
+    estimator: Any, nystrom: NystromMap, rows: Rows, penalties: moment_search.Penalties
 ) -> RidgeProblem:
     """Problem of all rows, in batches."""
     descriptors = descriptors_of(estimator, rows.domain, penalties)
     apart = _classes_differ(penalties, descriptors)
     cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
     sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
-    return all_rows(sums.maps[0], columns_of(nystrom, rows.target, apart, descriptors), penalties)
+    return moment_search.all_rows(
+        sums.maps[0], columns_of(nystrom, rows.target, apart, descriptors), penalties
+    )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.gram import tiles
 from domainwise.gram.dask.graphs import (
     Task,
     call,
@@ -26,14 +27,6 @@ from domainwise.gram.dask.graphs import (
     tree,
 )
 from domainwise.gram.iterative import IterativeGram, Preconditioner, inverse_root, landmark_rows
-from domainwise.gram.tiles import (
-    cross_product,
-    panels,
-    symmetric_product,
-    thin_product,
-    tile_side,
-    tile_values,
-)
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -196,7 +189,7 @@ def _checked(rows: Any, cut: slice) -> Array:
 
 @task
 def _square(kernel: Kernel, rows: Array, V: Array) -> Array:
-    return symmetric_product(kernel, kernel.prepare(rows), V)
+    return tiles.symmetric_product(kernel, kernel.prepare(rows), V)
 
 
 @task
@@ -208,11 +201,11 @@ def _pair(
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
     up, down = up.copy(), down.copy()
-    side = tile_side(dtype.itemsize)
+    side = tiles.tile_side(dtype.itemsize)
     buffer = np.empty(side * side, dtype=dtype)
-    for i in panels(len(left), side):
-        for j in panels(len(right), side):
-            tile = tile_values(kernel, a.left[i], b.right[j], buffer)
+    for i in tiles.panels(len(left), side):
+        for j in tiles.panels(len(right), side):
+            tile = tiles.tile_values(kernel, a.left[i], b.right[j], buffer)
             up[i] += tile @ W[j]
             down[j] += tile.T @ V[i]
     return up, down
@@ -220,18 +213,18 @@ def _pair(
 
 @task
 def _cross(kernel: Basis, X: Array, rows: Array, dual: Array, total: Array | None) -> Array:
-    values = cross_product(kernel, X, kernel.prepare(rows), dual)
+    values = tiles.cross_product(kernel, X, kernel.prepare(rows), dual)
     return values if total is None else total + values
 
 
 @task
 def _inner(kernel: Kernel, rows: Array, V: Array) -> Array:
-    return thin_product(kernel.prepare(rows).right.T, V)
+    return tiles.thin_product(kernel.prepare(rows).right.T, V)
 
 
 @task
 def _outer(kernel: Kernel, rows: Array, inner: Array) -> Array:
-    return thin_product(kernel.prepare(rows).left, inner)
+    return tiles.thin_product(kernel.prepare(rows).left, inner)
 
 
 def _features(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array) -> Array:
@@ -245,7 +238,7 @@ def _moments(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: Non
     """Sum of the features, and below it that of their products."""
     m = landmarks[1].shape[1]
     total = np.zeros((m + 1, m))
-    for cut in panels(len(rows), 4096):
+    for cut in tiles.panels(len(rows), 4096):
         Phi = _features(kernel, landmarks, rows[cut]).astype(np.float64, copy=False)
         total[0] += Phi.sum(axis=0)
         total[1:] += Phi.T @ Phi
@@ -255,7 +248,7 @@ def _moments(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, _: Non
 @task
 def _features_inner(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, R: Array) -> Array:
     total = np.zeros((landmarks[1].shape[1], R.shape[1]))
-    for cut in panels(len(rows), 4096):
+    for cut in tiles.panels(len(rows), 4096):
         total += _features(kernel, landmarks, rows[cut]).T @ R[cut]
     return total
 
@@ -264,7 +257,7 @@ def _features_inner(kernel: Kernel, landmarks: tuple[Array, Array], rows: Array,
 def _features_outer(
     kernel: Kernel, landmarks: tuple[Array, Array], rows: Array, weights: Array
 ) -> Array:
-    parts = panels(len(rows), 4096)
+    parts = tiles.panels(len(rows), 4096)
     return np.vstack([_features(kernel, landmarks, rows[cut]) @ weights for cut in parts])
 
 
