@@ -73,9 +73,13 @@ def fit(method: str, n: int, dtype: str = "float64", cpu_time: bool = False) -> 
 
 
 def dense(method: str, n: int) -> Result:
-    """Solve the definition with N x N matrices, a solve and LAPACK's ``eig``."""
+    """Solve as the authors' programs do, product for product; all are given the kernel's width.
+
+    SCA and MDA: S. Hu's programs, MATLAB (which keeps columns together) and Python; they centre by
+    products with the matrix of ones, solve, take LAPACK's ``eig`` with its vectors, and sort them.
+    """
     import numpy as np
-    from sklearn.metrics.pairwise import rbf_kernel
+    from scipy.spatial.distance import cdist
 
     from domainwise.kernels.functions import resolve_gamma
 
@@ -84,54 +88,79 @@ def dense(method: str, n: int) -> Result:
     np.linalg.eig(np.eye(50))
     with measured() as meter:
         started = time.process_time()
-        K = rbf_kernel(X, gamma=gamma)
-        H = np.eye(n) - 1.0 / n
-        K = H @ K @ H
+        K = np.exp(-gamma * cdist(X, X) ** 2)
         if method == "MIDA":
+            H = np.eye(n) - 1.0 / n
+            K = H @ K @ H
             same = (d[:, None] == d).astype(float)
             values = np.linalg.eigh(K @ (np.eye(n) - WEIGHT / n * H @ same @ H) @ K)[0]
         else:
-            left, right = _scatters(method, K, y, d)
-            values = np.linalg.eig(np.linalg.solve(right, left))[0].real
+            mean = np.full((n, n), 1.0 / n)
+            K = K - mean @ K - K @ mean + mean @ K @ mean
+            left, right = (_sca if method == "SCA" else _mda)(K, y, d)
+            values, vectors = np.linalg.eig(np.linalg.solve(right, left))
+            values, vectors = values.real, vectors.real
+            order = np.argsort(values)[::-1]
+            values, vectors = values[order], vectors[:, order]
         cpu = time.process_time() - started
     return meter.result(values=sorted(map(float, values))[::-1][:3]) | {"seconds": cpu}
 
 
-def _scatters(method: str, K: Any, y: Any, d: Any) -> tuple[Any, Any]:
-    """Both sides of SCA or MDA at their defaults, from columns of K."""
+def _sca(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    """Both sides of SCA at its defaults; the mean of a class is found anew for each of its rows."""
+    import numpy as np
+
+    n, K = len(K), np.asfortranarray(K)
+    between, domains, within = (np.zeros((n, n), order="F") for _ in range(3))
+    overall = K.mean(axis=1)
+    for i, c in enumerate(np.sort(y)):
+        between[:, i] = K[:, y == c].mean(axis=1) - overall
+    between = between @ between.T
+    for c in range(CLASSES):
+        inside = K[:, y == c]
+        inside = inside - inside.mean(axis=1)[:, None]
+        within = within + inside @ inside.T
+    middle = sum(K[:, d == t].mean(axis=1) for t in range(DOMAINS)) / DOMAINS
+    for t in range(DOMAINS):
+        domains[:, t] = K[:, d == t].mean(axis=1) - middle
+    domains = domains @ domains.T / DOMAINS
+    total = K @ K / n
+    ridge = n * 1e-3 * np.eye(n)
+    return 0.5 * between / n + 0.5 * total, domains + within / n + K + ridge
+
+
+def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    """Both sides of MDA at its defaults, each scatter a sum of N x N matrices."""
     import numpy as np
 
     n = len(K)
-    ridge = n * 1e-3 * np.eye(n)
-    of_class = np.array([K[:, y == c].mean(axis=1) for c in range(CLASSES)])
-    sizes = np.bincount(y) / n
-    of_domain = np.array([K[:, d == t].mean(axis=1) for t in range(DOMAINS)])
-    if method == "SCA":
-        inside = K - of_class[y].T
-        spread = of_domain - of_domain.mean(axis=0)
-        # The program finds a class's mean anew for each of its rows.
-        between = np.array([K[:, y == c].mean(axis=1) for c in y])
-        left = 0.5 * between.T @ between / n + 0.5 * K @ K / n
-        return left, spread.T @ spread / DOMAINS + inside @ inside.T / n + K + ridge
-    cells = np.array(
-        [[K[:, (d == t) & (y == c)].mean(axis=1) for c in range(CLASSES)] for t in range(DOMAINS)]
-    )
+
+    def cell(t: int, c: int) -> Any:
+        return K[:, np.flatnonzero((d == t) & (y == c))].mean(axis=1)
+
+    def outer(a: Any, b: Any) -> Any:
+        return (a - b)[:, None] @ (a - b)[None, :]
+
     share = np.array(
         [np.bincount(y[d == t], minlength=CLASSES) / (d == t).sum() for t in range(DOMAINS)]
     )
-    u = np.einsum("tcn,tc->cn", cells, share) / share.sum(axis=0)[:, None]
-    about = u - share.sum(axis=0) @ u / DOMAINS
-    P = (about.T * sizes) @ about
-    F = sum(np.outer(u[a] - u[b], u[a] - u[b]) for a in range(CLASSES) for b in range(a))
-    G = np.zeros((n, n))
+    weight = share.sum(axis=0)
+    u = [sum(share[t, c] * cell(t, c) for t in range(DOMAINS)) / weight[c] for c in range(CLASSES)]
+    middle = sum(weight[c] / DOMAINS * u[c] for c in range(CLASSES))
+    P, F, Q, G = (np.zeros((n, n)) for _ in range(4))
     for c in range(CLASSES):
-        for t in range(DOMAINS):
-            for s in range(t):
-                G += np.outer(cells[s, c] - cells[t, c], cells[s, c] - cells[t, c])
-    inside = K - u[y].T
-    left = 0.5 * F / (CLASSES * (CLASSES - 1) / 2) + 0.5 * P
-    G /= CLASSES * DOMAINS * (DOMAINS - 1) / 2
-    return left, G + inside @ inside.T / n + K + ridge
+        P = P + (y == c).sum() * outer(u[c], middle)
+        for other_class in range(c):
+            F = F + outer(u[c], u[other_class])
+        inside = K[:, np.flatnonzero(y == c)] - u[c][:, None]
+        Q = Q + inside @ inside.T
+        for s in range(DOMAINS - 1):
+            first = cell(s, c)
+            for t in range(s + 1, DOMAINS):
+                G = G + outer(first, cell(t, c))
+    P, F, Q = P / n, F / (CLASSES * (CLASSES - 1) / 2), Q / n
+    G = G / (CLASSES * DOMAINS * (DOMAINS - 1) / 2)
+    return 0.5 * F + 0.5 * P, 1.0 * G + 1.0 * Q + K + n * 1e-3 * np.eye(n)
 
 
 def other(library: str, n: int) -> Result:

@@ -340,6 +340,22 @@ def test_asking_for_more_pairs_than_there_are_finds_those_there_are():
         )
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e-30, 1.0, 1e60])
+def test_a_stored_matrix_of_any_scale_has_its_pairs_and_inverses(scale):
+    p = Problem(n=810)
+    gram = DenseGram(scale * p.K, p.labels, np.float64, tol=1e-8)
+    pairs = gram.ritz(lambda X, KX, _: (X, KX, X), 4)
+    assert pairs.info["converged"]
+    close(pairs.values, scale * np.linalg.eigvalsh(p.K)[::-1][:4], 1e-10)
+    for share in (1e-2, 10.0):
+        shift = scale * share * np.trace(p.K)
+        (found, _) = gram.solve_shifts(p.V, [shift, 2 * shift])
+        rough = gram.preconditioner(shift)(p.V)
+        close(found.image + shift * found.thin, p.V, 1e-10)
+        if share < 1:  # from the trace on a multiple of V will do
+            close(rough, found.thin, 1e-4)
+
+
 def test_a_search_space_restarts_without_losing_its_pairs():
     from domainwise.gram.krylov import krylov_pairs
 

@@ -264,6 +264,34 @@ def test_iterations_find_what_lapack_finds(model, store, monkeypatch):
     np.testing.assert_allclose(model.embedding_, embedding, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MDA(),
+        MDA(ridge=1e-5, within_weight=30.0),
+        MDA(ridge=1e-8),
+        MDA(within_weight=0.01, domain_weight=50.0),
+        SCA(2, between=1.0),
+    ],
+    ids=repr,
+)
+def test_inverses_in_single_precision_leave_no_trace_in_the_components(model, rows):
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(500, 4))
+    which = rng.integers(0, 500, 840)  # rows that are there more than once
+    y, d = rng.integers(0, 3, 840), rng.integers(0, 5, 840)
+    d[0], d[(d == 1) & (y == 2)] = 5, 2  # a domain of one row, and one without a class
+    X = (few[which] + 0.5 * np.eye(4)[y]).astype(rows)
+    model.set_params(gamma=GAMMA, tol=1e-6)
+    exact = quiet(model.set_params(solver="dense"), X, y, d)
+    expected, embedding = exact.eigenvalues_, exact.embedding_
+    found = quiet(model.set_params(solver="exact"), X, y, d)
+    np.testing.assert_allclose(found.eigenvalues_, expected, rtol=1e-9)
+    atol = 1e-8 if rows == np.float64 else 1e-5
+    np.testing.assert_allclose(found.embedding_, embedding, atol=atol)
+
+
 @pytest.mark.parametrize("model", [SCA(3), MDA(), MIDA(3, domain_weight=0.01)], ids=repr)
 def test_single_precision_follows_double(model):
     X, y, d = make("unequal")

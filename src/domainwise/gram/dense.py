@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,6 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, column_norms
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.solve import (
-    REFINABLE,
     RefinedCholesky,
     cholesky_inverse,
     largest_residual,
@@ -29,6 +30,10 @@ from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, pairs
 LAPACK_ROWS = 800
 #: And from here ARPACK for a few of the eigenpairs of K is quicker than LAPACK.
 ARPACK_ROWS = 200
+#: A search for eigenpairs starts with random columns that were multiplied by K so often,
+POWERS = 4
+#: and rough inverses serve for shifts above this share of the trace of K.
+ROUGH = 1e-4
 
 
 class DenseGram(RowsGram):
@@ -45,7 +50,6 @@ class DenseGram(RowsGram):
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._asked_for_lapack = lapack
         self._leading: RitzPairs | None = None
-        self._refine: RefinedCholesky | None = None
         self._row_means = check_finite(matrix.mean(1), self.dtype)
         self.K = matrix
         self.K -= self._row_means
@@ -53,7 +57,7 @@ class DenseGram(RowsGram):
 
     def uncentred_product(self, V: Thin) -> Thin:
         """Return ``K V``; the matrix held is centred already."""
-        return self.K @ V
+        return (V.T @ self.K).T  # quicker than K V, which copies more of K
 
     def solve(self, V: Thin, shift: float) -> Solution:
         """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
@@ -72,35 +76,45 @@ class DenseGram(RowsGram):
                     UserWarning,
                     stacklevel=2,
                 )
-        KX = self.K @ X
+        KX = self.uncentred_product(X)
         scale = column_norms(V)
         info["residual"] = largest_residual(V - KX - shift * X, scale + (scale == 0))
         # K X loses digits where X is long, V - shift X where the two cancel.
         cancels = column_norms(KX) < 1e-3 * scale
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
-        return Solution(X, info, image - image.mean(0))
+        return Solution(X, image - image.mean(0), info)
 
     def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
         """Solve with each shift, by factors in float32 refined to float64 where that works."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
-        refine = self._refine = self._refine or RefinedCholesky(self.K)
-        return [refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
+        return [self._refine.solve(V, shift) or self.solve(V, shift) for shift in shifts]
+
+    @cached_property
+    def _refine(self) -> RefinedCholesky:
+        return RefinedCholesky(self.K)
 
     def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
         """Return the inverse, factored once: in float32, which is quicker, where that is enough."""
-        enough = shift > REFINABLE * float(self.xp.trace(self.K))
-        rough = cast(self.K, self.xp.float32) if enough else self.K
-        inverse = cholesky_inverse(rough, shift)
-        if inverse is None:
-            return cholesky_inverse(self.K, shift) or super().preconditioner(shift)
+        if shift >= self._refine.trace:  # no eigenvalue of K is larger
+            return lambda R: R
+        inverse = self._refine.inverse(shift) or cholesky_inverse(self.K, shift)
+        return inverse or super().preconditioner(shift)
 
-        def apply(R: Thin) -> Thin:
-            scale = column_norms(R)
-            scale = scale + (scale == 0)
-            return cast(inverse(cast(R / scale, rough.dtype)), self.xp.float64) * scale
+    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Thin], Thin]] | None:
+        """Return inverses in float32, if the squares of their errors are rounding."""
+        if self.lapack or self.xp is not np or not min(shifts) > ROUGH * self._refine.trace:
+            return None
+        found: list[Any] = [self._refine.inverse(shift) for shift in shifts]
+        return None if None in found else found
 
-        return apply
+    def first_block(self, k: int) -> Thin:
+        """Return random columns that K has turned towards its leading eigenvectors, in float32."""
+        block = super().first_block(k + 10)
+        rough = cast(block - block.mean(0), self._refine.rough.dtype)
+        for _ in range(POWERS if self._refine.fits else 0):
+            rough = (rough.T @ self._refine.rough).T / self._refine.trace
+        return cast(rough, self.xp.float64)
 
     def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
         """Return leading eigenpairs; of K itself by ARPACK where few are asked for, or LAPACK."""
@@ -133,6 +147,8 @@ class DenseGram(RowsGram):
     ) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
         if not self.lapack:
+            # Products with few columns are cheap here: grow by few, unless images alone guide.
+            options |= {"grow": k + 4} if options.get("precondition") else {}
             return super().ritz(images, k, depth=depth, start=start, **options)
         whole = self.placed(np.eye(self.n_samples) - 1.0 / self.n_samples)
         return pairs_within(self, images, k, whole, self.K, self.K @ self.K if depth == 2 else None)
@@ -155,17 +171,13 @@ def check_dense_memory(
 
 def available_memory() -> int | None:
     """Return the bytes of memory free to use, or None where the system does not tell."""
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
+    with suppress(OSError), open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
 
 
 def dense_fits(n_samples: int, free: int | None) -> bool:

@@ -6,13 +6,11 @@ preconditioners are the leading part of K as a few landmarks see it (theory 8.2)
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import namespace
@@ -22,6 +20,7 @@ from domainwise.gram.solve import conjugate_gradients
 from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
+from domainwise.methods.components import warn_stopped
 from domainwise.methods.contract import Solution, Thin
 
 #: Relative residual that products in float32 can tell from rounding.
@@ -148,13 +147,7 @@ class IterativeGram(RowsGram):
                     one.info["pcg_iterations"] = result.n_iterations
                 return direct
         if not result.converged:
-            warnings.warn(
-                "conjugate gradients stopped at a relative residual of "
-                f"{result.residual:.1e} after {result.n_iterations} iterations (tol={self.tol:g}): "
-                "raise max_iter, tol, or the ridge",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warn_stopped(result.residual, result.n_iterations, self.tol)
         assert self._preconditioner is not None
         info = {
             "linear_solver": "pcg",
@@ -163,7 +156,7 @@ class IterativeGram(RowsGram):
             "preconditioner_rank": len(self._preconditioner.values),
         }
         parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.KX, n), strict=True)
-        return [Solution(X - X.mean(0), dict(info), KX) for X, KX in parts]
+        return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in parts]
 
 
 class StreamedGram(IterativeGram):

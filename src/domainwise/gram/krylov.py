@@ -24,18 +24,19 @@ def krylov_pairs(
     tol: float = 1e-8,
     max_iter: int = 200,
     max_columns: int = 400,
+    grow: int | None = None,
     precondition: Callable[[Thin], Thin] | None = None,
 ) -> RitzPairs:
     """Find the k leading eigenpairs of a problem made of products with K.
 
     A subspace begins with ``start``, of at least k columns, and grows by the residuals of its
-    leading Ritz pairs (at depth 2 without a preconditioner: by their images), ``max_iter`` blocks
-    at most; when it has more than ``max_columns`` columns it is replaced by its leading Ritz
-    vectors. ``tol`` is relative to the size of the problem's left side, and ``precondition`` a
-    rough inverse of its right side.
+    leading Ritz pairs (at depth 2 without a preconditioner: by their images), of ``grow`` or as
+    many as it began with, ``max_iter`` blocks at most; when it has more than ``max_columns``
+    columns it is replaced by its leading Ritz vectors. ``tol`` is relative to the size of the
+    problem's left side, and ``precondition`` a rough inverse of its right side.
     """
-    block = start.shape[1]
-    empty = gram.combine(start, np.zeros((block, 0)))
+    block = min(grow or start.shape[1], start.shape[1])
+    empty = gram.combine(start, np.zeros((start.shape[1], 0)))
     X, KX, KKX = empty, empty, empty if depth == 2 else None
     new = _orthonormal(gram, start, empty)
     info: dict[str, Any] = {}
@@ -66,9 +67,11 @@ def krylov_pairs(
             return RitzPairs(values[:wanted], gram.combine(X, lead), gram.combine(KX, lead), info)
         if X.shape[1] + block > max(max_columns, 3 * block):
             kept = C[:, : 2 * block]
+            d, U = np.linalg.eigh(kept.T @ gram.inner(X, X) @ kept)
+            keep = d > 1e-12 * d[-1]
+            kept = kept @ (U[:, keep] / np.sqrt(d[keep]))
             X, KX = gram.combine(X, kept), gram.combine(KX, kept)
             KKX = gram.combine(KKX, kept) if depth == 2 else None
-            X, KX, KKX = _renormalised(gram, X, KX, KKX)
         # Through K twice a residual is too smooth to bring anything new; its preimage is not.
         step = residual if depth == 1 else preimage
         new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
@@ -87,11 +90,3 @@ def _orthonormal(gram: Gram, V: Thin, against: Thin) -> Thin:
         if not keep.any():
             break
     return V
-
-
-def _renormalised(gram: Gram, X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
-    """Make X orthonormal again and carry its images along."""
-    d, U = np.linalg.eigh(gram.inner(X, X))
-    keep = d > 1e-12 * d[-1]
-    T = U[:, keep] / np.sqrt(d[keep])
-    return gram.combine(X, T), gram.combine(KX, T), None if KKX is None else gram.combine(KKX, T)

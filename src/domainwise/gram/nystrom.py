@@ -393,11 +393,12 @@ class NystromGram(Gram):
         if shift == 0:
             d, U = self._spectrum()
             twice = U @ ((U.T @ weights) / d[:, None] ** 2)
-            return Solution(self._inside(twice), {"linear_solver": "eigh", "rank": len(d)})
+            X = self._inside(twice)
+            return Solution(X, self.product(X), {"linear_solver": "eigh", "rank": len(d)})
         A = self.second + shift * np.eye(self.size)
         factor = cho_factor((A + A.T) / 2, lower=True, overwrite_a=True)
         inside = self._inside(cho_solve(factor, weights))
-        return Solution((V - inside) / shift, {"linear_solver": "cholesky"})
+        return Solution((V - inside) / shift, inside, {"linear_solver": "cholesky"})
 
     def ritz(
         self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any

@@ -113,24 +113,23 @@ class RowsGram(Gram):
         depth: int = 1,
         start: Thin = None,
         precondition: Callable[[Thin], Thin] | None = None,
+        **options: Any,
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces."""
         # Vectors are known to the root of what their eigenvalues are: ask for more than tol, but at
         # depth 2, where small eigenvalues of K keep the residual up, for tol.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
-        first = self.random(min(self.n_samples, k + 8))
+        first = self.first_block(k)
         if start is not None:
+            start = start if precondition is None else precondition(start)
             first = self.hstack([first, start])
-        return krylov_pairs(
-            self,
-            images,
-            k,
-            first - first.mean(0),
-            depth=depth,
-            tol=max(self.tol * (1e-2 if depth == 1 else 1.0), floor),
-            max_iter=self.max_iter,
-            precondition=precondition,
-        )
+        tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
+        options.update(depth=depth, tol=tol, max_iter=self.max_iter, precondition=precondition)
+        return krylov_pairs(self, images, k, first - first.mean(0), **options)
+
+    def first_block(self, k: int) -> Thin:
+        """Return columns with which a search for k eigenpairs can begin."""
+        return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Thin, values: Thin) -> Array:
         """Signs are settled on all rows, of which those with a largest value tell."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import cholesky, column_norms, namespace
+from domainwise.arrays.namespace import cast, cholesky, column_norms, namespace
 from domainwise.methods.contract import Solution
 
-#: Factors in float32 are tried for shifts above this share of the trace of K,
-REFINABLE = 1e-6
+#: Inverses in float32 are tried for traces of K that leave room there, and for shifts above this
+#: share of them,
+SMALLEST_TRACE, LARGEST_TRACE, REFINABLE = 1e-20, 1e30, 1e-6
+#: by so many products where the norm of K is below this share of the shift,
+FAR, TERMS = 0.2, 3
 #: refined at most so often,
 REFINEMENTS = 6
 #: and used if they reach this relative residual.
@@ -111,38 +115,72 @@ def cholesky_inverse(K: Any, shift: float) -> Callable[[Any], Any] | None:
 
 
 class RefinedCholesky:
-    """Solves ``(K + shift I) X = V`` for several shifts by Cholesky factors in float32.
+    """Solves ``(K + shift I) X = V`` for several shifts by inverses in float32.
 
     A factor costs half as much there, and a few steps of refinement with K in float64 bring back
     the digits, unless the system is too close to singular. K is centred and semi-definite.
     """
 
-    def __init__(self, K: Array) -> None:
-        self.K = K
-        self._rough = K.astype(np.float32)
+    def __init__(self, K: Any) -> None:
+        self.K, self.trace = K, float(namespace(K).trace(K))
+        self.fits = SMALLEST_TRACE < self.trace < LARGEST_TRACE
+        self.rough = cast(K, namespace(K).float32) if self.fits else K
+        self._norm = float(namespace(K).linalg.norm(self.rough))
         self._inverses: dict[float, Callable[[Any], Any] | None] = {}
+
+    def inverse(self, shift: float) -> Callable[[Any], Any] | None:
+        """Return the inverse on centred V to single precision, or None if that is not enough."""
+        if not self.fits or not shift > REFINABLE * self.trace:
+            return None
+        if shift not in self._inverses:
+            far = self._norm < FAR * shift
+            find = self._by_products if far else partial(cholesky_inverse, self.rough)
+            self._inverses[shift] = find(shift)
+        inverse = self._inverses[shift]
+        if inverse is None:
+            return None
+
+        def scaled(V: Any) -> Any:
+            scale = column_norms(V)
+            scale = scale + (scale == 0)
+            X = inverse(cast(V / scale, self.rough.dtype)) * scale
+            return X - X.mean(0)
+
+        return scaled
+
+    def _by_products(self, shift: float) -> Callable[[Any], Any]:
+        """Chebyshev's iteration, for eigenvalues between the shift and that plus the norm."""
+        middle = shift + self._norm / 2
+        share = 1.0 - shift / middle
+
+        def inverse(V: Any) -> Any:
+            X = step = V / middle
+            last = share
+            for _ in range(TERMS):
+                part = 2.0 - share * last
+                R = V - (X.T @ self.rough).T - shift * X
+                step = share * last / part * step + 2.0 / (middle * part) * R
+                X, last = X + step, share / part
+            return X
+
+        return inverse
 
     def solve(self, V: Array, shift: float) -> Solution | None:
         """Return the solution, or None where refinement does not get there."""
-        if not shift > REFINABLE * np.trace(self.K):
-            return None
-        if shift not in self._inverses:
-            self._inverses[shift] = cholesky_inverse(self._rough, shift)
-        inverse = self._inverses[shift]
+        inverse = self.inverse(shift)
         if inverse is None:
             return None
         scale = column_norms(V)
         scale = scale + (scale == 0)
         X, R = np.zeros_like(V), V
         for _ in range(REFINEMENTS):
-            X = X + inverse((R / scale).astype(np.float32)) * scale
-            X -= X.mean(axis=0)
-            KX = self.K @ X
+            X = X + inverse(R)
+            KX = (X.T @ self.K).T
             R = V - KX - shift * X
             residual = largest_residual(R, scale)
             if residual <= REFINED:
                 info = {"linear_solver": "cholesky, refined", "residual": residual}
-                return Solution(X, info, KX - KX.mean(axis=0))
+                return Solution(X, KX - KX.mean(axis=0), info)
         return None
 
 

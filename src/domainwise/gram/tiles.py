@@ -24,6 +24,8 @@ from domainwise.kernels.functions import Kernel, Prepared
 
 #: A tile larger than this gains nothing: it no longer fits the cache.
 MAX_TILE_BYTES = 4 * 2**20
+#: One that is copied, and mirrored, is quickest if small; not a caller's function, called for each.
+COPIED_TILE_BYTES = 2**18
 
 
 @cache
@@ -140,7 +142,8 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
         rows = Prepared(rows.left.astype(np.float64), rows.right.astype(np.float64))
     n, dtype = len(rows.left), rows.left.dtype
     K = np.empty((n, n))
-    tiles = upper_tiles(n, tile_side(dtype.itemsize))
+    side = tile_side(dtype.itemsize, None if kernel.function else COPIED_TILE_BYTES)
+    tiles = upper_tiles(n, side)
 
     def work(thread: int, threads: int) -> None:
         for a, b in tiles[thread::threads]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace
@@ -56,13 +57,8 @@ def standardise(
     dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
     signs = _signs(gram, dual, values, labels)
     flip = np.diag(signs)
-    return Components(
-        gram.combine(dual, flip),
-        gram.combine(values, flip),
-        components.eigenvalues[alive],
-        components.n_informative,
-        components.info,
-    )
+    dual, values = gram.combine(dual, flip), gram.combine(values, flip)
+    return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[alive])
 
 
 def _signs(gram: Gram, dual: Thin, values: Thin, labels: LabelSpace) -> Array:
@@ -128,13 +124,12 @@ def with_extras(
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
     m, extra = len(components.eigenvalues), len(pairs.values)
-    return Components(
-        gram.hstack([components.dual, dual]),
-        gram.hstack([components.values, values]),
-        np.concatenate([components.eigenvalues, np.full(extra, eigenvalue)]),
-        components.n_informative,
-        components.info,
-        np.concatenate([np.full(m, components.floor), np.full(extra, floor)]),
+    return replace(
+        components,
+        dual=gram.hstack([components.dual, dual]),
+        values=gram.hstack([components.values, values]),
+        eigenvalues=np.concatenate([components.eigenvalues, np.full(extra, eigenvalue)]),
+        floor=np.concatenate([np.full(m, components.floor), np.full(extra, floor)]),
     )
 
 
@@ -161,11 +156,19 @@ def unsupervised_count(n_samples: int, n_components: int | None) -> int:
     return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
 
 
+def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
+    """Say how far conjugate gradients came."""
+    warnings.warn(
+        f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
+        f"{n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
 def warn_unconverged(pairs: RitzPairs) -> None:
     """Say how far an iteration for eigenvectors came, if it did not get there."""
     if not pairs.info.get("converged", True):
-        from sklearn.exceptions import ConvergenceWarning
-
         warnings.warn(
             f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
             f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",

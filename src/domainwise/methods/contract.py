@@ -26,11 +26,11 @@ Images = Callable[[Thin, Thin, Thin], tuple[Thin, Thin, Thin]]
 
 @dataclass
 class Solution:
-    """A thin and how it was found; its image under K where that is at hand."""
+    """A thin, its image under K, and how it was found."""
 
     thin: Thin
-    info: dict[str, Any] = field(default_factory=dict)
-    image: Thin = None
+    image: Thin
+    info: dict[str, Any]
 
 
 @dataclass
@@ -90,6 +90,10 @@ class Gram(ABC):
         """
         return lambda V: self.solve(V, shift).thin
 
+    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Thin], Thin]] | None:
+        """Return ``(K + shift I)^-1`` in about single precision, where that is much quicker."""
+        return None
+
     @abstractmethod
     def ritz(
         self,
@@ -103,8 +107,8 @@ class Gram(ABC):
         """Return the k leading eigenpairs of a problem made of products with K.
 
         ``depth`` is 2 if ``images`` (see :data:`Images`) needs K K X as well. The search space is
-        to contain ``start``; an iteration sends its residuals through ``precondition``, a rough
-        inverse of the right side.
+        to contain ``start``; an iteration sends that and its residuals through ``precondition``, a
+        rough inverse of the right side.
         """
 
     @abstractmethod

@@ -196,13 +196,9 @@ def dica(
     K_both = gram.product(both)
     solution = gram.solve(both, lam)
     pick_F, pick_Z = np.split(np.eye(both.shape[1]), [r], axis=1)
-    F, Z = gram.combine(both, pick_F), gram.combine(both, pick_Z)
+    Z, Y_F = gram.combine(both, pick_Z), gram.combine(solution.thin, pick_F)
     KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
-    Y_F, Y_Z = gram.combine(solution.thin, pick_F), gram.combine(solution.thin, pick_Z)
-    if solution.image is None:
-        W, KY_F = Z - lam * Y_Z, F - lam * Y_F
-    else:
-        W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
+    W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
         KW = gram.product(W)  # next to a small kernel lam leaves nothing of the difference
@@ -212,13 +208,8 @@ def dica(
     KX = KY_F - gram.combine(KW, S)
     values, C = real_positive_pairs(gram.inner(KF, KX), gram.tolerance)
     m, extra = component_count(values, len(values), n_components, continuous)
-    components = Components(
-        gram.combine(X, C[:, :m]),
-        gram.combine(KX, C[:, :m]),
-        values[:m],
-        len(values),
-        dict(solution.info),
-    )
+    X, KX = gram.combine(X, C[:, :m]), gram.combine(KX, C[:, :m])
+    components = Components(X, KX, values[:m], len(values), dict(solution.info))
     if not extra:
         return components
     # At epsilon 0 a label factor has the same span, orthogonal columns and no null ones.
@@ -285,7 +276,4 @@ def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thi
     if np.isinf(shift):
         return Components(scores, image(), np.empty(0), 0)
     solution = gram.solve(scores, shift)
-    values = solution.image
-    if values is None:
-        values = gram.product(solution.thin) if shift == 0 else scores - shift * solution.thin
-    return Components(solution.thin, values, np.empty(0), 0, dict(solution.info))
+    return Components(solution.thin, solution.image, np.empty(0), 0, dict(solution.info))

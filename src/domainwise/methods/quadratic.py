@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
-from domainwise.methods.components import norms
-from domainwise.methods.contract import Gram, Solution, Thin
+from domainwise.methods.components import norms, warn_stopped
+from domainwise.methods.contract import Gram, Thin
 
 #: From ``4 c delta`` of this on the roots of A are too close to each other, or complex.
 CLOSE_ROOTS = 0.99
+#: Relative residual to which rough inverses are refined.
+REFINED = 1e-12
 
 
 @dataclass
 class Inverse:
-    """``Y = A^-1 K V`` and ``K Y``."""
+    """``Y = A^-1 K V`` and ``K Y``; where Y is rough, that is still the image of this Y."""
 
     Y: Thin
     KY: Thin
     info: dict[str, Any] = field(default_factory=dict)
+    rough: bool = False
 
 
 class Quadratic:
@@ -42,7 +43,7 @@ class Quadratic:
         return self.c * KKX + KX + self.delta * X
 
     def inverse_of_image(self, V: Thin, KV: Thin) -> Inverse:
-        """Return ``A^-1 K V``.
+        """Return ``A^-1 K V``, roughly if the operator has rough inverses.
 
         With s and t the roots of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and partial
         fractions leave ``[(K + t)^-1 - (K + s)^-1] K V / (c (s - t))``.
@@ -51,26 +52,37 @@ class Quadratic:
         if c == 0 and delta == 0:
             return Inverse(V, KV)
         if 4 * c * delta >= CLOSE_ROOTS:
-            return self._by_conjugate_gradients(KV)
+            return self.by_conjugate_gradients(KV)
+        shifts = self._shifts()
+        small, large = shifts[0], shifts[-1]
         root = float(np.sqrt(1.0 - 4 * c * delta))
-        small = 2 * delta / (1.0 + root)
         if c == 0:
             solution = gram.solve(V, small)
-            Y, info = _image(gram, solution), solution.info
+            Y, info = solution.image, solution.info
             KY = KV - delta * Y
         elif delta == 0:
             solution = gram.solve(V, 1 / c)
-            return Inverse(solution.thin / c, _image(gram, solution) / c, dict(solution.info))
+            return Inverse(solution.thin / c, solution.image / c, dict(solution.info))
+        elif (inverses := gram.rough_inverses(shifts)) is not None:
+            self._rough = inverses
+            Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
+            return Inverse(Y, gram.product(Y), rough=True)
         else:
-            large = (1.0 + root) / (2 * c)
-            near, far = gram.solve_shifts(V, [small, large])
+            near, far = gram.solve_shifts(V, shifts)
             info = near.info
-            image, far_image = _image(gram, near), _image(gram, far)
-            Y = (image - far_image) / root
-            KY = (large * far_image - small * image) / root
+            Y = (near.image - far.image) / root
+            KY = (large * far.image - small * near.image) / root
         if (norms(gram, KY) < 1e-4 * norms(gram, KV)).any():
             KY = gram.product(Y)  # next to a small kernel the shift leaves nothing of a difference
         return Inverse(Y, KY, dict(info))
+
+    def form(self, inverse: Inverse, KV: Thin) -> Array:
+        """Return ``V'K A^-1 K V``; of an error E of a rough inverse only ``E'A E`` is left."""
+        inner, Y, KY = self.gram.inner, inverse.Y, inverse.KY
+        S = inner(KV, Y)
+        if not inverse.rough:
+            return S
+        return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 
     def precondition(self, R: Thin) -> Thin:
         """Return roughly a multiple of ``A^-1 R``."""
@@ -89,12 +101,15 @@ class Quadratic:
         small = 2 * delta / (1.0 + root)
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
-    def _by_conjugate_gradients(self, V: Thin) -> Inverse:
-        """Solve ``A Y = V``; preconditioned, A has a condition number below 2 or thereabouts."""
-        gram, goal = self.gram, 1e-2 * self.gram.tol
+    def by_conjugate_gradients(self, V: Thin, start: Inverse | None = None) -> Inverse:
+        """Solve ``A Y = V``, if from a rough Y to rounding; preconditioned, A is nearly I."""
+        gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED
         scale = norms(gram, V)
         scale = np.where(scale > 0, scale, 1.0)
         X, KX, R = 0.0 * V, 0.0 * V, V
+        if start is not None:
+            X, KX = start.Y, start.KY
+            R = V - self.image(X, KX, gram.product(KX))
         Z = self.precondition(R)
         P, rz = Z, _dots(gram, R, Z)
         history: list[float] = []
@@ -114,22 +129,9 @@ class Quadratic:
             turn = _ratio(after - _dots(gram, before, Z), rz)
             P, rz = Z + gram.combine(P, np.diag(turn)), after
         if history[-1] > gram.tol:
-            warnings.warn(
-                f"conjugate gradients stopped at a relative residual of {history[-1]:.1e} after "
-                f"{len(history)} iterations (tol={gram.tol:g}): raise max_iter, tol, or the ridge",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        info = {
-            "linear_solver": "pcg on the quadratic",
-            "n_iterations": len(history),
-            "residual": history[-1],
-        }
-        return Inverse(X, KX, info)
-
-
-def _image(gram: Gram, solution: Solution) -> Thin:
-    return gram.product(solution.thin) if solution.image is None else solution.image
+            warn_stopped(history[-1], len(history), gram.tol)
+        info = {"linear_solver": "pcg on the quadratic", "residual": history[-1]}
+        return Inverse(X, KX, info | {"n_iterations": len(history)})
 
 
 def _dots(gram: Gram, U: Thin, V: Thin) -> Array:

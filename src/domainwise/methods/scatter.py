@@ -25,7 +25,7 @@ from domainwise.methods.components import (
     with_extras,
 )
 from domainwise.methods.contract import Gram, Thin
-from domainwise.methods.quadratic import Quadratic
+from domainwise.methods.quadratic import Inverse, Quadratic
 
 
 @dataclass
@@ -109,7 +109,7 @@ def sca(
             gram.combine(KQ, right @ inside) + A.image(X, KX, KKX),
         )
 
-    pairs = gram.ritz(images, k, depth=2, start=Q, precondition=A.precondition)
+    pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
     found = from_pairs(gram, pairs)
     found.info["label_rank"] = len(right)
     return found
@@ -117,22 +117,19 @@ def sca(
 
 def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> Components:
     """Solve a problem whose left side lives in label space: ``b = A^-1 K Q a``."""
-    inverse = problem.A.inverse_of_image(problem.Q, problem.KQ)
-    S = gram.inner(problem.KQ, inverse.Y)
+    Q, KQ, A = problem.Q, problem.KQ, problem.A
+    inverse = A.inverse_of_image(Q, KQ)
+    S = A.form(inverse, KQ)
     values, a = label_pairs(S, problem.left, problem.right, gram.tolerance)
     m, extra = component_count(values, len(values), n_components, False)
-    info: dict[str, Any] = {**inverse.info, "label_rank": len(S)}
-    found = Components(
-        gram.combine(inverse.Y, a[:, :m]),
-        gram.combine(inverse.KY, a[:, :m]),
-        values[:m],
-        len(values),
-        info,
-    )
-    if not extra:
-        return found
-    G = gram.inner(problem.Q, problem.KQ)
-    return with_extras(gram, found, problem.Q, problem.KQ, G, extra, eigenvalue=0.0)
+    a = a[:, :m]
+    b = Inverse(gram.combine(inverse.Y, a), gram.combine(inverse.KY, a), inverse.info)
+    if inverse.rough:  # the products of all of Y are good enough, the vectors are not
+        b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
+    info: dict[str, Any] = {**b.info, "label_rank": len(S)}
+    found = Components(b.Y, b.KY, values[:m], len(values), info)
+    G = gram.inner(Q, KQ) if extra else S
+    return with_extras(gram, found, Q, KQ, G, extra, eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:

@@ -108,14 +108,13 @@ def _projected(
 ) -> list[tuple[Array, Array]]:
     """Training and test rows along the directions V for each ridge, in one pass over either."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
-    solutions = zip(shifts, gram.solve_shifts(V, shifts), strict=True)
+    solutions = iter(gram.solve_shifts(V, shifts))
     duals, images = [], []
     for ridge in ridges:
         dual, image = V, KV
         if not np.isinf(ridge):
-            shift, found = next(solutions)
+            found = next(solutions)
             dual, image = found.thin, found.image
-            image = V - shift * dual if image is None else image
         duals.append(dual)
         images.append(image)
     train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
