@@ -50,8 +50,8 @@ def test_tuning_never_sees_unseen_domains(tiny_case):
     split.X_test[:] = np.nan
     again = select(tiny_case, method, split, np.random.default_rng(3), 0)
     assert first == again
-    assert "held out" in first.rule
-    assert first.n_candidates == 18
+    assert "held out" in first[1]["rule"]
+    assert first[1]["candidates"] == 18
 
 
 def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
@@ -63,17 +63,15 @@ def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
 def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
     split = make_split(tiny_case, 0, 0)
     svm, ours = METHODS["svm"], METHODS["invariant"]
-    chosen = select(tiny_case, svm, split, np.random.default_rng(3), 0)
-    weighted = select(tiny_case, ours, split, np.random.default_rng(3), 0)
-    assert weighted.n_candidates == chosen.n_candidates + 3
-    assert weighted.score >= chosen.score
+    chosen, record = select(tiny_case, svm, split, np.random.default_rng(3), 0)
+    weighted, other = select(tiny_case, ours, split, np.random.default_rng(3), 0)
+    assert other["candidates"] == record["candidates"] + 3
+    assert other["source_score"] >= record["source_score"]
     same = ("C", "gamma", "class_weight")
-    assert all(
-        getattr(weighted.parameters, name) == getattr(chosen.parameters, name) for name in same
-    )
+    assert all(getattr(weighted, name) == getattr(chosen, name) for name in same)
     predictions = []
     for method in (svm, ours):
-        model = build_pipeline(tiny_case, method, chosen.parameters)
+        model = build_pipeline(tiny_case, method, chosen)
         fit_with_domains(model, split.X, split.y, split.sample_domain)
         predictions.append(model.predict(split.X_test))
     np.testing.assert_array_equal(*predictions)

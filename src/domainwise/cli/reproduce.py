@@ -41,7 +41,7 @@ def reproduce(
     from domainwise.jobs.progress import progress_bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
-    from domainwise.paper.reproduce import check_data, default_folder, make_plan
+    from domainwise.paper.reproduce import check_data, make_plan
     from domainwise.paper.reproduce import reproduce as run_plan
 
     with usage_errors(), _folder_is_out():
@@ -55,7 +55,8 @@ def reproduce(
         if any(entry.data_files for entry in tables):
             require("data")
         check_data(tables)
-        store = ResultStore(out or default_folder(table, quick))
+        named = Path("domainwise-results") / (f"{table}-quick" if quick else table)
+        store = ResultStore(out or named)
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
     total = len(plan.parallel) + len(plan.serial)

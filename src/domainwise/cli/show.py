@@ -19,38 +19,34 @@ SHOWN = 12
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
-    schema = info["schema"]
-    n_numeric, n_categorical = len(schema["numeric"]), len(schema["categorical"])
-    dates = schema.get("dates", [])
+    from domainwise.models.calibration import sets_in_words
+
+    schema, classes, check = info["schema"], info["classes"], info["check"]
+    numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
     method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
-    target = schema["target"]
-    if info["classes"] is None:
-        target += " (continuous)"
-    else:
-        target += f" ({len(info['classes'])} classes: {_names(info['classes'])})"
+    kind = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
     domains = f"{len(info['domains'])} in {schema['domain']}"
-    features = f"{n_numeric + n_categorical} ({n_numeric} numeric, {n_categorical} categorical)"
+    features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
+    features += f"{len(categorical)} categorical)"
     if dates:
         features += f" and of dates the {', '.join(schema['date_parts'])}"
     if not brief:
         domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
-        features += ": " + _names(schema["numeric"] + schema["categorical"] + dates)
-    facts = [("method", method + (_chosen(info["chosen"])))]
-    if info.get("class_weight"):
-        facts.append(("class weights", f"{info['class_weight']}: every class counts the same"))
-    if info["n_components"] is not None:
-        facts.append(("components", str(info["n_components"])))
-    facts += [("target", target), ("domains", domains), ("features", features)]
-    facts.append(("rows", f"{info['n_rows']:,}"))
-    if info["check"] is not None:
-        facts.append(("unseen domains", check_in_words(info["check"])))
-        if info["check"].get("calibration"):
-            from domainwise.models.calibration import sets_in_words
-
-            facts.append(("prediction sets", sets_in_words(info["check"]["calibration"])))
-    if not brief:
-        facts += [("seed", str(info["seed"])), ("written", info["created"])]
-    print_facts(console, facts)
+        features += ": " + _names([*numeric, *categorical, *dates])
+    weights, sets = info.get("class_weight"), (check or {}).get("calibration")
+    facts = [
+        ("method", method + _chosen(info["chosen"])),
+        ("class weights", f"{weights}: every class counts the same" if weights else None),
+        ("components", info["n_components"]),
+        ("target", f"{schema['target']} ({kind})"),
+        ("domains", domains),
+        ("features", features),
+        ("rows", f"{info['n_rows']:,}"),
+        ("unseen domains", check_in_words(check) if check else None),
+        ("prediction sets", sets_in_words(sets) if sets else None),
+        *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
+    ]
+    print_facts(console, [(name, str(value)) for name, value in facts if value is not None])
 
 
 def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:

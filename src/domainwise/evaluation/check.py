@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from domainwise.ensemble.weights import expected
 from domainwise.evaluation.evaluate import compare_methods
+from domainwise.evaluation.found import plain
 from domainwise.evaluation.problem import make_problem
 from domainwise.models.calibration import calibrated
 from domainwise.models.method import Method
@@ -76,18 +77,8 @@ def compare_with_constant(
     # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
     error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
     worst = min(model, key=lambda name: model[name])
-    low, high = (
-        float(end) if np.isfinite(end) else None for end in expected(list(model.values()), 0)[1:]
-    )
-    return Check(
-        metric,
-        float(np.mean(list(model.values()))),
-        float(np.mean(list(constant.values()))),
-        model[worst],
-        worst,
-        len(gain),
-        bool(gain.mean() > max(error, 1e-12)),
-        low,
-        high,
-        calibration,
-    )
+    better = bool(gain.mean() > max(error, 1e-12))
+    mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
+    low, high = plain(expected(list(model.values()), 0)[1:])
+    told = (mean, other, model[worst], worst, len(gain), better, low, high)
+    return Check(metric, *told, calibration)

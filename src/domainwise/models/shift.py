@@ -182,13 +182,11 @@ def _columns(
     for j, name in enumerate(names):
         gaps, usual = int(new["missing"][j]), float(lacking[j])
         share = gaps / n
-        few = f"sources lack at most {100 * usual:.0f} %"
-        numbers = {"share": share, "sources": usual, "rows": n}
-        if gaps == n and usual**n < rare:
-            yield "missing", f"{name!r} is missing in all {n} rows; {few}", name, numbers
-        elif share > usual + MISSING_EXCESS and bdtrc(gaps - 1, n, likely[j]) < rare:
-            words = f"{name!r} is missing in {100 * share:.0f} % of {n} rows; {few}"
-            yield "missing", words, name, numbers
+        gone = gaps == n and usual**n < rare
+        if gone or (share > usual + MISSING_EXCESS and bdtrc(gaps - 1, n, likely[j]) < rare):
+            where = f"all {n} rows" if gone else f"{100 * share:.0f} % of {n} rows"
+            words = f"{name!r} is missing in {where}; sources lack at most {100 * usual:.0f} %"
+            yield "missing", words, name, {"share": share, "sources": usual, "rows": n}
         if j < len(watch.numeric_) and gaps < n:
             beyond = int(new["beyond"][j])
             if beyond and bdtrc(beyond - 1, n - gaps, BEYOND) <= CHANCE:

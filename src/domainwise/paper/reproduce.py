@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from domainwise.datasets.lookup import verified_path
 from domainwise.datasets.registry import data_files
@@ -100,8 +99,3 @@ def check_data(tables: Sequence[Table]) -> None:
                 problems.append(str(error))
     if problems:
         raise FileNotFoundError("\n".join(problems))
-
-
-def default_folder(table: str, quick: bool) -> Path:
-    """Where results go when the user names no folder."""
-    return Path("domainwise-results") / (f"{table}-quick" if quick else table)

@@ -126,13 +126,7 @@ def choose_parameters(
         return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
     # The same tuning rows and groups of domains for every method.
     rng = np.random.default_rng(seed_of(trial.root_seed, trial.case.key, trial.repeat, "tuning"))
-    chosen = select(trial.case, method, split, rng, random_state)
-    return chosen.parameters, {
-        "rule": chosen.rule,
-        "parameters": chosen.parameters.shown(method),
-        "source_score": chosen.score,
-        "candidates": chosen.n_candidates,
-    }
+    return select(trial.case, method, split, rng, random_state)
 
 
 def has_missing(split: Split) -> bool:

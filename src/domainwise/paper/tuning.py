@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,20 +45,13 @@ AXES: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What was chosen, how well it did on held-out sources, and by which rule."""
-
-    parameters: Parameters
-    score: float
-    n_candidates: int
-    rule: str
-
-
 def select(
     case: Case, method: Method, split: Split, rng: np.random.Generator, random_state: int
-) -> Selection:
-    """Choose a method's parameters on source domains; ``rng`` draws rows and groups."""
+) -> tuple[Parameters, dict[str, Any]]:
+    """Choose a method's parameters on source domains; ``rng`` draws rows and groups.
+
+    Also returns the record of how they were chosen, and how well they did on held-out sources.
+    """
     rows = tuning_rows(split, case, rng)
     X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
     folds = list(domain_folds(domain, case.tuning_folds, rng))
@@ -98,7 +91,8 @@ def select(
         f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
     )
     chosen = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
-    return Selection(chosen, score, len(candidates), rule)
+    found = {"source_score": score, "candidates": len(candidates)}
+    return chosen, {"rule": rule, "parameters": chosen.shown(method), **found}
 
 
 def selection_metric(case: Case) -> str:
