@@ -167,9 +167,8 @@ def summarise_run(store: ResultStore) -> RunSummary:
         failures.pop(key, None)
         methods = results.setdefault((row["case"], row["setting"]), {})
         methods.setdefault(row["method"], {})[row["repeat"]] = row
-    times = {
-        (row["case"], row["method"]): row for row in store.rows("timing") if row["status"] == "ok"
-    }
+    timed = [row for row in store.rows("timing") if row["status"] == "ok"]
+    times = {(row["case"], row["method"]): row for row in timed}
     quick = store.header.get("profile") == "quick"
     tables = []
     for table in TABLES.values():
@@ -186,11 +185,7 @@ def summarise_run(store: ResultStore) -> RunSummary:
         header=store.header,
         sessions=store.rows("session"),
         tables=tables,
-        rankings={
-            setting: ranking
-            for setting in SETTINGS
-            if (ranking := _ranking(tables, setting)) is not None
-        },
+        rankings={s: ranking for s in SETTINGS if (ranking := _ranking(tables, s)) is not None},
         projections=store.rows("projection"),
         spectrum=spectra[-1] if spectra else None,
         long_runs={row["case"]: row for row in store.rows("long_run")},
@@ -205,25 +200,20 @@ def _case_view(
     by_method: Mapping[str, Mapping[int, Row]],
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    ordered = [key for key in METHODS if key in by_method]
-    best = {key: _best_methods(by_method, METRICS[key]) for key in case.metrics}
-    primary = METRICS[case.metrics[0]]
-    values = {
-        name: {
-            repeat: row["metrics"][primary.key]
-            for repeat, row in rows.items()
-            if primary.key in row["metrics"]
-        }
-        for name, rows in by_method.items()
+    scores = {key: _scores(by_method, key) for key in case.metrics}
+    ours = {
+        key: {name: summarise(list(each.values())) for name, each in found.items() if each}
+        for key, found in scores.items()
     }
+    best = {key: _best_methods(found, METRICS[key]) for key, found in ours.items()}
+    values = scores[case.metrics[0]]
     methods = []
-    for name in ordered:
+    for name in (key for key in METHODS if key in by_method):
         rows = [by_method[name][repeat] for repeat in sorted(by_method[name])]
         method = METHODS[name]
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
-        paired = None
-        if rival in values and name != rival:
-            paired = compare(values[rival], values[name])
+        known = rival in values and name != rival
+        paired = compare(values[rival], values[name]) if known else None
         timed = times.get((case.key, name), {}) if setting == "paper" else {}
         paper_row = case.paper.rows.get(name) if case.paper and setting == "paper" else None
         methods.append(
@@ -233,13 +223,13 @@ def _case_view(
                 kind=method.kind,
                 cells={
                     key: CellView(
-                        ours=_over_repeats(rows, key),
+                        ours=ours[key][name],
                         paper=None if paper_row is None else paper_row.cells.get(key),
                         comparable=not table.stand_in,
                         best=name in best[key],
                     )
                     for key in case.metrics
-                    if any(key in row["metrics"] for row in rows)
+                    if name in ours[key]
                 },
                 values=values[name],
                 paired=paired,
@@ -261,21 +251,19 @@ def _case_view(
     )
 
 
-def _over_repeats(rows: Sequence[Row], metric: str) -> Summary:
-    return summarise([row["metrics"][metric] for row in rows if metric in row["metrics"]])
-
-
-def _best_methods(by_method: Mapping[str, Mapping[int, Row]], metric: Metric) -> set[str]:
-    means = {
-        name: _over_repeats(list(rows.values()), metric.key).mean
+def _scores(by_method: Mapping[str, Mapping[int, Row]], metric: str) -> dict[str, dict[int, float]]:
+    """Scores by method and repeat, where they are defined."""
+    return {
+        name: {r: rows[r]["metrics"][metric] for r in sorted(rows) if metric in rows[r]["metrics"]}
         for name, rows in by_method.items()
-        if METHODS[name].main
     }
-    finite = {name: mean for name, mean in means.items() if np.isfinite(mean)}
-    if not finite:
-        return set()
-    top = max(finite.values()) if metric.greater_is_better else min(finite.values())
-    return {name for name, mean in finite.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
+
+
+def _best_methods(ours: Mapping[str, Summary], metric: Metric) -> set[str]:
+    means = {name: each.mean for name, each in ours.items() if METHODS[name].main}
+    finite = [mean for mean in means.values() if np.isfinite(mean)]
+    top = (max if metric.greater_is_better else min)(finite, default=np.nan)
+    return {name for name, mean in means.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
 
 
 def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
