@@ -10,16 +10,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import LARGEST_NUMBER, too_large
-from domainwise.tables.cells import (
-    MAX_CATEGORIES,
-    MISSING,
-    NUMBER,
-    days_in,
-    fits,
-    form_of,
-    is_text,
-    numbers_in,
-)
+from domainwise.tables import cells
 from domainwise.tables.errors import Argument, TableError, describe_names, import_pandas
 
 #: What becomes of a date: the arguments to choose from.
@@ -56,7 +47,7 @@ def is_numeric(column: Any) -> bool:
 def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = None) -> Array:
     """Return a column as float64 with NaN for missing values; ``form`` as :func:`form_of` tells."""
     if not is_numeric(column):
-        numbers = numbers_in(plain(column), form)
+        numbers = cells.numbers_in(plain(column), form)
         if (row := first_wrong(column, numbers)) is not None:
             raise TableError(
                 f"column {name!r} must hold numbers, but row {first_row + row + 1} has "
@@ -76,7 +67,7 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 def first_wrong(column: Any, values: Any) -> int | None:
     """First row whose cell holds something but has no value; None if there is none."""
-    wrong = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
+    wrong = np.flatnonzero(values.isna() & column.notna() & ~column.isin(cells.MISSING))
     return int(wrong[0]) if len(wrong) else None
 
 
@@ -90,7 +81,7 @@ def beyond(values: Array, first_row: int = 0) -> Words | None:
 
 def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None) -> Any:
     """Return a column of dates as days, refused where a cell is none."""
-    days = days_in(column, order)
+    days = cells.days_in(column, order)
     if (row := first_wrong(column, days)) is not None:
         raise TableError(
             f"column {name!r} must hold dates, but row {first_row + row + 1} has "
@@ -145,7 +136,7 @@ def column_form(column: Any) -> tuple[str, list[str]]:
     nested = (list, dict, tuple, set, bytes, np.ndarray)
     if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
         return "nested", []
-    return form_of(plain(column)) if is_text(plain(column)) else ("text", [])
+    return cells.form_of(plain(column)) if cells.is_text(plain(column)) else ("text", [])
 
 
 def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
@@ -160,7 +151,8 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
         )
     if odd:
         marked = import_pandas().Series(odd, dtype=object)
-        if form == "number" and fits(marked, rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?").all():
+        either = rf"(?:{cells.NUMBER['.']}|{cells.NUMBER[',']})\s*%?"
+        if form == "number" and cells.fits(marked, either).all():
             return (
                 f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
                 "stand between thousands; say which with ",
@@ -176,7 +168,7 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
     if form == "text":
         known = column[column.notna()].astype(str)
         n_values = int(known.nunique())
-        if n_values > max(MAX_CATEGORIES, len(known) // 2):
+        if n_values > max(cells.MAX_CATEGORIES, len(known) // 2):
             return (
                 f"has {n_values} different texts in {len(known)} rows: it names rows instead of "
                 "describing them",

@@ -19,18 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from domainwise.tables.cells import (
-    date_order,
-    date_part,
-    days_in,
-    decimal_marks,
-    is_text,
-    numbers_in,
-    typed_numbers,
-    with_points,
-    without,
-    words_of,
-)
+from domainwise.tables import cells
 from domainwise.tables.columns import (
     Words,
     as_days,
@@ -84,16 +73,16 @@ class Schema:
         """
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
-        given = {name: without(frame[name], self.na) for name in self.features}
-        marks = decimal_marks(given, self.numeric)
+        given = {name: cells.without(frame[name], self.na) for name in self.features}
+        marks = cells.decimal_marks(given, self.numeric)
         columns = {}
         for name in self.numeric:
-            column = with_points(given[name], marks.get(name))
+            column = cells.with_points(given[name], marks.get(name))
             columns[name] = as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
             days = as_days(given[name], name, first_row, self.forms.get(name))
             for part in self.date_parts:
-                columns[f"{name} ({part})"] = date_part(days, part, self.reference)
+                columns[f"{name} ({part})"] = cells.date_part(days, part, self.reference)
         for name in self.categorical:
             columns[name] = pandas.Series(as_text(given[name]), dtype=object)
         return pandas.DataFrame(columns, index=range(len(frame)))
@@ -156,12 +145,12 @@ def feature_schema(
     for name in frame.columns:
         column = frame[name]
         if not hasattr(column, "cat"):
-            rewritten = with_points(column, marks.get(name))
+            rewritten = cells.with_points(column, marks.get(name))
             if rewritten is not column:
                 row = (rewritten != column)[column.notna()].idxmax()
                 told["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
-            column = typed[name] = typed_numbers(rewritten)
-        if column.isna().all() or (is_text(column) and not len(words_of(column))):
+            column = typed[name] = cells.typed_numbers(rewritten)
+        if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
             told["empty"].append(name)
             continue
         form, odd = column_form(column)
@@ -169,8 +158,8 @@ def feature_schema(
         if words is None and column.nunique() == 1:
             told["constant"].append(name)
         elif words is None and form == "date":
-            order = date_order(column)
-            days = days_in(column, order)
+            order = cells.date_order(column)
+            days = cells.days_in(column, order)
             if first_wrong(column, days) is not None:
                 words = ("holds dates that can be read in two ways, or none; write 2024-05-31",)
             else:
@@ -180,7 +169,7 @@ def feature_schema(
         elif words is None and form == "text":
             kinds["categorical"].append(name)
         elif words is None:
-            values = column if is_numeric(column) else numbers_in(column, form)
+            values = column if is_numeric(column) else cells.numbers_in(column, form)
             words = beyond(values.to_numpy(dtype=np.float64, na_value=np.nan))
             kinds["numeric"].append(name)
             if form in ("percent", "time"):
