@@ -9,13 +9,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.selection import quantiles
 from domainwise.selection.predictions import codes_of
-from domainwise.selection.quantiles import (
-    DomainQuantiles,
-    class_scores,
-    needed_domains,
-    usual_coverage,
-)
 from domainwise.tables.schema import TableError
 
 #: Thresholds are kept for every whole per cent.
@@ -44,11 +39,11 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
         scores.append(mine)
         place = places.setdefault(record["domain"], len(places))
         domains.append(np.full(len(target), place))
-    quantiles = DomainQuantiles.of(np.concatenate(of_target), np.concatenate(domains))
-    n = quantiles.n_domains
-    allowed = [c for c in range(1, STEPS) if needed_domains(c / STEPS) <= n]
-    shown = usual_coverage(n)
-    reach = quantiles.threshold(shown) if shown else np.inf
+    found = quantiles.DomainQuantiles.of(np.concatenate(of_target), np.concatenate(domains))
+    n = found.n_domains
+    allowed = [c for c in range(1, STEPS) if quantiles.needed_domains(c / STEPS) <= n]
+    shown = quantiles.usual_coverage(n)
+    reach = found.threshold(shown) if shown else np.inf
     size = 2 * reach
     if classes is not None:
         size = float(np.mean([(mine <= reach).sum(axis=1).mean() for mine in scores]))
@@ -56,7 +51,7 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
         "promise": "approximate",
         "n_domains": n,
         "of": of,
-        "thresholds": [quantiles.threshold(c / STEPS) for c in allowed],
+        "thresholds": [found.threshold(c / STEPS) for c in allowed],
         "coverage": shown,
         "size": size if np.isfinite(size) else None,
     }
@@ -66,7 +61,7 @@ def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
     """How strange each class would be for each row, and what that is told from."""
     for of in ("probabilities", "decisions"):
         if record.get(of) is not None:
-            return of, class_scores(**{"probabilities": None, of: record[of]})
+            return of, quantiles.class_scores(**{"probabilities": None, of: record[of]})
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
@@ -85,7 +80,7 @@ def set_columns(
             "which was left out when it was fitted"
         )
     step = round(coverage * STEPS)
-    needed, n = needed_domains(coverage), calibration["n_domains"]
+    needed, n = quantiles.needed_domains(coverage), calibration["n_domains"]
     if abs(coverage * STEPS - step) > 1e-6:
         raise ValueError(f"coverage={coverage} must be a whole number of per cent, such as 0.9")
     reach = np.inf
