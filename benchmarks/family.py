@@ -19,6 +19,7 @@ import json
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ HERE = Path(__file__).resolve().parent
 METHODS = ("SCA", "MDA", "MIDA")
 N_DENSE, N_LARGE, N_GPU = 1500, 100_000, 1_000_000
 FEATURES, CLASSES, DOMAINS = 16, 4, 8
+#: Where and when a part was measured.
+ORIGIN = ("machine", "date")
 #: MIDA's price; the domain kernel has eigenvalues of the size of a domain.
 WEIGHT = 10.0
 
@@ -139,7 +142,8 @@ def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
         return K[:, np.flatnonzero((d == t) & (y == c))].mean(axis=1)
 
     def outer(a: Any, b: Any) -> Any:
-        return (a - b)[:, None] @ (a - b)[None, :]
+        apart = (a - b)[:, None]
+        return apart @ apart.T
 
     share = np.array(
         [np.bincount(y[d == t], minlength=CLASSES) / (d == t).sum() for t in range(DOMAINS)]
@@ -314,15 +318,16 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         result = (others or {}).get(library)
         if result and "failed" not in result:
             took, above = result["seconds"], result["above"] / 2**20
-            lines.append([what, f"{took:.2f}", f"{above:,.0f}"])
+            lines.append([f"{what} ({others['date']})", f"{took:.2f}", f"{above:,.0f}"])
         elif result:
             lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
     report.text(
         f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} "
-        "domains. The dense way forms the scatters, solves, and takes LAPACK's `eig` (MIDA: "
-        "`eigh`), as the authors' programs do; SCA's finds the mean of a class anew for each of "
-        "its rows, which is part of its time. CPU seconds of one thread, medians over "
-        f"rounds in turn ({cpu['rounds']})."
+        "domains. The dense way does what the authors' programs do, product for product: it "
+        "centres by products with the matrix of ones, forms N x N scatters, solves, and takes "
+        "LAPACK's `eig` with its vectors (MIDA: `eigh`). SCA's finds the mean of a class anew for "
+        "each of its rows, from columns that lie together as in MATLAB. CPU seconds of one thread, "
+        f"medians over rounds in turn ({cpu['rounds']}), {cpu['date']}."
     )
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
 
@@ -347,7 +352,7 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
         f"## N={size(N_LARGE)}\n\nfloat32 rows; the exact methods stream the kernel matrix in "
         "tiles, the fast ones use their default landmarks. Memory is the peak above that of the "
         "interpreter with its imports. Wall-clock seconds on "
-        f"{parts.get('large', parts.get('fast', {})).get('machine')}."
+        f"{', '.join(parts.get('large', parts.get('fast', {}))[key] for key in ORIGIN)}."
     )
     report.table(["", "seconds", "memory (GiB)"], lines)
     measured_names = {line[0] for line in lines}
@@ -358,9 +363,10 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
 
 
 def _gpu(report: Report, gpu: dict[str, Any]) -> None:
-    names = [name for name in gpu if name != "n"]
+    names = [name for name in gpu if name not in ("n", "date")]
     report.text(
-        f"## N={size(gpu['n'])} on {gpu[names[0]]['device']}\n\nfloat32 tensors on the device."
+        f"## N={size(gpu['n'])} on {gpu[names[0]]['device']}\n\nfloat32 tensors on the device, "
+        f"{gpu['date']}."
     )
     report.table(
         ["", "seconds", "device memory (GiB)", "iterations"],
@@ -409,7 +415,7 @@ def main() -> None:
     if arguments.only:
         parts = {arguments.only: parts[arguments.only]}
     for name, run in parts.items():
-        text = json.dumps(run(), indent=1)
+        text = json.dumps(run() | {"date": date.today().isoformat()}, indent=1)
         (arguments.out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     if not arguments.gpu:
         write_report(arguments.out)
