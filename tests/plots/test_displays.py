@@ -115,6 +115,31 @@ def test_a_model_draws_means_and_deviations_of_new_rows_beside_its_sources(rows)
     assert ShiftDisplay.from_estimator(watch, new, ["A"] * 30).new == ["A (new)"]
 
 
+def test_predictions_shift_as_columns_of_their_names_do(rows):
+    X, _, domain = rows
+    told = {"one": X[:, 0], "two": np.exp(X[:, 1])}
+    display = ShiftDisplay.from_predictions(told, domain, new=["C"])
+    same = ShiftDisplay.from_features(np.column_stack([*told.values()]), domain, new=["C"])
+    np.testing.assert_array_equal(display.ends, same.ends)
+    assert (display.features, display.new) == (["one", "two"], ["C"])
+    assert ShiftDisplay.from_predictions(X[:, 0], domain).features == ["prediction"]
+
+
+@pytest.mark.parametrize("n_domains", [1, 2])
+def test_few_domains_are_drawn(rows, n_domains):
+    X, y, domain = rows
+    mine = np.isin(domain, ["A", "B"][:n_domains])
+    X, y, domain = X[mine], y[mine], domain[mine]
+    model = LogisticRegression().fit(X, y)
+    ShiftDisplay.from_features(X, domain).figure_.canvas.draw()
+    DomainMapDisplay.from_predictions(X, domain, y=y).figure_.canvas.draw()
+    scores = DomainScoresDisplay.from_estimator(model, X, y, domain)
+    scores.figure_.canvas.draw()
+    curves = CalibrationByDomainDisplay.from_estimator(model, X, y, domain)
+    curves.figure_.canvas.draw()
+    assert len(scores.order_) == len(curves.curves) == n_domains
+
+
 def test_many_features_are_cut_to_those_that_differ_most():
     X = np.random.default_rng(1).normal(size=(60, 30))
     X[:30, 17] += 5
@@ -186,6 +211,7 @@ def test_an_interval_is_not_known_where_most_draws_have_no_score():
         raise ValueError("never")
 
     assert np.isnan(row_interval(score, np.arange(5))).all()
+    assert np.isnan(row_interval(lambda rows: 1.0, np.arange(5))).all()  # nobody is that sure
 
 
 # Calibration
@@ -322,7 +348,12 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: ShiftDisplay.from_features(X, d[:9]), "sample_domain has 9 .* 151"),
         (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is needed"),
         (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be rows of numbers"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]), "new=.*some of the domains"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]), "new='Z' is none of A, B"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]), "not all of them"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, d, highlight=["Z"]), "highlight='Z' is"),
+        (lambda X, y, d: ShiftDisplay.from_predictions(y, d), "y_pred must hold numbers"),
+        (lambda X, y, d: ShiftDisplay.from_predictions(X[:9, 0], d), "151 entries but y_pred has"),
+        (lambda X, y, d: ShiftDisplay.from_predictions(X[:, 0] * np.inf, d), "y_pred has 151 m"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be axes"),
         (lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X), "keeps no summary"),
@@ -342,6 +373,38 @@ def test_given_axes_are_drawn_on(rows):
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),
             "highlight='x' is none of predictions",
         ),
+        (
+            lambda X, y, d: DomainScoresDisplay.from_predictions(X[:, 0], X[:, 0] * np.nan, d),
+            "y_pred has missing values .* 'predictions'",
+        ),
+        (lambda X, y, d: DomainScoresDisplay.from_predictions(y, {}, d), "y_pred is empty"),
+        (lambda X, y, d: DomainScoresDisplay.from_predictions([], [], []), "y_true is empty"),
+        (lambda X, y, d: DomainScoresDisplay.from_estimator({}, X, y, d), "must be classifiers"),
+        (
+            lambda X, y, d: DomainScoresDisplay.from_estimator(KPCA().fit(X), X, y, d),
+            "estimator=KPCA.* must be classifiers, or regressors",
+        ),
+        (
+            lambda X, y, d: DomainScoresDisplay.from_estimator(
+                LogisticRegression().fit(X, y), X[:9], y, d
+            ),
+            "X has 9 entries but y has 151",
+        ),
+        (
+            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0] * np.nan, d),
+            "y_prob contains NaN",
+        ),
+        (
+            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(X[:, 0], y, d),
+            "y_prob must hold probabilities, from 0 to 1, not text",
+        ),
+        (
+            lambda X, y, d: CalibrationByDomainDisplay.from_predictions(
+                y, np.full(151, 0.5), d, classes=["no", "maybe"]
+            ),
+            "class 'yes' is none of no, maybe",
+        ),
+        (lambda X, y, d: DomainMapDisplay.from_predictions(X * np.nan, d), "Z contains NaN"),
         (
             lambda X, y, d: CalibrationByDomainDisplay.from_predictions(y, X[:, 0], d),
             "y_prob must hold probabilities",

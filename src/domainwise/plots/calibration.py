@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
-from domainwise.checks.inputs import label_array
-from domainwise.checks.labels import same_length
+from domainwise.checks.labels import labels, same_length
 from domainwise.plots import style
 from domainwise.selection.measure import positive_last
-from domainwise.selection.predictions import Predictions
+from domainwise.selection.predictions import Predictions, codes_of
 
 #: Of a bin; the share of fewer rows is chance.
 LEAST_ROWS = 15
@@ -101,7 +101,7 @@ class CalibrationByDomainDisplay(style.Display):
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
-        classes = np.unique(np.concatenate([label_array(y, "y"), model.classes_]))
+        classes = np.unique(np.concatenate([labels(y, "y"), model.classes_]))
         told: Any = Predictions(model, X, classes).probabilities
         return cls.from_predictions(y, told, sample_domain, classes=classes, **options)
 
@@ -137,12 +137,16 @@ class CalibrationByDomainDisplay(style.Display):
             Of :meth:`plot`.
         """
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
-        truth, p = label_array(y_true, "y_true"), np.asarray(y_prob, dtype=np.float64)
+        if np.asarray(y_prob).dtype.kind in "US":
+            raise ValueError("y_prob must hold probabilities, from 0 to 1, not text")
+        truth = labels(y_true, "y_true")
+        p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")
         codes, domains = style.by_domain(sample_domain, truth, "y_true")
-        names = np.unique(truth) if classes is None else label_array(classes, "classes")
+        names = np.unique(truth) if classes is None else labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError("y_prob must hold probabilities, from 0 to 1")
+        codes_of(truth, names)  # refuses others
         if len(names) != (2 if p.ndim == 1 else p.shape[1]):
             columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
             raise ValueError(
@@ -174,6 +178,7 @@ class CalibrationByDomainDisplay(style.Display):
         ax = style.axes_for(ax, 4.6, 4.8)
         ax.plot([0, 1], [0, 1], color=style.ink(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
+        max_domains += len(curves) == max_domains + 1  # a grey one alone is no help
         for place, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
             look: dict[str, Any] = {"color": style.PALETTE[place % len(style.PALETTE)], "zorder": 3}
             ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **look)

@@ -99,7 +99,7 @@ class DomainMapDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        rows = check_array(Z)
+        rows = check_array(Z, input_name="Z")
         rows = np.column_stack([rows, np.zeros(len(rows))])[:, :2]
         codes, domains = style.by_domain(sample_domain, rows, "Z")
         target = None if y is None else label_array(y, "y")

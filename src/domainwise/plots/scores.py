@@ -12,8 +12,8 @@ from sklearn.metrics import accuracy_score, root_mean_squared_error
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.inputs import is_quantity, label_array
-from domainwise.checks.labels import same_length
+from domainwise.checks.inputs import is_quantity
+from domainwise.checks.labels import labels, same_length
 from domainwise.plots import style
 from domainwise.selection.intervals import defined_score, row_interval
 from domainwise.selection.measure import choose_measure, default_scoring
@@ -90,13 +90,17 @@ class DomainScoresDisplay(style.Display):
         """
         given: Any = estimator
         models = given if isinstance(given, dict) else {type(given).__name__: given}
-        truth, classes = label_array(y, "y"), None
-        if all(is_classifier(model) for model in models.values()):
-            classes = np.unique(np.concatenate([truth, *(m.classes_ for m in models.values())]))
+        truth, classes, every = labels(y, "y"), None, list(models.values())
+        kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in every}
+        if kinds not in ({True}, {False}):
+            raise ValueError(f"estimator={given!r} must be classifiers, or regressors")
+        if kinds == {True}:
+            classes = np.unique(np.concatenate([truth, *(model.classes_ for model in every)]))
         scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
         known = truth if classes is None else classes
         measure = choose_measure(scoring, known, classes is not None)
         told = {name: Predictions(model, X, classes) for name, model in models.items()}
+        same_length(next(iter(told.values())).labels, "X", truth, "y")
 
         def score(name: str, rows: Array) -> float:
             values = (told[name].labels, told[name].probabilities, told[name].decisions)
@@ -133,15 +137,19 @@ class DomainScoresDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        truth = label_array(y_true, "y_true")
+        truth = labels(y_true, "y_true")
         if metric is None:
             greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
             metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
         given = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
         told = {name: np.asarray(values) for name, values in given.items()}
-        for values in told.values():
+        if not told:
+            raise ValueError("y_pred is empty: at least one method is needed")
+        for name, values in told.items():
             same_length(values, "y_pred", truth, "y_true")
+            if values.dtype.kind == "f" and np.isnan(values).any():
+                raise ValueError(f"y_pred has missing values (NaN), those of {name!r}")
 
         def score(name: str, rows: Array) -> float:
             return float(metric(truth[rows], told[name][rows]))
@@ -169,9 +177,8 @@ class DomainScoresDisplay(style.Display):
         styles : dict of dict, default=None
             By name of the method, further arguments of ``ax.plot``.
         """
-        main = list(self.scores if highlight is None else highlight)
-        if unknown := [name for name in main if name not in self.scores]:
-            raise ValueError(f"highlight={unknown[0]!r} is none of {', '.join(self.scores)}")
+        main = list(highlight or self.scores)
+        style.check_known(main, self.scores, "highlight")
         first, sign = self.scores[main[0]], 1 if self.greater_is_better else -1
         self.order_ = sorted(first, key=lambda d: np.nan_to_num(sign * first[d], nan=np.inf))
         n = len(self.order_)

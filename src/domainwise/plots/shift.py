@@ -10,6 +10,7 @@ import numpy as np
 
 from domainwise.arrays import Array, ArrayLike, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
+from domainwise.checks.labels import labels
 from domainwise.models.shift import seen
 from domainwise.plots import style
 
@@ -75,7 +76,7 @@ class ShiftDisplay(style.Display):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like or data frame of shape (n_samples, n_features), or dict of columns by name
             Columns of a data frame that are no numbers are left out.
         sample_domain : array-like of shape (n_samples,)
         new : sequence, default=()
@@ -86,13 +87,15 @@ class ShiftDisplay(style.Display):
         frame: Any = X.to_pandas() if hasattr(X, "to_pandas") else X
         if hasattr(frame, "columns"):
             frame = frame.select_dtypes(["number", "bool"]).astype(np.float64)
-        rows = np.asarray(frame)
+        named = isinstance(frame, dict)
+        rows = np.column_stack([*frame.values()]) if named else np.asarray(frame)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
             raise ValueError(f"X must be rows of numbers, got {rows.dtype} of shape {rows.shape}")
-        names = [str(name) for name in getattr(frame, "columns", ())]
+        names = [str(name) for name in (frame if named else getattr(frame, "columns", ()))]
         codes, domains = style.by_domain(sample_domain, rows, "X")
+        style.check_known(new, domains, "new")
         old = [place for place, name in enumerate(domains) if name not in new]
-        if not old or len(old) + len(new) > len(domains):
+        if not old:
             raise ValueError(f"new={new!r} must be some of the domains, and not all of them")
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         parts = [rows[codes == code] for code in range(len(domains))]
@@ -106,6 +109,28 @@ class ShiftDisplay(style.Display):
             ends = (ends - np.nanmedian(middle[old], axis=0)) / np.where(scale > 0, scale, 1.0)
         names = names or [f"x{i}" for i in range(rows.shape[1])]
         return cls(features=names, domains=domains, ends=ends, new=new).plot(**options)
+
+    @classmethod
+    def from_predictions(
+        cls, y_pred: ArrayLike | dict[str, ArrayLike], sample_domain: ArrayLike, **options: Any
+    ) -> Self:
+        """Draw where predictions lie in each domain: what shifts the inputs may shift them, too.
+
+        Parameters
+        ----------
+        y_pred : array-like of shape (n_samples,), or dict of them by name
+            Numbers, decision values, or probabilities of a class.
+        sample_domain : array-like of shape (n_samples,)
+        **options
+            Of :meth:`from_features` and :meth:`plot`.
+        """
+        given = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
+        told: Any = {name: labels(values, "y_pred") for name, values in given.items()}
+        for values in told.values():
+            style.by_domain(sample_domain, values, "y_pred")
+            if values.dtype.kind not in "biuf":
+                raise ValueError(f"y_pred must hold numbers, got {values.dtype}")
+        return cls.from_features(told, sample_domain, **options)
 
     @classmethod
     def from_estimator(
@@ -162,6 +187,7 @@ class ShiftDisplay(style.Display):
         few = len(self.domains) <= len(style.PALETTE)
         if highlight is None:
             highlight = self.new or (self.domains if few else ())
+        style.check_known(highlight, self.domains, "highlight")
         n, count = len(self.domains), min(max_features, len(self.features))
         colours = dict(zip(highlight, style.PALETTE * n, strict=False))
         rest = [name for name in self.domains if name not in colours]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -29,6 +30,12 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
+
+
+def check_known(chosen: Sequence[Any], known: Collection[Any], name: str) -> None:
+    """Refuse names that are not known; ``name`` is that of the argument."""
+    if unknown := [each for each in chosen if each not in known]:
+        raise ValueError(f"{name}={unknown[0]!r} is none of {', '.join(map(str, known))}")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:

@@ -189,9 +189,8 @@ def codes_of(labels: Any, classes: Array) -> Array:
     codes = order[place]
     strange = classes[codes] != labels
     if np.any(strange):
-        raise ValueError(
-            f"class {labels[strange][0]!r} is none of {', '.join(map(str, classes.tolist()))}"
-        )
+        known = ", ".join(map(str, classes.tolist()))
+        raise ValueError(f"class {labels[strange].tolist()[0]!r} is none of {known}")
     return np.asarray(codes)
 
 
