@@ -1,6 +1,7 @@
 """How methods fail: every number on the page is that of a plain computation from predictions."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 pytest.importorskip("pyarrow")
 
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.svm import LinearSVC
 
 from domainwise import evaluate
 from domainwise.evaluation.failures import by_domain, covered, failure_sections
@@ -74,7 +77,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
     for name in binary.domains:
         mine = frame["domain"] == name
         right = np.mean(frame["target"][mine] == frame["prediction"][mine])
-        assert column(sections, "right")[name] == f"{right:.0%}"
+        assert column(sections, "right")[name] == f"{100 * right:.0f} %"
         error = reliability(p[mine].to_numpy(), hit[mine].to_numpy()).error
         assert column(sections, "calibration error")[name] == f"{error:.2f}"
         if name == "site 2":
@@ -138,9 +141,10 @@ def test_numbers_are_said_to_be_off_by_their_mean_residual(numbers):
     away = frame["prediction"] - frame["target"]
     bias = away.groupby(frame["domain"]).mean()
     share = bias**2 / (away**2).groupby(frame["domain"]).mean()
+    decimals = 2 - int(np.floor(np.log10(bias.abs().max())))
     for name in numbers.domains:
-        assert column(sections, "bias")[name] == f"{bias[name]:+.3g}"
-        assert column(sections, "bias in squared error")[name] == f"{share[name]:.0%}"
+        assert column(sections, "bias")[name] == f"{bias[name]:+.{decimals}f}"
+        assert column(sections, "bias in squared error")[name] == f"{100 * share[name]:.0f} %"
     worst = bias.abs().idxmax()
     assert f"on {worst}, by {abs(bias[worst]):.3g} too" in sections["parts"][0].words[0]
     assert [part.title for part in sections["parts"]] == [
@@ -181,10 +185,47 @@ def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
     assert len(ids) == len(set(ids))
 
 
-def test_without_predictions_there_is_no_section(binary):
-    from dataclasses import replace
+def test_a_page_without_predictions_says_why_it_cannot_tell_how_a_method_fails(
+    binary, folder, tmp_path, monkeypatch
+):
+    import shutil
 
-    assert failure_sections(replace(binary, records={})) is None
+    def said(out):
+        found, _ = read_evaluation(out)
+        assert failure_sections(found) is None
+        page = found.report(tmp_path / "page.html").read_text("utf-8")
+        section = page[page.index('id="failures"') :]
+        return re.search(r'<p class="said">(.*?)</p>', section).group(1)
+
+    copy = shutil.copytree(folder / "binary", tmp_path / "copy")
+    start = f"This cannot be told here: the predictions of {binary.best.label} are not at hand"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pyarrow", None)
+        assert said(copy) == f"{start} (they are read by pyarrow, which is not installed)."
+    shutil.rmtree(copy / "jobs")
+    assert said(copy) == f"{start} (the folder has no jobs with its predictions)."
+
+
+def test_the_best_method_with_probabilities_is_judged_where_the_best_has_none(tmp_path):
+    X, value, domain = rows(4, 40, seed=3)
+    y = np.where(value > 0, "yes", "no")
+    methods = ["constant", ("margins", LinearSVC()), ("worse", LogisticRegression(C=1e-4))]
+    found = evaluate(X, y, domain, methods=methods, out=tmp_path / "out", progress=False)
+    assert found.best.key == "margins"
+    for each in (found, read_evaluation(tmp_path / "out")[0]):
+        part = next(p for p in failure_sections(each)["parts"] if "probabilities" in p.title)
+        assert part.words[0] == "margins gives no probabilities."
+        assert part.words[-1].startswith("Probabilities of worse are off by")
+        assert len(part.pictures) == len(part.words) - 1
+
+
+def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
+    parts = {part.title: part for part in failure_sections(binary)["parts"]}
+    picture = parts["Which classes are mistaken"].pictures[0]
+    assert picture.caption.endswith("Each domain has a panel")
+    assert "the other" not in picture.svg
+    calibration = parts["What probabilities are worth"].pictures[0].svg
+    assert " others: up to" not in calibration
 
 
 def test_of_forty_domains_the_worst_few_are_named_in_pictures():

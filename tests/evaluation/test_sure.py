@@ -1,9 +1,11 @@
 """How sure scores are: every figure against a plain computation of its own."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -16,8 +18,10 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise import evaluate
 from domainwise.ensemble.weights import expected, widened
+from domainwise.evaluation import sure
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
-from domainwise.evaluation.sure import QUICK, pooled_score, resampled
+from domainwise.evaluation.sure import pooled_score, quick_scores, resampled
+from domainwise.evaluation.why import sure_sentences, sure_table
 from domainwise.selection.measure import choose_measure
 
 NAMES = np.array(["a", "b", "c"])
@@ -52,7 +56,7 @@ def record(n=30, seed=0, numbers=False):
 def test_quick_scores_of_draws_are_those_of_the_drawn_rows(name, score):
     given = record(numbers=name.startswith("neg_"))
     counts = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=20)
-    scores = QUICK[name](given, counts.astype(float), NAMES)
+    scores = quick_scores(name, given, counts.astype(float), NAMES)
     for drawn, found in zip(counts, scores, strict=True):
         rows = np.repeat(np.arange(30), drawn)
         expected = score(given["target"][rows], given["prediction"][rows])
@@ -118,6 +122,51 @@ def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
     for name, hit in zip(found.domains, hits, strict=True):
         alone = [hit[rng.integers(len(hit), size=len(hit))].mean() for _ in range(4000)]
         assert found.best.ends[name] == pytest.approx(np.quantile(alone, (0.025, 0.975)), abs=0.03)
+
+
+def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
+    X, y, domain = table((30, 30, 30))
+    X[:, 0] = 100.0 * (2 * y - 1)
+    found = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    for name in found.domains:
+        assert found.best.ends[name] == pytest.approx((0.025 ** (1 / 30), 1.0))
+    assert np.isnan(found.best.around["worst"]).all()  # no draw is any different
+    sentence = sure_sentences(found)[0]
+    assert "1.000 on average over 3 unseen domains, and 1.000 on the worst of them." in sentence
+    assert [row[4].text for row in sure_table(found).rows] == ["1.000"] * 3
+    assert [row[5].text for row in sure_table(found).rows] == ["0.884 to 1.000"] * 3
+
+
+def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
+    target = np.repeat(["a", "b"], [11, 89])
+    told = np.where(np.arange(100) < 60, target, "a")  # all of a, and 49 of 89
+    given = {"row": np.arange(100), "target": target, "prediction": told,
+             "probabilities": None, "decisions": None}  # fmt: skip
+    measure = choose_measure("balanced_accuracy", target, True)
+    draws = resampled(measure, NAMES[:2], [given], 0)
+    low, high = sure._ends_of(measure, [given], draws)
+    few, many = (binomtest(*of).proportion_ci(0.95, "exact") for of in ((11, 11), (49, 89)))
+    score = (1 + 49 / 89) / 2
+    assert low == pytest.approx(score - np.hypot(1 - few.low, 49 / 89 - many.low) / 2)
+    assert high == pytest.approx(score + (many.high - 49 / 89) / 2)
+    twice = sure._ends_of(measure, [given, given], draws)  # left out twice: the same rows
+    assert twice == pytest.approx((low, high))
+    assert low < np.quantile(draws, 0.025)
+    target[0], told[0] = "b", "b"
+    given["prediction"][1] = "b"
+    assert sure._ends_of(measure, [given], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
+
+
+def test_scores_that_some_draws_do_not_have_are_left_out_without_a_warning():
+    rng = np.random.default_rng(0)
+    y = np.r_[1, np.zeros(19, dtype=int)]  # a third of all draws has no event
+    given = {"row": np.arange(20), "target": y, "prediction": y, "probabilities": None,
+             "decisions": y + rng.normal(size=20)}  # fmt: skip
+    measure = choose_measure("roc_auc", y, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draws = resampled(measure, np.array([0, 1]), [given], 0)
+    assert np.isfinite(draws).all()
 
 
 def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():

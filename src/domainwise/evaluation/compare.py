@@ -45,7 +45,8 @@ class Comparison:
 
     def show(self, value: float, signed: bool = False) -> str:
         """A score, or a difference with its sign, as text."""
-        text = self.measure.format(self.measure.sign * value)
+        like = self.pairs[0].mean["first"]
+        text = self.measure.format(self.measure.sign * value, like=like)
         return f"+{text}" if signed and value >= 0 else text
 
     def verdict(self) -> str:
@@ -61,7 +62,7 @@ class Comparison:
     def legend(self) -> str:
         """What the columns are."""
         return (
-            f"{self.measure.label}, {self.measure.direction}, on left-out domains that both have. "
+            f"Measured: {self.measure.label}, {self.measure.direction}, on domains that both have. "
             f"Differences: {self.names[1]} minus {self.names[0]}; intervals hold 95 %: domains are "
             f"drawn with replacement, and for a single domain its rows. Below "
             f"{self.show(self.margin)} there is no practical difference. p: Wilcoxon's "

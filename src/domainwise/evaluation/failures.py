@@ -6,12 +6,11 @@ domains the worst few are drawn in colour, and the others in grey.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 from sklearn.metrics import (
     average_precision_score,
     confusion_matrix,
@@ -21,13 +20,14 @@ from sklearn.metrics import (
 )
 
 from domainwise.arrays import Array
-from domainwise.evaluation.found import Found, Row
+from domainwise.evaluation.found import Found, Row, percent
 from domainwise.evaluation.sure import grouped, joined
 from domainwise.evaluation.why import hardest_first
 from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
 from domainwise.report.svg import INK, Picture, drawing, to_svg
+from domainwise.selection.intervals import share_interval
 from domainwise.selection.predictions import codes_of
 from domainwise.selection.quantiles import DomainQuantiles, usual_coverage
 
@@ -53,15 +53,19 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     best, names, order = found.best, found.facts["classes"], hardest_first(found)
     if best.key not in found.records:
         return None
-    told = {best.label: by_domain(found.records[best.key], order)}
-    for other in [found.baseline] if found.baseline is not None else []:
-        if other.label != best.label and other.key in found.records:
-            told[other.label] = by_domain(found.records[other.key], order)
-    classes = None if names is None else np.asarray(names)
+    kept = {r.label: found.records[r.key] for r in found.results if r.key in found.records}
+    told = {r.label: by_domain(kept[r.label], order) for r in found.main if r.label in kept}
+    classes, mine = None if names is None else np.asarray(names), told[best.label]
     made = [residuals] if classes is None else [confusion, ranking, calibration]
-    parts = [part for make in (*made, coverage) if (part := make(told, classes)) is not None]
-    mine = told[best.label]
-    columns = {"rows": {domain: str(len(rows["target"])) for domain, rows in mine.items()}}
+    # Where neither gives probabilities, those of the best that does are judged.
+    constant = {r.label for r in found.results if r.key == "constant"}
+    able = [n for n, of in kept.items() if all(r["probabilities"] is not None for r in of)]
+    able = [name for name in able if name not in constant]
+    more = [] if told.keys() & able else able[:1]
+    judged = {calibration: told | {name: by_domain(kept[name], order) for name in more}}
+    answers = [make(judged.get(make, told), classes) for make in (*made, coverage)]
+    parts = [part for part in answers if part is not None]
+    columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in mine.items()}}
     for part in parts:
         columns |= part.columns
     return {"parts": parts, "columns": columns, "best": best.label}
@@ -86,12 +90,12 @@ def confusion(told: Mapping[str, Told], classes: Any) -> Part:
     if a != b:
         words = (
             f"The commonest mistake of {label} is to take {names[a]} for {names[b]}: "
-            f"{total[a, b]} of {total[a].sum()} rows that are {names[a]}"
+            f"{total[a, b]:,} of {total[a].sum():,} rows that are {names[a]}"
         )
         shares = {d: t[a, b] / t[a].sum() for d, t in tables.items() if t[a].sum() >= LEAST}
         where = max(shares, key=lambda d: shares[d], default=None)
-        words += f"; on {where!s} it is {shares[where]:.0%} of them, the most." if shares else "."
-    columns = {"right": {d: f"{np.trace(t) / t.sum():.0%}" for d, t in tables.items()}}
+        words += f"; on {where!s}, {percent(shares[where])} of them, the most." if shares else "."
+    columns = {"right": {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}}
     columns["commonest mistake"] = {
         d: "none" if a == b else f"{names[a]} for {names[b]}: {t[a, b]} of {t[a].sum()}"
         for d, t in tables.items()
@@ -111,9 +115,7 @@ def _commonest(table: Array) -> tuple[int, int]:
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
     panels = [(short(domain), table) for domain, table in tables.items()]
     few = _few("has a panel", len(panels))
-    if len(panels) == FEW + 1:  # a panel of others would be that of a single one
-        few = _few("has a panel", FEW)
-    elif rest := panels[FEW:]:
+    if len(rest := panels[FEW:]) > 1:  # that of a single other is its own
         together = np.sum([table for _, table in rest], axis=0)
         panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
     n, columns = len(names), min(3, len(panels))
@@ -124,11 +126,10 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
             shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
             for (a, b), share in np.ndenumerate(shares):
                 corner = ([b, b + 1, b + 1, b], [a, a, a + 1, a + 1])
-                axes.fill(
-                    *corner, color=GREY if a == b else ACCENT, alpha=0.85 * share, linewidth=0
-                )
+                colour = GREY if a == b else ACCENT
+                axes.fill(*corner, color=colour, alpha=0.85 * share, linewidth=0)
                 if n <= 5 and table[a].any():
-                    text = f"{share:.0%}" if n > 3 else f"{share:.0%}\n{table[a, b]}"
+                    text = percent(share) if n > 3 else f"{percent(share)}\n{table[a, b]}"
                     axes.text(b + 0.5, a + 0.5, text, ha="center", va="center", fontsize=7)
             axes.set(xlim=(0, n), ylim=(n, 0), title=f"{domain} ({table.sum()})")
             turned = 90 if n > 3 else 0
@@ -151,15 +152,9 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
 def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
     """How well rows are ranked: ROC and precision-recall curves, and the areas under them."""
     label, mine = next(iter(told.items()))
-    ranked = {
-        name: {
-            d: each for d, rows in theirs.items() if (each := _ranked(rows, classes)) is not None
-        }
-        for name, theirs in told.items()
-    }
-    areas = {
-        n: {d: roc_auc_score(*e) for d, e in each.items()} for n, each in ranked.items() if each
-    }
+    every = {n: {d: _ranked(rows, classes) for d, rows in of.items()} for n, of in told.items()}
+    ranked = {n: {d: pair for d, pair in of.items() if pair} for n, of in every.items()}
+    areas = {n: {d: roc_auc_score(*e) for d, e in of.items()} for n, of in ranked.items() if of}
     if label not in areas:
         return None
     best = areas[label]
@@ -179,14 +174,15 @@ def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
         words.append(f"No curve, for want of a second class: {', '.join(without)}.")
     with drawing(9.0, 4.3) as figure:
         left, right = figure.subplots(1, 2)
-        for domain, look in _looks(order):
+        for place, domain in enumerate(order):
             wrong, found, _ = roc_curve(*ranked[label][domain])
-            left.plot(wrong, found, **look(f"{best[domain]:.2f}"))
+            left.plot(wrong, found, **_look(order, place, f"{best[domain]:.2f}"))
             precision, recall, _ = precision_recall_curve(*ranked[label][domain])
-            right.plot(recall, precision, **look(f"{precisions[domain]:.2f}"))
+            right.plot(recall, precision, **_look(order, place, f"{precisions[domain]:.2f}"))
         left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-        left.set(xlabel="share of the others taken for it", ylabel="share found")
-        right.set(xlabel="share found", ylabel="share right of those taken for it")
+        left.set(xlabel="share of the others taken for it (false positives)")
+        left.set(ylabel="share found (sensitivity)")
+        right.set(xlabel="share found (recall)", ylabel="share right of those found (precision)")
         for axes, title in ((left, "area under ROC"), (right, "average precision")):
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
             axes.legend(title=title, fontsize=8, title_fontsize=8)
@@ -238,10 +234,10 @@ def calibration(told: Mapping[str, Told], classes: Any) -> Part:
         worst = max(errors, key=lambda d: errors[d])
         predicted, observed, rows, _ = display.curves[worst]
         part.words.append(
-            f"Probabilities of {label} are off by {_mean(errors):.2f} on average, and most on "
-            f"{worst!s}, by {errors[worst]:.2f}: of {display.about} they are "
-            f"{rows @ predicted / rows.sum():.0%} there, and {rows @ observed / rows.sum():.0%} "
-            "came true."
+            f"Probabilities of {label} are off by {_mean(errors):.2f} on average over domains, and "
+            f"by {errors[worst]:.2f} on {worst!s}, the most: there they say "
+            f"{percent(rows @ predicted / rows.sum())} for {display.about} on average, and "
+            f"{percent(rows @ observed / rows.sum())} came true."
         )
         if not place:
             part.columns["calibration error"] = {d: f"{e:.2f}" for d, e in errors.items()}
@@ -258,15 +254,15 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
     worst = max(bias, key=lambda d: abs(bias[d]))
     words = (
         f"{label} is farthest off as a whole on {worst!s}, by {abs(bias[worst]):.3g} too "
-        f"{'high' if bias[worst] > 0 else 'low'}, which is {share[worst]:.0%} of the squared error "
-        f"there; on average over domains such a shift is {_mean(share):.0%} of it."
+        f"{'high' if bias[worst] > 0 else 'low'}, which is {percent(share[worst])} of the squared "
+        f"error there; on average over domains such a shift is {percent(_mean(share))} of it."
     )
     order = sorted(away, key=lambda d: -square[d])
     with drawing(4.3, 4.6) as figure:
         axes = figure.subplots()
-        for domain, look in _looks(order):
+        for place, domain in enumerate(order):
             points = (mine[domain]["target"], mine[domain]["prediction"])
-            axes.plot(*points, "o", markersize=2.5, rasterized=True, **look(""))
+            axes.plot(*points, "o", markersize=2.5, rasterized=True, **_look(order, place))
         start = float(min(rows["target"].min() for rows in mine.values()))
         axes.axline((start, start), slope=1, color=INK, linewidth=0.8, linestyle=":")
         axes.set(xlabel="observed", ylabel="predicted")
@@ -278,9 +274,9 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
     shown = order[:MOST_ROWS]
     with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
         axes = figure.subplots()
-        for place, (domain, look) in enumerate(_looks(shown)):
+        for place, domain in enumerate(shown):
             ends = np.quantile(away[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
-            colour = look("")["color"]
+            colour = _look(order, place)["color"]
             axes.hlines(-place, ends[0], ends[4], color=colour)
             axes.hlines(-place, ends[1], ends[3], color=colour, linewidth=5, alpha=0.6)
             axes.plot(ends[2], -place, "o", color=INK, markersize=3.5)
@@ -292,8 +288,8 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
         caption = f"{label}: median, middle half and middle 90 % of residuals"
         caption += f"; the {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
         pictures.append(Picture(to_svg(figure, "residuals", alt), alt, caption))
-    columns = {"bias": {d: f"{b:+.3g}" for d, b in bias.items()}}
-    columns["bias in squared error"] = {d: f"{s:.0%}" for d, s in share.items()}
+    columns = {"bias": _alike(bias, "+")}
+    columns["bias in squared error"] = {d: percent(s) for d, s in share.items()}
     return Part("How far numbers are off", [words], pictures, columns)
 
 
@@ -308,9 +304,9 @@ def coverage(told: Mapping[str, Told], classes: Array | None) -> Part | None:
     shown = sorted(shares, key=lambda d: shares[d])[:MOST_ROWS]
     what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
     words = (
-        f"Prediction {what} of {label} that are to hold {asked:.0%} of rows held "
-        f"{_mean(shares):.0%} on average over unseen domains, and {shares[shown[0]]:.0%} on "
-        f"{shown[0]!s}, the least."
+        f"Prediction {what} of {label} that are to hold {percent(asked)} of rows held "
+        f"{percent(_mean(shares))} on average over unseen domains, and "
+        f"{percent(shares[shown[0]])} on {shown[0]!s}, the least."
     )
     with drawing(9.0, 1.2 + 0.28 * len(shown)) as figure:
         display = DomainScoresDisplay(
@@ -318,9 +314,9 @@ def coverage(told: Mapping[str, Told], classes: Array | None) -> Part | None:
             intervals={name: {d: each[d][2] for d in shown} for name, each in found.items()},
         ).plot(figure.subplots())
         display.ax_.axvline(asked, color=INK, linewidth=0.8, linestyle=":")
-        display.ax_.set_xlabel(f"share of rows covered; {asked:.0%} asked for")
-        listed = "; ".join(f"{domain} {shares[domain]:.0%}" for domain in shown)
-        alt = f"Share of rows in their prediction {what}, {asked:.0%} asked for: {listed}"
+        display.ax_.set_xlabel(f"share of rows covered; {percent(asked)} asked for")
+        listed = "; ".join(f"{domain} {percent(shares[domain])}" for domain in shown)
+        alt = f"Share of rows in their prediction {what}, {percent(asked)} asked for: {listed}"
         caption = (
             f"The {len(shown)} least covered of {len(shares)} domains. "
             * (len(shown) < len(shares))
@@ -328,8 +324,8 @@ def coverage(told: Mapping[str, Told], classes: Array | None) -> Part | None:
             "Approximate: models that thresholds come from have seen the domain"
         )
         picture = Picture(to_svg(figure, "coverage", alt), alt, caption, wide=True)
-    columns = {f"covered ({asked:.0%})": {d: f"{share:.0%}" for d, share in shares.items()}}
-    columns[size] = {d: f"{many:.3g}" for d, (_, many, _) in found[label].items()}
+    columns = {f"covered ({percent(asked)})": {d: percent(s) for d, s in shares.items()}}
+    columns[size] = _alike({d: many for d, (_, many, _) in found[label].items()})
     return Part(f"What prediction {what} hold", [words], [picture], columns)
 
 
@@ -357,27 +353,29 @@ def covered(
         reach = DomainQuantiles.of(together[other], domain_of[other]).threshold(asked)
         n, hits = len(scores), int((scores <= reach).sum())
         size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
-        ends = binomtest(hits, n).proportion_ci()
-        found[domain] = (hits / n, float(size), (float(ends.low), float(ends.high)))
+        found[domain] = (hits / n, float(size), share_interval(hits, n))
     return found
 
 
-def _looks(order: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-    """Domains, and how each is drawn, given its number for the legend: the first few in colour."""
-    for place, domain in enumerate(order):
-
-        def look(number: str, place: int = place, domain: Any = domain) -> dict[str, Any]:
-            if place < FEW:
-                label = f"{short(domain)}: {number}" if number else short(domain)
-                return {"color": PALETTE[place], "zorder": 3, "label": label}
-            grey = {"color": GREY, "zorder": 2, "alpha": 0.55, "linewidth": 0.8}
-            return grey | {"label": "other domains" if place == FEW else None}
-
-        yield domain, look
+def _look(order: Sequence[Any], place: int, number: str = "") -> dict[str, Any]:
+    """How a domain is drawn: the first few in colour, with a number in the legend."""
+    few, name = FEW + (len(order) == FEW + 1), short(order[place])  # a grey one alone is no help
+    if place < few:
+        label = f"{name}: {number}" if number else name
+        return {"color": PALETTE[place], "zorder": 3, "label": label}
+    grey = {"color": GREY, "zorder": 2, "alpha": 0.55, "linewidth": 0.8}
+    return grey | {"label": "other domains" if place == few else None}
 
 
 def _few(has: str, n: int) -> str:
-    return f"Each of the {FEW} worst of {n} domains {has}" if n > FEW else f"Each domain {has}"
+    return f"Each of the {FEW} worst of {n} domains {has}" if n > FEW + 1 else f"Each domain {has}"
+
+
+def _alike(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:
+    """Numbers of a column with as many decimals each, three digits of the largest."""
+    most = max(map(abs, values.values()))
+    decimals = max(0, 2 - int(np.floor(np.log10(most)))) if 0 < most < np.inf else 0
+    return {domain: f"{value:{sign}.{decimals}f}" for domain, value in values.items()}
 
 
 def _mean(values: Mapping[Any, float]) -> float:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,7 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     except (KeyError, TypeError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error!r}") from None
     store = ResultStore(Path(folder) / JOBS)
+    found.lacking = f"the folder has no {JOBS} with its predictions"
     if store.path.exists():
         store.read()
         for row in store.rows("projection"):
@@ -151,9 +153,15 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
                 found.projection = DomainProjection(**told)
         names, classes = {str(name): name for name in found.domains}, stored["facts"]["classes"]
         shown = [result.key for result in (found.best, found.baseline) if result is not None]
+        # The best that gives probabilities has a calibration to show.
+        told = {m["key"]: m["calibration"] or {} for m in stored["methods"]}
+        sure = [m for m in told if m != "constant" and told[m].get("of") == "probabilities"]
+        shown += sure[:1]
         done = _done(store)
         # A folder that was copied without predictions shows what is left.
         gone = {m for (m, _), job in done.items() if not (store.folder / job["file"]).exists()}
+        if not every and find_spec("pyarrow") is None:
+            gone, found.lacking = set(shown), "they are read by pyarrow, which is not installed"
         for (method, split), job in done.items():
             if method not in gone and (every or method in shown):
                 records = _records(store.folder / job["file"], names, classes and np.array(classes))

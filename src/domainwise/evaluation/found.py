@@ -109,6 +109,7 @@ class Found:
     chosen_for: Measure | None = None
     calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
+    lacking: str = ""
 
     @property
     def best(self) -> MethodResult:
@@ -164,8 +165,8 @@ class Found:
         for digits in (3, 4, 5):
             texts = {self.measure.format(mean, digits) for mean in rivals}
             if self.measure.format(self.best.mean, digits) not in texts:
-                return self.measure.format(score, digits)
-        return self.measure.format(score)
+                return self.measure.format(score, digits, self.best.mean)
+        return self.measure.format(score, like=self.best.mean)
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
@@ -188,6 +189,11 @@ class Found:
 def _mean(values: Iterable[float]) -> float:
     known = [value for value in values if np.isfinite(value)]
     return float(np.mean(known)) if known else float("nan")
+
+
+def percent(share: float) -> str:
+    """A share in words, to the whole per cent."""
+    return f"{100 * share:.0f} %"
 
 
 def plain(value: Any) -> Any:

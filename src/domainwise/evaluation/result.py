@@ -66,6 +66,8 @@ class Evaluation(Found):
         Of the best method's prediction sets, where its predictions are not at hand.
     differences : dict
         What differs between the domains, and what looks like a fault in the table.
+    lacking : str
+        Why predictions are not at hand, if they are not.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:

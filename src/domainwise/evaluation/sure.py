@@ -2,14 +2,14 @@
 
 Intervals of means come from domains that are drawn: scores by domain hold the noise of their rows
 already, and drawing those too would count it twice. That of the worst domain draws domains, then
-rows; that of a single domain its rows.
+rows; that of a single domain its rows. Draws of rows that are all right say nothing: there an exact
+interval takes their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,16 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.ensemble.weights import BOOTSTRAP, TAIL, expected, widened
 from domainwise.evaluation.found import Found, MethodResult, Row
+from domainwise.selection.intervals import defined_score, share_interval
 from domainwise.selection.measure import Measure
 from domainwise.selection.predictions import Predictions, codes_of
 
 #: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
 PARTS = ("prediction", "probabilities", "decisions")
+#: Measures of which all draws are scored at once; a scorer takes a millisecond for each.
+ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
+QUICK = ("accuracy", "balanced_accuracy", *(f"neg_{name}_error" for name in ERRORS))
 Ends = tuple[float, float]
 UNKNOWN: Ends = (float("nan"), float("nan"))
 
@@ -50,8 +54,10 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
         rows = measure.name in QUICK or (result.key in some and not measure.own)
         scores = np.array([[result.known[name]] * ROW_DRAWS for name in names])
         inside = np.array([[known[name]] * ROW_DRAWS for name in names])
+        ends = dict.fromkeys(names, UNKNOWN)
         for place, name in enumerate(names if rows else ()):
             scores[place] = resampled(measure, classes, mine[name], place)
+            ends[name] = _ends_of(measure, mine[name], scores[place])
             if name in theirs:
                 inside[place] = resampled(measure, classes, theirs[name], place)
         outside[result.key] = scores
@@ -61,7 +67,6 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
         lost = inside - scores
         if np.isfinite(lost).all():
             around["price"] = _between(lost, chosen)
-        ends = {n: _ends(scores[i]) if rows else UNKNOWN for i, n in enumerate(names)}
         results.append(replace(result, seen=known, ends=ends, around=around))
     first, rival = results[0], found.rival
     if rival is not None and {first.key, rival.key} <= outside.keys():
@@ -78,7 +83,22 @@ def _between(differences: Array, chosen: Array) -> Ends:
 
 def _ends(values: Array) -> Ends:
     low, high = np.nanquantile(values, (TAIL, 1 - TAIL))
-    return float(low), float(high)
+    return (float(low), float(high)) if high > low else UNKNOWN
+
+
+def _ends_of(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
+    """Interval of a domain's score; exact, with added squares, where a share in it is 0 or 1."""
+    names = ("row", "target", "prediction")
+    row, target, told = (np.concatenate([r[name] for r in records]) for name in names)
+    of = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}.get(measure.name, target[:0])
+    parts = [(target == told)[of == group] for group in np.unique(of)]
+    if all(part.any() and not part.all() for part in parts):
+        return _ends(draws)
+    times = len(row) / len(np.unique(row))  # that the domain was left out
+    shares = np.array([part.mean() for part in parts])
+    ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
+    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(parts)
+    return float(shares.mean() - below), float(shares.mean() + above)
 
 
 def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
@@ -112,10 +132,7 @@ def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]
 def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float:
     parts = [rows[name] if rows[name] is None else rows[name][at] for name in PARTS]
     some = Predictions.kept(classes, *parts)
-    try:
-        return float(measure.scorer(some, None, rows["target"][at]))
-    except (ValueError, AttributeError):
-        return float("nan")
+    return defined_score(lambda at: measure.scorer(some, None, rows["target"][at]), at)
 
 
 def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
@@ -131,7 +148,7 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
         rng = np.random.default_rng([seed, n])
         if measure.name in QUICK:
             counts = rng.multinomial(n, np.full(n, 1 / n), size=ROW_DRAWS).astype(np.float64)
-            scores = QUICK[measure.name](record, counts, classes)
+            scores = quick_scores(measure.name, record, counts, classes)
         else:
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
             scores = np.array([_score(measure, classes, record, at) for at in draws])
@@ -141,7 +158,7 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
     return np.asarray(np.mean(found, axis=0))
 
 
-def _quick(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
+def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
     """Scores of all draws at once, by how often each row was drawn."""
     target, told = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
@@ -153,16 +170,3 @@ def _quick(name: str, record: Row, counts: Array, classes: Array | None) -> Arra
     means = np.asarray(counts @ values / counts.sum(axis=1))
     means = np.sqrt(means) if "root" in name else means
     return means if name == "accuracy" else -means
-
-
-#: A scorer would take a millisecond for each draw.
-QUICK = {
-    name: partial(_quick, name)
-    for name in (
-        "accuracy",
-        "balanced_accuracy",
-        "neg_root_mean_squared_error",
-        "neg_mean_squared_error",
-        "neg_mean_absolute_error",
-    )
-}

@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.found import Found
+from domainwise.evaluation.found import Found, percent
 from domainwise.evaluation.sure import UNKNOWN
 from domainwise.evaluation.verdict import price_in_words
 from domainwise.report.page import TextCell, TextTable
 
 #: A column that tells some domain at least so well is said to.
 TELLS = 0.8
+NO_FAULT = "Nothing looks like a fault: no other unit, swapped sign, or column that a site lacks."
 
 
 def interval(found: Found, ends: Any) -> str:
     """Two scores as they are shown, the smaller one first; a dash for None."""
     shown = sorted(found.measure.shown(end) for end in ends or UNKNOWN)
-    if not np.isfinite(shown).all():
+    if not shown[0] < shown[1]:  # not known, or no two draws differ
         return "–"
     return " to ".join(found.show(found.measure.sign * value) for value in shown)
 
@@ -40,10 +41,9 @@ def sure_sentences(found: Found) -> list[str]:
     ]
     if rival is not None:
         gap, margin = best.mean - rival.mean, show(sign * found.margin)
-        text = f"It is {show(sign * gap)} better than {rival.label}"
+        text = f"That is {show(sign * gap)} better on average than {rival.label}"
         if np.isfinite(best.around.get("gap", UNKNOWN)).all():
-            low, high = (show(sign * end) for end in best.around["gap"])
-            text += f", an advantage between {low} and {high} (95 %)"
+            text += " ({} to {}, 95 %)".format(*(show(sign * end) for end in best.around["gap"]))
         if gap < found.margin:
             told.append(f"{text}: no practical difference, which begins at {margin}.")
         else:
@@ -76,7 +76,7 @@ def sure_table(found: Found) -> TextTable:
     columns = ["domain", "rows", "target, quartiles" if classes is None else "classes"]
     if classes is not None and len(classes) == 2:
         columns[2:] = [f"events ({classes[1]})", "share"]
-    columns += [text for result in main for text in (result.label, "95 %")]
+    columns += [text for result in main for text in (result.label, f"{result.label}, 95 %")]
     columns += [f"seen, {best.label}"] + ["folds inside it"] * inside
     domains = {domain["name"]: domain for domain in found.differences.get("domains", ())}
     rows = []
@@ -84,12 +84,13 @@ def sure_table(found: Found) -> TextTable:
         domain = domains[str(name)]
         cells = [str(name), f"{domain['rows']:,}"]
         if classes is None:
-            cells.append(" / ".join(f"{value:.4g}" for value in domain["target"]))
+            whole = all(value == round(value) for value in domain["target"])
+            cells.append(" / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"]))
         else:
             counts, n = domain["classes"], domain["rows"]
             often = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
-            both = [f"{counts[1]:,}", f"{100 * counts[1] / n:.0f} %"] if len(classes) == 2 else None
-            cells += both or [", ".join(f"{c}: {100 * k / n:.0f} %" for k, c in often if k)]
+            both = [f"{counts[1]:,}", percent(counts[1] / n)] if len(classes) == 2 else None
+            cells += both or [", ".join(f"{c}: {percent(k / n)}" for k, c in often if k)]
         for result in main:
             cells += [found.show(result.scores[name])]
             cells += [interval(found, result.ends.get(name))]
@@ -112,19 +113,21 @@ def why_sentences(found: Found) -> list[str]:
             f"{len(telling)} of {len(columns) + told['others']} columns tell some domain from the "
             f"others by themselves: {_some(said[: len(telling)])}."
         )
+    faults = [] if told["faults"] else [NO_FAULT]
     if not best.worth:
-        return [text]
+        return [text, *faults]
     most = max(best.worth, key=lambda name: best.worth[name])
+    loses = "{} loses {}" if found.measure.sign > 0 else "{} errs by {} more"
     losses = [
-        f"{result.label} loses {found.show(found.measure.sign * result.worth[most])}"
+        loses.format(result.label, found.show(found.measure.sign * result.worth[most]))
         for result in found.main
         if most in result.worth
     ]
-    worth = f"On left-out domains {most} is worth most: without it {', '.join(losses)}."
+    worth = f"On left-out domains {most} is worth most: without it {' and '.join(losses)}."
     faulty = {fault["column"] for fault in told["faults"]}
     idle = [n for n in telling if n not in faulty and best.worth.get(n, np.inf) < found.margin / 2]
-    without = [f"Next to nothing is lost there without {_some(idle)}: try it."] if idle else []
-    return [text, worth, *without]
+    without = [f"Next to nothing is lost there without {_some(idle)}: try that."] if idle else []
+    return [text, *faults, worth, *without]
 
 
 def _some(names: list[str]) -> str:

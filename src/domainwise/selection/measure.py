@@ -76,14 +76,15 @@ class Measure:
         """A score as the reader knows it: errors are positive."""
         return self.sign * score
 
-    def format(self, score: float | None, digits: int = 3) -> str:
-        """Digits after the point, or in all for large and small values; a dash for none."""
+    def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
+        """Digits after the point, or in all for large and small scores ``like`` it; or a dash."""
         if score is None or not np.isfinite(score):
             return "–"
-        value = self.shown(score)
-        if self.sign < 0 and 0 < abs(value) < 0.01:  # an error, in the unit of the target
+        value, size = self.shown(score), abs(score if like is None else like)
+        if self.sign < 0 and 0 < size < 0.01:  # an error, in the unit of the target
             return f"{value:.{digits}g}"
-        return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
+        decimals = max(0, digits + 1 - len(f"{size:.0f}")) if size >= 100 else digits
+        return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Whether the scorer can judge anything on these targets (AUC needs two classes)."""
