@@ -199,3 +199,21 @@ def test_on_paper_no_heading_is_parted_from_what_follows(view, page):
     script = """[...document.querySelectorAll('figure')].map(f => f.previousElementSibling)
         .filter(e => e && e.matches('p')).map(e => getComputedStyle(e).breakAfter)"""
     assert set(view.run(script)) <= {"avoid"}
+
+
+def test_on_paper_a_tall_picture_leaves_room_for_its_heading_and_caption(view, page):
+    view.open(page, paper=True, width=718)
+    # As tall as that of forty domains.
+    script = """(() => { const svg = document.querySelector('#domains figure.wide svg');
+        svg.setAttribute('viewBox', '0 0 600 900');
+        return svg.getBoundingClientRect().height })()"""
+    assert view.run(script) == pytest.approx(19 / 2.54 * 96, abs=1)
+
+
+def test_scores_of_five_methods_fit_beside_each_other_on_a_phone(view, page):
+    view.open(page, width=390)
+    script = """(() => { const table = document.querySelector('#domains table');
+        table.classList.remove('dense');
+        for (const row of table.rows) while (row.cells.length > 6) row.deleteCell(6);
+        const box = table.parentElement; return box.scrollWidth <= box.clientWidth })()"""
+    assert view.run(script)

@@ -125,7 +125,7 @@ def test_info_tells_the_calibration(folder):
     assert told["calibration"]["promise"] == "approximate"
     assert len(told["calibration"]["thresholds"]) == 83  # 5 domains of 6
     assert told["calibration"]["coverage"] == 0.8
-    assert "classes at 80%" in run("info", folder / "classes.skops").stdout
+    assert "classes at 80 %" in run("info", folder / "classes.skops").stdout
 
 
 def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(folder, tmp_path):

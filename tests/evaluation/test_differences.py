@@ -145,8 +145,13 @@ def test_a_column_missing_at_one_site_is_named():
     frame.loc[site == "site B", ["weight", "ward"]] = [np.nan, None]
     found = faults(frame, y, site)
     assert list(found) == [("missing", name, "site B") for name in ("weight", "ward")]
-    words = "weight at site B is missing (in 100 % of rows; the others lack at most 0 %)"
+    words = "weight at site B is missing (in all of its rows; the others lack none)"
     assert words in found.values()
+    frame.loc[frame.index[site == "site B"][:2], "weight"] = 70.0
+    frame.loc[frame.index[site == "site A"][:1], "weight"] = np.nan
+    n, m = sum(site == "site B"), sum(site == "site A")
+    words = f"{100 * (n - 2) / n:.0f} % of its rows; the others lack at most {100 / m:.0f} %"
+    assert words in faults(frame, y, site)["missing", "weight", "site B"]
 
 
 def test_a_site_far_from_all_others_is_named_though_no_unit_fits():

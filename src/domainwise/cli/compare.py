@@ -60,7 +60,7 @@ def _rich(columns: list[str], *rows: list[str]) -> RichTable:
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         left = name in (columns[0], "in words")
-        table.add_column(shown(name), justify="left" if left else "right")
+        table.add_column(shown(name), justify="left" if left else "right", no_wrap=not left)
     for row in rows:
         table.add_row(*map(shown, row))
     return table

@@ -52,7 +52,7 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
 def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
     """Print names and values in two columns."""
     grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True, min_width=14)
+    grid.add_column(style="dim", no_wrap=True, min_width=15)
     grid.add_column(overflow="fold")
     for name, value in facts:
         grid.add_row(name, shown(value))

@@ -83,12 +83,13 @@ def _missing(column: Mapping[str, Any], domains: Sequence[str]) -> list[Fault]:
     if np.sort(shares)[(len(shares) - 1) // 2] > KNOWN:
         return []
     usual = 100 * shares[shares < GONE].max(initial=0.0)
+    others = f"the others lack at most {usual:.0f} %" if usual else "the others lack none"
     return [
         _fault(
             "missing",
             column["name"],
             domains[d],
-            f"in {100 * shares[d]:.0f} % of rows; the others lack at most {usual:.0f} %",
+            f"in {f'{100 * shares[d]:.0f} %' if shares[d] < 1 else 'all'} of its rows; {others}",
         )
         for d in np.flatnonzero(shares >= GONE).tolist()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from domainwise.report.page import Templates
 
 def render(found: Found, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    projection, told = found.projection, found.differences
+    projection: Any = found.projection
+    told = found.differences
     main = [result for result in found.main if result.worth]
     records = found.records.get(found.best.key)
     sets = found.calibration if records is None else calibrated(records, found.facts["classes"])
@@ -57,12 +59,8 @@ def render(found: Found, *, title: str | None = None) -> str:
         worst=str(found.worst_domain),
         best=found.best.label,
         projection=projection,
-        projections=[]
-        if projection is None
-        else [
-            plots.projection_picture(projection, f"by-{by}", by=by) for by in ("domain", "target")
-        ],
-        distances=None if projection is None else plots.distances_picture(projection, "distances"),
+        projections=partial(plots.projection_picture, projection),
+        distances=partial(plots.distances_picture, projection, "distances"),
         failures=failure_sections(found),
         chosen=_chosen,
         warnings=[(result.label, text) for result in found.results for text in result.warnings],

@@ -122,7 +122,7 @@ def shift_picture(found: Found, name: str) -> Picture | None:
 
 def projection_picture(projection: DomainProjection, name: str, *, by: str) -> Picture:
     """Two components, coloured by "domain" or by "target"; the unseen worst domain is ringed."""
-    extra = "" if projection.informative > 1 else " (not determined by the target)"
+    extra = "" if projection.informative > 1 else "\n(not determined by the target)"
     display = DomainMapDisplay(
         Z=projection.Z,
         domain=projection.domain,
@@ -174,10 +174,12 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
             f"{before[-1, :-1].mean():.3f} and {after[-1, :-1].mean():.3f} from the others"
         )
         far = [f"{matrix[-1, :-1].mean():.2f}" for matrix in (before, after)]
+        some = len(np.unique(projection.domain))
+        pairs = f"{n} of {some} domains" if n < some else "each pair of domains"
         caption = (
-            "Distance between each pair of domains (MMD, median rule), before and after "
-            f"projecting; the last row is {projection.worst!s}, which the projection has not seen: "
-            f"{far[0]} from the others before, {far[1]} after"
+            f"Distance between {pairs} (maximum mean discrepancy, MMD; 0 is none), before and "
+            f"after projecting; the last row is {projection.worst!s}, which the projection has not "
+            f"seen: {far[0]} from the others before, {far[1]} after"
         )
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 

@@ -248,9 +248,8 @@ def within_splits(problem: Problem, rows: Array) -> list[Split]:
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     """Random folds of all rows, with domains and classes spread over them: all domains are seen."""
-    if problem.classes is None:
-        strata = problem.codes
-    else:
-        strata = problem.codes * len(problem.classes) + codes_of(problem.y, problem.classes)
+    strata = problem.codes
+    if problem.classes is not None:
+        strata = strata * len(problem.classes) + codes_of(problem.y, problem.classes)
     folds = row_folds(strata, True, max(n_splits, 2), problem.seed)
     return folds[:n_splits]

@@ -88,8 +88,8 @@ def _worst_elsewhere(found: Found) -> str:
     if safest.worst <= found.best.worst:
         return ""
     return (
-        f"On its worst domain ({safest.worst_domain!s}) {safest.label} does best of all, with "
-        f"{found.show(safest.worst)}."
+        f"By its worst domain ({safest.worst_domain!s}) {safest.label} does best of all, with "
+        f"{found.show(safest.worst)} there."
     )
 
 

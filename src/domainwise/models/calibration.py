@@ -108,4 +108,4 @@ def sets_in_words(calibration: Mapping[str, Any]) -> str:
     if coverage is None or size is None:
         return words
     many = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
-    return f"{words}; {many} at {coverage:.0%}"
+    return f"{words}; {many} at {100 * coverage:.0f} %"
