@@ -15,9 +15,11 @@ def main() -> None:
     """Run the command line, or say that the extra ``cli`` is not installed."""
     # Until there is something to tidy up, Ctrl-C ends this at once; after that it is an exception.
     signal.signal(signal.SIGINT, _stop)
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: a file to come would get its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         # What the terminal has no sign for is shown by its number, and no reason to stop.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         from domainwise.cli import app
     except ModuleNotFoundError as error:

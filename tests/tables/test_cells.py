@@ -312,7 +312,7 @@ def test_labels_stay_as_they_are_written(frame, tmp_path):
     table = load_table(tmp_path / "t.csv", **ROLES)
     assert table.domains == [" a", "007", "a"]
     assert table.classes == ["01", "02"]
-    assert any("differ in spaces or capitals only" in note for note in table.notes)
+    assert any("differ in spaces, capitals" in note for note in table.notes)
 
 
 def test_a_column_without_a_name_is_no_feature_unless_it_is_asked_for(frame, tmp_path):

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -40,6 +41,8 @@ def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    if os.environ.get("COLUMNS") == "0":  # in so few nothing would be printed
+        del os.environ["COLUMNS"]
     if version:
         typer.echo(f"domainwise {__version__}")
         raise typer.Exit

@@ -67,8 +67,8 @@ def _option(argument: Any) -> str:
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that no generator takes."""
-    if seed < 0:
-        raise ValueError(f"--seed must be 0 or more, got {seed}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"--seed must be 0 or more, and less than 2**32, got {seed}")
 
 
 def shown(text: object) -> str:

@@ -43,11 +43,11 @@ def _made(module: str, name: str, text: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         factory = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        return factory() if callable(factory) else factory
+    except (ImportError, AttributeError, TypeError) as error:
         raise ValueError(f"--estimator {text}: {error}") from error
     finally:
         sys.path.remove(str(Path.cwd()))
-    return factory() if callable(factory) else factory
 
 
 def digest(path: Path) -> str:

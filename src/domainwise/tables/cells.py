@@ -20,22 +20,29 @@ from domainwise.tables.errors import Argument, TableError, import_pandas
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
-#: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024.
+#: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
+#: 2024-05, 2024Q2.
 _MONTH = r"(?i:jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 DATE = (
     r"(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./][0-9]{2,4}"
+    r"|[0-9]{4}-(?:0[1-9]|1[0-2])|[0-9]{4}[- ]?[Qq][1-4]"
     rf"|[0-9]{{1,2}}[-. ]+{_MONTH}[-., ]+[0-9]{{2,4}}|{_MONTH} [0-9]{{1,2}}, ?[0-9]{{4}})"
     r"(?:[T ].*)?"
 )
 TIME = r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?"
 PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[Ii]nf(?:inity)?"
+#: Numbers with signs or units around them: <5, $5, (5), 5 mm, 1_000, 95:30, 1.5D+03.
+MARKED = (
+    r"[<>=~≈±$€£¥(]*\s*[+−-]?\.?[0-9][0-9.,:'_]*(?:[eEdD][+-]?[0-9]+)?"
+    r"(?:[%‰°€$£¥)]|\s[^0-9]{1,6})*"
+)
 #: Between groups of three digits, beside the mark that is not the decimal one.
 SPACES = " '’\u00a0\u202f\u2009"
 APART = {".": ",", ",": ".", None: ""}
 #: More categories than this, in most rows another one, are no categories.
 MAX_CATEGORIES = 50
-#: Text that is a number in at least this share of rows, with this many values, is a mistake.
-NUMBER_SHARE, NUMBER_VALUES = 0.9, 20
+#: Text that is a number in half of the rows, with more values than this, is a mistake.
+NUMBER_VALUES = 20
 
 
 def _number(mark: str | None) -> str:
@@ -222,7 +229,8 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     plain = fits(words, PLAIN)
     if _mostly(words, commas) and (commas & ~plain).any():
         return "number", list(words[~plain].unique())
-    if plain.mean() >= NUMBER_SHARE and words[plain].nunique() > NUMBER_VALUES:
+    marked = plain | fits(words, MARKED)
+    if marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES:
         return "number", list(words[~plain].unique())
     return "text", []
 

@@ -29,6 +29,7 @@ LOOKED_AT, BLOCK = 20, 2**22
 #: Three neighbours beyond ASCII, or bytes without a meaning: not the Western letters of cp1252.
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
+_OTHER_KINDS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,12 @@ def open_csv(
     """
     if encoding is not None:
         try:
-            codecs.lookup(encoding)
+            encoding = {"utf-8": "utf-8-sig"}.get(codecs.lookup(encoding).name, encoding)
+            "".encode(encoding)
         except LookupError:
-            raise TableError(f"encoding={encoding!r} is unknown; use utf-8, cp1252, …") from None
+            raise TableError(
+                Argument("encoding", encoding), " is unknown; use utf-8, cp1252, …"
+            ) from None
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
@@ -169,6 +173,8 @@ def _scan(
     odd = bool(quotes % 2)
     if given is not None:
         return given, odd, ()
+    if start in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
+        return "utf-32", odd, ()
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16", odd, ()
     if zeros:

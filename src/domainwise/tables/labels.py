@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -150,12 +151,13 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
 
 
 def _alike(labels: Array, what: str) -> list[str]:
-    """Tell of labels that differ in spaces or capitals only; they stay apart."""
+    """Tell of labels that look alike; they stay apart."""
     groups: dict[str, list[str]] = {}
     for label in map(str, labels.tolist()):
-        groups.setdefault(" ".join(label.split()).casefold(), []).append(label)
+        groups.setdefault(" ".join(normalize("NFKC", label).split()).casefold(), []).append(label)
     return [
-        f"{describe_names(same)} are different {what}: they differ in spaces or capitals only"
+        f"{describe_names(same)} are different {what}: "
+        "they differ in spaces, capitals or composed letters only"
         for same in groups.values()
         if len(same) > 1
     ]

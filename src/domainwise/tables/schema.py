@@ -18,7 +18,13 @@ from domainwise.tables import labels
 from domainwise.tables.cells import decimal_marks, without
 from domainwise.tables.columns import DATE_PARTS, as_labels, split_names
 from domainwise.tables.csv_text import holds_row_numbers
-from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
+from domainwise.tables.errors import (
+    Argument,
+    ColumnError,
+    TableError,
+    describe_names,
+    import_pandas,
+)
 from domainwise.tables.features import Schema, feature_schema, make_preprocessor, require_columns
 from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
 
@@ -123,9 +129,9 @@ def check_table(
     """
     for name, given, known in (("task", [task], TASKS), ("dates", dates, DATE_PARTS)):
         if isinstance(given, str) or not set(given) <= set(known):
-            raise TableError(f"{name}={given!r}: use {', '.join(known)}")
+            raise TableError(Argument(name, given), f": use {', '.join(known)}")
     if decimal not in (None, ".", ","):
-        raise TableError(f"decimal={decimal!r}: use '.' or ','")
+        raise TableError(Argument("decimal", decimal), ": use '.' or ','")
     names = [str(name) for name in frame.columns]
     frame = frame.set_axis(names, axis=1)
     chosen = choose_features(
@@ -195,9 +201,11 @@ def choose_features(
     require_columns([target, domain, *(features or []), *(drop or [])], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}")
-    both = {target, domain} & set(features or [])
+    both = {target, domain} & {*(features or ()), *(drop or ())}
     if both:
-        raise TableError(f"{describe_names(both)} cannot be a feature: it is the target or domain")
+        raise TableError(
+            f"{describe_names(both)} cannot be a feature, nor left out: it is the target or domain"
+        )
     chosen = [
         name
         for name in (names if features is None else dict.fromkeys(features))
