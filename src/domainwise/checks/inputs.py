@@ -185,7 +185,7 @@ def check_n_components(n_components: int | None, n_samples: int) -> None:
 
 def plain_array(values: Any, name: str = "an array of labels") -> Array:
     """NumPy array of labels from lists, data frames, series, categoricals and nullable columns."""
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} contains missing values: some are masked")
     if hasattr(values, "to_numpy") and not type(values).__module__.startswith("pyarrow"):
         one_column = hasattr(values, "columns") and values.shape[1] == 1
