@@ -60,8 +60,8 @@ MIN_PAIRS = 6
 def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     """Wilcoxon's signed-rank test over the repeats that both have.
 
-    >>> compare({0: 0.9, 1: 0.8}, {0: 0.5, 1: 0.8, 2: 0.1})
-    Paired(difference=0.2, p_value=None)
+    >>> compare({0: 4.0, 1: 3.0}, {0: 2.0, 1: 3.0, 2: 7.0})
+    Paired(difference=1.0, p_value=None)
     """
     common = sorted(first.keys() & second.keys())
     difference = _differences(first, second, common)
