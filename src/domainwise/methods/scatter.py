@@ -16,14 +16,7 @@ from scipy.linalg import svd
 from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.labels.scatters import Scatters, mda_scatters, sca_scatters
-from domainwise.methods.components import (
-    CONSTANT,
-    Components,
-    component_count,
-    from_pairs,
-    unsupervised_count,
-    with_extras,
-)
+from domainwise.methods import components
 from domainwise.methods.contract import Gram, Thin
 from domainwise.methods.quadratic import Inverse, Quadratic
 
@@ -64,7 +57,7 @@ class _Problem:
         Q = gram.lift(basis)
         KQ = gram.product(Q)
         if not gram.inner(KQ, KQ).any():
-            raise ValueError(CONSTANT)
+            raise ValueError(components.CONSTANT)
         return cls(Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge))
 
 
@@ -75,7 +68,7 @@ def mda(
     n_components: int | None = None,
     between: float = 0.5,
     **prices: float,
-) -> Components:
+) -> components.Components:
     """Multidomain discriminant analysis of Hu et al. (2019); prices as in ``_Problem.of``."""
     problem = _Problem.of(gram, mda_scatters(labels, between), **prices)
     return _from_labels(gram, problem, n_components)
@@ -88,12 +81,12 @@ def sca(
     n_components: int | None = None,
     between: float = 0.5,
     **prices: float,
-) -> Components:
+) -> components.Components:
     """Scatter component analysis of Ghifary et al. (2017); prices as in ``_Problem.of``.
 
     With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
     """
-    k = unsupervised_count(gram.n_samples, n_components)
+    k = components.unsupervised_count(gram.n_samples, n_components)
     problem = _Problem.of(gram, sca_scatters(labels), **prices)
     if between == 1:
         return _from_labels(gram, problem, k)
@@ -110,26 +103,26 @@ def sca(
         )
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
-    found = from_pairs(gram, pairs)
+    found = components.from_pairs(gram, pairs)
     found.info["label_rank"] = len(right)
     return found
 
 
-def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> Components:
+def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> components.Components:
     """Solve a problem whose left side lives in label space: ``b = A^-1 K Q a``."""
     Q, KQ, A = problem.Q, problem.KQ, problem.A
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)
     values, a = label_pairs(S, problem.left, problem.right, gram.tolerance)
-    m, extra = component_count(values, len(values), n_components, False)
+    m, extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Inverse(gram.combine(inverse.Y, a), gram.combine(inverse.KY, a), inverse.info)
     if inverse.rough:  # the products of all of Y are good enough, the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    found = Components(b.Y, b.KY, values[:m], len(values), info)
+    found = components.Components(b.Y, b.KY, values[:m], len(values), info)
     G = gram.inner(Q, KQ) if extra else S
-    return with_extras(gram, found, Q, KQ, G, extra, eigenvalue=0.0)
+    return components.with_extras(gram, found, Q, KQ, G, extra, eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:

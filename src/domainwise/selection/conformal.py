@@ -13,15 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
+from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.inputs import (
-    check_classes,
-    check_sample_domain,
-    check_target,
-    count_rows,
-    quiet_about_domains,
-    take_rows,
-)
 from domainwise.checks.rows import refuse_no_rows
 from domainwise.estimators.arguments import arguments
 from domainwise.selection.folds import Split, domain_folds
@@ -153,16 +146,16 @@ class DomainConformal(AroundEstimator):
             raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
         refuse_no_rows(X)
         (X,) = indexable(X)
-        n = count_rows(X)
+        n = inputs.count_rows(X)
         if n < 2:
             raise ValueError(f"n_samples={n}: rows to learn from, and others to score, are needed")
-        domain = check_sample_domain(sample_domain, n, "delta")
+        domain = inputs.check_sample_domain(sample_domain, n, "delta")
         if classification:
-            target = check_classes(y, n)
+            target = inputs.check_classes(y, n)
             self.classes_ = target.names
             y = target.names[target.codes]
         else:
-            target = check_target(y, n, "rbf", least_classes=1)
+            target = inputs.check_target(y, n, "rbf", least_classes=1)
             if target.values.shape[1] > 1:
                 raise ValueError("y has several columns: an interval is of one number")
             y = target.values[:, 0]
@@ -173,9 +166,9 @@ class DomainConformal(AroundEstimator):
         for train, held in self._splits(np.asarray(y), domain.codes, classification, n):
             self.estimator_ = model = self._fitted(X, y, sample_domain, train)
             for kind in kinds:
-                given = take_rows(sample_domain, held) if kind == "context" else None
-                told = Predictions(model, take_rows(X, held), target.names, given)
-                scores[kind].append(self._scores(told, take_rows(y, held)))
+                given = inputs.take_rows(sample_domain, held) if kind == "context" else None
+                told = Predictions(model, inputs.take_rows(X, held), target.names, given)
+                scores[kind].append(self._scores(told, inputs.take_rows(y, held)))
             tested.append(held)
         if self.calibration == "cv":
             self.estimator_ = self._fitted(X, y, sample_domain, np.arange(n))
@@ -201,10 +194,10 @@ class DomainConformal(AroundEstimator):
         return domain_folds(y, domains, classification=classification, cv=self.cv)[0]
 
     def _fitted(self, X: Any, y: Any, sample_domain: Any, rows: Array) -> Any:
-        given = None if sample_domain is None else take_rows(sample_domain, rows)
-        with quiet_about_domains():
+        given = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
+        with inputs.quiet_about_domains():
             return fit_with_domains(
-                clone(self.estimator), take_rows(X, rows), take_rows(y, rows), given
+                clone(self.estimator), inputs.take_rows(X, rows), inputs.take_rows(y, rows), given
             )
 
     def _scores(self, told: Predictions, y: Any) -> Array:
