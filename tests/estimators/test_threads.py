@@ -1,33 +1,58 @@
-"""Few rows are projected by one BLAS thread, and the caller's threads are left as they were."""
+"""Few rows have one BLAS thread, and the caller's threads are left as they were."""
 
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from domainwise import DCM, KPCA
+from domainwise import DCM, KPCA, InvariantKernel, InvariantRidgeClassifierCV, InvariantSVC
 from domainwise.estimators import projection
 from domainwise.gram.tiles import blas_limit, n_threads
+from domainwise.selection import InvariantSearchCV
 
 
-@pytest.mark.parametrize("method", [DCM, KPCA])
+def noted(seen, function):
+    """The function, which also notes how many threads there are."""
+
+    def noting(*given):
+        seen.add(n_threads())
+        return function(*given)
+
+    return noting
+
+
+def with_kernel(method):
+    return lambda seen: method(kernel=noted(seen, rbf_kernel))
+
+
+def scored(seen):
+    return noted(seen, lambda model, X, y: accuracy_score(y, model.predict(X)))
+
+
+ESTIMATORS = {
+    **{each.__name__: with_kernel(each) for each in (DCM, KPCA, InvariantKernel, InvariantSVC)},
+    "InvariantSearchCV": lambda seen: InvariantSearchCV(
+        InvariantSVC(), {"C": [1.0, 10.0]}, scoring=scored(seen)
+    ),
+    "InvariantRidgeClassifierCV": lambda seen: InvariantRidgeClassifierCV(scoring=scored(seen)),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize(("most", "small"), [(100, True), (99, False)])
-def test_the_number_of_rows_decides_about_threads(method, most, small, monkeypatch):
+def test_the_number_of_rows_decides_about_threads(name, most, small, monkeypatch):
     rng = np.random.default_rng(0)
     X, domain = rng.normal(size=(100, 3)), np.arange(100) % 4
     y = (X[:, 0] > 0).astype(int)
     seen = set()
-
-    def kernel(A, B):
-        seen.add(n_threads())
-        return rbf_kernel(A, B)
-
     monkeypatch.setattr(projection, "SMALL_ROWS", most)
     with blas_limit(2):
         before = n_threads()
-        method(kernel=kernel).fit(X, y, sample_domain=domain).transform(X)
+        model = ESTIMATORS[name](seen).fit(X, y, sample_domain=domain)
+        getattr(model, "predict" if hasattr(model, "predict") else "transform")(X)
         assert seen == {1 if small else before}
         assert n_threads() == before
     seen.clear()
     with blas_limit(1):  # more than the caller allows it never is
-        method(kernel=kernel).fit(X, y, sample_domain=domain)
+        ESTIMATORS[name](seen).fit(X, y, sample_domain=domain)
         assert seen == {1}

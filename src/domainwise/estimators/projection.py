@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,11 @@ def is_small(X: Any) -> bool:
     here = isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "iloc")
     # The length of a Dask collection is a computation.
     return here and not is_dask(X) and getattr(X, "ndim", 2) > 0 and len(X) <= SMALL_ROWS
+
+
+def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
+    """One BLAS thread where rows are few: several would wait for each other longer than work."""
+    return single_blas_thread(is_small(X))
 
 
 class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -102,8 +108,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _fit_on(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
         """Fit with a backend that knows more of X than X says."""
         self._validate_params()
-        # Threads wait for each other longer than they work on so few rows.
-        with backend.explaining_memory(X), single_blas_thread(is_small(X)):
+        with backend.explaining_memory(X), one_thread_for_few(X):
             try:
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
@@ -145,7 +150,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         check_is_fitted(self)
         backend = backend_of(X)
-        with backend.explaining_memory(X), single_blas_thread(is_small(X)):
+        with backend.explaining_memory(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_place(self.dual_coef_, rows)
             return backend.transform(self, rows)

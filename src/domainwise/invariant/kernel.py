@@ -31,6 +31,7 @@ from domainwise.estimators.arguments import (
     arguments,
     with_shared_arguments,
 )
+from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
@@ -122,7 +123,8 @@ class InvariantKernel(
         -------
         self : object
         """
-        self._fit(X, y, sample_domain, keep=False)
+        with one_thread_for_few(X):
+            self._fit(X, y, sample_domain, keep=False)
         return self
 
     def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
@@ -137,11 +139,12 @@ class InvariantKernel(
         -------
         K : ndarray of shape (n_samples, n_samples)
         """
-        gram, dtype = self._fit(X, y, sample_domain, keep=True)
-        if self._positive is not None:
-            return self.transform(X)
-        assert isinstance(gram, DenseGram)
-        K = corrected_gram(symmetric(gram.K), self._images)
+        with one_thread_for_few(X):
+            gram, dtype = self._fit(X, y, sample_domain, keep=True)
+            if self._positive is not None:
+                return self.transform(X)
+            assert isinstance(gram, DenseGram)
+            K = corrected_gram(symmetric(gram.K), self._images)
         return K.astype(dtype, copy=False)
 
     def transform(self, X: ArrayLike) -> Array:
@@ -160,10 +163,11 @@ class InvariantKernel(
         check_is_fitted(self)
         new = check_rows(self, X, reset=False)
         rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
-        K = centred_cross(self._kernel, new, rows, self._row_means)
-        if self._positive is not None:
-            K = (K @ self._positive) @ self._positive.T
-        K -= (K @ self._dual) @ self._images.T
+        with one_thread_for_few(new):
+            K = centred_cross(self._kernel, new, rows, self._row_means)
+            if self._positive is not None:
+                K = (K @ self._positive) @ self._positive.T
+            K -= (K @ self._dual) @ self._images.T
         return K.astype(new.dtype, copy=False)
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:

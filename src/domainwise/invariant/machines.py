@@ -22,6 +22,7 @@ from domainwise.estimators.arguments import (
     arguments,
     with_shared_arguments,
 )
+from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.calibration import Calibration, calibrate
 from domainwise.invariant.features import InvariantFeatures
@@ -70,7 +71,8 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         self : object
         """
         self._validate_params()
-        self._fit_target(X, y, sample_domain)
+        with one_thread_for_few(X):
+            self._fit_target(X, y, sample_domain)
         return self
 
     def predict(self, X: ArrayLike) -> Array:

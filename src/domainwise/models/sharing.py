@@ -12,8 +12,7 @@ from domainwise.arrays import Array
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import quiet_about_domains
 from domainwise.estimators.exact_base import KernelProjection
-from domainwise.estimators.projection import is_small
-from domainwise.gram.tiles import single_blas_thread
+from domainwise.estimators.projection import one_thread_for_few
 from domainwise.kernels.functions import Kernel
 from domainwise.selection.folds import Split
 from domainwise.selection.heads import quick_head
@@ -46,7 +45,7 @@ def judge_group(
     """Score candidates with a common kernel on one split, as fits of each would."""
     train, test = split
     judged = []
-    with quiet_about_domains(), single_blas_thread(is_small(X)), quiet_scores():
+    with quiet_about_domains(), one_thread_for_few(X), quiet_scores():
         if step:
             template, head = model.named_steps[step], model.steps[-1][1]
             given = None if domains is None else domains[train]

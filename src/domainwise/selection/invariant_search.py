@@ -26,6 +26,7 @@ from domainwise.checks.inputs import (
 )
 from domainwise.checks.rows import validate_rows
 from domainwise.estimators.arguments import arguments
+from domainwise.estimators.projection import one_thread_for_few
 from domainwise.selection.curves import class_columns
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.invariant_path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
@@ -156,12 +157,14 @@ class InvariantSearchCV(AroundEstimator, Searched):
         scorer = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(score_group)(
-                self.estimator, [candidates[i] for i in group], rows, labels, given, split, scorer
+        about = (rows, labels, given)
+        with one_thread_for_few(rows):
+            found = Parallel(n_jobs=self.n_jobs)(
+                delayed(score_group)(
+                    self.estimator, [candidates[i] for i in group], *about, split, scorer
+                )
+                for split, group in product(splits, groups)
             )
-            for split, group in product(splits, groups)
-        )
         scores = grouped_scores(scorer, groups, found, [test for _, test in splits])
         record_search(self, candidates, scores, arguments=False)
         self.members_ = self._members(candidates)

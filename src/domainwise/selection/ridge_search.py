@@ -19,6 +19,7 @@ from domainwise.backends.devices import Movable
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.checks.rows import validate_rows
 from domainwise.estimators.fast_base import check_kinds, chosen_landmarks, kinds_of_labels
+from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
@@ -125,7 +126,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         return self
 
     def _fit_on(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> None:
-        with backend.explaining_memory(X):
+        with backend.explaining_memory(X), one_thread_for_few(X):
             if not is_dask(X):
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
@@ -394,7 +395,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         check_is_fitted(self)
         first = self.expansions_[0].dual
         backend = backend_of(X)
-        with backend.explaining_memory(X):
+        with backend.explaining_memory(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
             backend.check_same_place(first, rows)
             return backend.predict(self, method, rows)
