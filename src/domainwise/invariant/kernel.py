@@ -182,7 +182,9 @@ class InvariantKernel(
         kernel = check_kernel(resolved_kernel(self, X), X)
         kernel = kernel if sound else replace(kernel, sound=False)
         gram, row_means = self._gram(X, kernel, keep)
-        KF = gram.product(F)
+        # K is symmetric up to rounding, which an infinite weight blows up: read it as it stands.
+        multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
+        KF = gram._centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
         self._row_means = gram.row_means if row_means is None else row_means
