@@ -9,7 +9,14 @@ from sklearn.linear_model import LogisticRegression
 
 import domainwise as dw
 from domainwise import metrics
-from domainwise.selection import DomainConformal, InvariantSearchCV, LeaveDomainsOut
+from domainwise.selection import (
+    DomainConformal,
+    InvariantSearchCV,
+    LeaveDomainsOut,
+    adapt_class_shares,
+    domain_cross_validate,
+)
+from domainwise.selection.measure import default_scoring
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -110,7 +117,7 @@ CHANGED = {
     "lists of several lengths": ([[1], [1, 2], [3]] * 8, "one value for each row"),
     "NumPy's own text, missing": (
         np.array(["a", None, "b"] * 8, np.dtypes.StringDType(na_object=None)),
-        "missing values",
+        "missing",
     ),
 }
 
@@ -243,3 +250,40 @@ def test_tensors_of_labels(cls):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=missing)
     with pytest.raises(ValueError, match="missing"):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=["a", None, "b"] * 8)
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_nor_by_splits_and_scores(case):
+    labels, words = CHANGED[case]
+    for use in (
+        lambda: domain_cross_validate(LogisticRegression(), X, OTHER, labels),
+        lambda: default_scoring(OTHER, True, labels),
+        lambda: list(LeaveDomainsOut().split(X, groups=labels)),
+        lambda: metrics.mmd(X, labels),
+    ):
+        with pytest.raises(ValueError, match=words):
+            use()
+
+
+def test_rows_without_any_probability_are_refused():
+    with pytest.raises(ValueError, match="zero all over"):
+        adapt_class_shares(np.zeros((3, 2)), [0.5, 0.5])
+
+
+@pytest.mark.parametrize("kind", [complex, object, str])
+@pytest.mark.parametrize("cls", [dw.DCM, dw.FastDCM, dw.InvariantSVC])
+def test_a_kernel_returns_numbers(cls, kind):
+    with pytest.raises(ValueError, match="expected numbers"):
+        cls(kernel=lambda a, b: (a @ b.T).astype(kind)).fit(X, OTHER, sample_domain=ROWS % 3)
+
+
+def test_masked_rows_are_refused_wherever_they_come_in():
+    rows = np.ma.masked_array(X, mask=X > 1)
+    fitted = DomainConformal(LogisticRegression()).fit(X, OTHER, sample_domain=ROWS % 3)
+    for use in (
+        lambda: fitted.predict(rows),
+        lambda: domain_cross_validate(LogisticRegression(), rows, OTHER, ROWS % 3),
+        lambda: metrics.mmd(rows, OTHER),
+    ):
+        with pytest.raises(ValueError, match="masked"):
+            use()

@@ -196,6 +196,8 @@ class Kernel:
             raise ValueError(
                 f"the callable kernel returned values on {K.device} for rows on {X.device}"
             )
+        if not is_tensor(X) and K.dtype.kind not in "biuf":
+            raise ValueError(f"the callable kernel returned {K.dtype} values; expected numbers")
         if not bool(xp.isfinite(K).all()):
             raise ValueError("the callable kernel returned NaN or infinite values")
         return cast(K, X.dtype)

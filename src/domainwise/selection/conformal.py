@@ -208,6 +208,7 @@ class DomainConformal(AroundEstimator):
 
     def _told(self, X: Any, sample_domain: Any) -> tuple[Predictions, DomainQuantiles]:
         check_is_fitted(self)
+        refuse_no_rows(X)
         which = "context" if sample_domain is not None else "plain"
         if which not in self._quantiles:
             which, sample_domain = "plain", None

@@ -12,6 +12,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from domainwise.arrays import Array
+from domainwise.checks.inputs import check_sample_domain
 from domainwise.selection.predictions import NamedScorer
 
 #: Classes are balanced while the rarest has this part of an equal share of the rows.
@@ -170,7 +171,7 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     balanced = counts.min() >= BALANCED_SHARE * len(y) / len(counts)
     if sample_domain is not None:
-        domains = np.unique(sample_domain, return_inverse=True)[1]
+        domains = check_sample_domain(sample_domain, len(y), "delta").codes
         shares = np.zeros((domains.max() + 1, len(counts)))
         np.add.at(shares, (domains, codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)

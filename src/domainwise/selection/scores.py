@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_validate
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label, Scoring
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
+from domainwise.checks.rows import refuse_no_rows
 from domainwise.selection.splitters import LeaveDomainsOut
 
 
@@ -116,6 +117,7 @@ def domain_cross_validate(
     array([0, 1, 2, 3])
     """
     check_arguments("domain_cross_validate", n_jobs=n_jobs)
+    refuse_no_rows(X)
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):
         done = cross_validate(

@@ -47,10 +47,11 @@ def adapt_class_shares(
     [0.75, 0.25]
     """
     p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
-    if p.ndim != 2 or base.shape != p.shape[1:] or not (base > 0).all() or not (p >= 0).all():
+    usable = p.ndim == 2 and bool((p >= 0).all() and (p.sum(axis=1) > 0).all())
+    if not usable or base.shape != p.shape[1:] or not (base > 0).all():
         raise ValueError(
             f"shares must hold a positive number for each of the columns of probabilities, which "
-            f"has shape {p.shape}"
+            f"has shape {p.shape}; no row of them may be negative, or zero all over"
         )
     if not prior_rows >= 0:
         raise ValueError(f"prior_rows={prior_rows!r} must not be negative")
