@@ -3,8 +3,8 @@
     python .ci/release_check.py [pinned lowest]
 
 Once with the versions of constraints.txt and once with those of lowest.txt: an environment of its
-own, the wheel (never the sources), and the tests of the unpacked sdist. Each twelfth test of every
-file runs, so that no folder goes without; `make test` runs them all.
+own, the wheel (never the sources), and the tests of the unpacked sdist. A twelfth of the tests of
+every file runs, different ones before further cases of one; `make test` runs them all.
 """
 
 import subprocess

@@ -1,7 +1,6 @@
 """Fixtures shared by the whole suite."""
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,31 @@ BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--every 10 runs each tenth test of each file, the first in any case."""
-    parser.addoption("--every", type=int, default=1, metavar="N", help="each N-th test of a file")
+    """--every 10 runs a tenth of the tests of each file, one in any case."""
+    parser.addoption("--every", type=int, default=1, metavar="N", help="an N-th of each file")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a part of every file, so that no folder goes without a test."""
-    step, seen = config.getoption("--every"), Counter[Path]()
-    kept = []
+    """Keep a part of every file: as many different tests as it may have, then further cases."""
+    step, files = config.getoption("--every"), dict[Path, list[pytest.Item]]()
+    if step == 1:
+        return
     for item in items:
-        kept += [item] if seen[item.path] % step == 0 else []
-        seen[item.path] += 1
-    items[:] = kept
+        files.setdefault(item.path, []).append(item)
+    kept: set[pytest.Item] = set()
+    for some in files.values():
+        quota = -(-len(some) // step)
+        firsts = {item.nodeid.partition("[")[0]: item for item in reversed(some)}
+        first = _spread([*reversed(firsts.values())], quota)
+        others = [item for item in some if item not in first]
+        kept.update(first, _spread(others, quota - len(first)))
+    items[:] = [item for item in items if item in kept]
+
+
+def _spread(items: list[pytest.Item], n: int) -> list[pytest.Item]:
+    """Return at most n of the items, evenly spread."""
+    n = min(n, len(items))
+    return [items[i * len(items) // n] for i in range(n)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -83,3 +83,17 @@ def test_the_sdist_holds_tests_docs_examples_and_what_they_need(names):
 def test_the_sdist_holds_no_data(names):
     endings = (".csv", ".gz", ".parquet", ".feather", ".xlsx", ".npy", ".npz", ".mat", ".skops")
     assert not [name for name in names if name.endswith(endings)]
+
+
+def test_a_part_of_a_file_has_as_many_different_tests_as_it_can():
+    file = "tests/test_metrics.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", file]
+
+    def names(*options):
+        done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
+        return [line for line in done.stdout.splitlines() if line.startswith(file)]
+
+    whole, some = names(), names("--every", "12")
+    assert len(some) == -(-len(whole) // 12)
+    assert set(some) < set(whole)
+    assert len({name.partition("[")[0] for name in some}) == len(some)
