@@ -120,11 +120,12 @@ def resolve(name: str) -> Any:
 def own_members(name: str) -> list[str]:
     """Public methods and properties of a class that this package documents, in reading order."""
     cls = resolve(name)
-    return [
+    found = [
         member
         for member, owner in _members(name)
         if owner.startswith("domainwise") and _is_for_users(cls, member)
     ]
+    return sorted(found, key="to".__eq__)  # where a model is comes after what it does
 
 
 def _is_for_users(cls: type, member: str) -> bool:
