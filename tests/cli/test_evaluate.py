@@ -52,6 +52,23 @@ def test_a_table_gives_scores_a_verdict_and_a_report(table, tmp_path):
     assert [entry["key"] for entry in stored["methods"]] == ["linear", "constant"]
 
 
+def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path):
+    frame = pandas.read_csv(table)
+    frame.loc[frame["site"] == "cork", "ill"] = "no"
+    frame = pandas.concat([frame, frame.assign(site=frame["site"] + " 2")])
+    frame.to_csv(table, index=False)
+    assert run(table, "--out", tmp_path / "out", methods="linear").exit_code == 0
+    stored = json.loads((tmp_path / "out" / "evaluation.json").read_text("utf-8"))
+    single = [note for note in stored["notes"] if "one class only" in note.lower()]
+    assert single == [
+        "One class only in cork, cork 2: these rows serve for training, and are not scored."
+    ]
+    assert all(note[0].isupper() for note in stored["notes"])
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    command = f"domainwise fit --from {tmp_path / 'out'} -o out.skops"
+    assert f'aria-label="Command">{command}</code>' in page
+
+
 def test_json_is_json_and_nothing_else(table, tmp_path):
     result = run(table, "--out", tmp_path / "out", "--json", "--no-report", "--seed", 3)
     assert result.exit_code == 0

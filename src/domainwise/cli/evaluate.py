@@ -96,6 +96,7 @@ def evaluate(
     from domainwise.evaluation.folder import JOBS, RESULT_NAME
     from domainwise.jobs.atomic import write_text
     from domainwise.models.registry import choose_methods
+    from domainwise.tables.labels import ONE_CLASS
 
     n_jobs = processes(jobs, dask)
     common.check_seed(seed)
@@ -130,7 +131,9 @@ def evaluate(
             inner_scoring=inner_metric,
         )
     found.next_step = next_step(found, folder)
-    found.notes = [*(f"{note}." for note in table.notes), *found.notes]
+    # Of domains with one class the evaluation speaks itself.
+    told = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
+    found.notes = [*told, *found.notes]
     title = f"{target} on an unseen {domain}: {data.name}"
     # The result, and all that is needed to make its models again.
     read = {"path": str(data.absolute()), "sha256": digest(data), "asked": asked}

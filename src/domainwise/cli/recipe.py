@@ -141,8 +141,6 @@ def next_step(found: Evaluation, folder: Path) -> str:
     if found.best.key == "constant":
         return ""
     out = shlex.quote(f"{folder.name}.skops")
-    then = ", and predict with --context" if found.best.context else ""
-    return (
-        f"To fit {found.best.label} to all rows: "
-        f"domainwise fit --from {shlex.quote(str(folder))} -o {out}{then}"
-    )
+    then = " (then predict with --context)" if found.best.context else ""
+    command = f"domainwise fit --from {shlex.quote(str(folder))} -o {out}"
+    return f"To fit {found.best.label} to all rows{then}: {command}"

@@ -36,13 +36,9 @@ from domainwise.selection.splitters import LeaveDomainsOut
 
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {
-    "groups": "the domain of each row is sample_domain",
-    "metric": "what is measured is scoring",
-    "metrics": "what is measured is scoring",
-    "estimators": "what is compared is methods",
-    "models": "what is compared is methods",
-    "domain": "the domain of each row is sample_domain",
-    "domains": "the domain of each row is sample_domain",
+    **dict.fromkeys(("groups", "domain", "domains"), "the domain of each row is sample_domain"),
+    **dict.fromkeys(("metric", "metrics"), "what is measured is scoring"),
+    **dict.fromkeys(("estimators", "models"), "what is compared is methods"),
     "seed": "the seed is random_state",
 }
 
@@ -149,8 +145,7 @@ def evaluate(
     ['constant', 'linear']
     """
     for name in unknown:
-        meant = _MEANT.get(name)
-        hint = "" if meant is None else f"; {meant}"
+        hint = f"; {_MEANT[name]}" if name in _MEANT else ""
         raise TypeError(f"evaluate() has no argument {name!r}{hint}")
     check_arguments(
         "evaluate",

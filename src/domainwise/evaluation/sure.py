@@ -2,8 +2,7 @@
 
 Intervals of means come from domains that are drawn: scores by domain hold the noise of their rows
 already, and drawing those too would count it twice. That of the worst domain draws domains, then
-rows; that of a single domain its rows. Draws of rows that are all right say nothing: there an exact
-interval takes their place.
+rows; that of a single domain its rows, or is exact where none of these is wrong.
 """
 
 from __future__ import annotations

@@ -92,8 +92,7 @@ def sure_table(found: Found) -> TextTable:
             both = [f"{counts[1]:,}", percent(counts[1] / n)] if len(classes) == 2 else None
             cells += both or [", ".join(f"{c}: {percent(k / n)}" for k, c in often if k)]
         for result in main:
-            cells += [found.show(result.scores[name])]
-            cells += [interval(found, result.ends.get(name))]
+            cells += [found.show(result.scores[name]), interval(found, result.ends.get(name))]
         cells += [found.show(best.seen.get(name))] + [found.show(best.within[name])] * inside
         rows.append([TextCell(text) for text in cells])
     kinds = ["worst" if row[0].text == str(found.worst_domain) else "" for row in rows]

@@ -23,6 +23,8 @@ from domainwise.tables.columns import (
 )
 from domainwise.tables.errors import Argument, TableError, describe_names
 
+ONE_CLASS = "domains with one class only serve for training"
+
 
 def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
     """Leave out rows without target or domain."""
@@ -144,10 +146,7 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
                 "from the domain"
             )
         if single:
-            notes.append(
-                "domains with one class only serve for training, and are not scored: "
-                f"{describe_names(single)}"
-            )
+            notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
 
 
 def _alike(labels: Array, what: str) -> list[str]:
