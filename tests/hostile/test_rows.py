@@ -130,3 +130,8 @@ def test_numbers_that_cannot_be_worked_with_are_refused_in_words(case):
 def test_targets_whose_squares_overflow_are_refused():
     with pytest.raises(ValueError, match="y holds values beyond"):
         dw.DomainEnsembleRegressor(members=["linear"]).fit(X, X[:, 0] * 1e200, sample_domain=D)
+
+
+def test_a_column_called_like_a_mask_is_a_column():
+    named = FRAME.rename(columns={"a": "_mask"})
+    np.testing.assert_allclose(result("DCM", named), result("DCM", X), atol=1e-10)

@@ -12,8 +12,6 @@ _NO_NUMBERS = {
     ("date", "time", "duration", "period"): "dates or times: make numbers of them first",
     ("sparse",): "sparse columns: call X.sparse.to_dense()",
 }
-#: What NumPy says of cells that are no numbers.
-_NO_NUMBER = ("could not convert", "float() argument", "setting an array element")
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
@@ -22,7 +20,8 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
-        if str(error).startswith(_NO_NUMBER):
+        # What NumPy says of cells that are no numbers.
+        if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
         raise
 
@@ -31,11 +30,10 @@ def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
     """Refuse what has no rows and columns, or would lose its meaning without a word."""
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
-        kind = type(X).__name__
-        raise TypeError(f"X must be an array or a data frame with a row per sample, got {kind}")
+        raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
         raise ValueError("X must be 2-dimensional, got a Series: X.to_frame() is a column")
-    if np.ma.is_masked(X):
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError("X has masked values, which would count: call X.filled(numpy.nan)")
     if isinstance(X, np.ndarray) and X.dtype.names:
         raise TypeError("X is a structured array: make a data frame of it")

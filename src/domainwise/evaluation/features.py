@@ -63,9 +63,8 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
 def read_target(y: Any, task: str, notes: list[str]) -> Any:
     """Return quantities that are written as text as numbers, read as in a file; else y as it is."""
     labels = plain_array(y, "y")
-    if labels.ndim != 1 or not all(isinstance(label, str) for label in labels):
-        return y
-    if find_spec("pandas") is None:
+    text = labels.ndim == 1 and all(isinstance(label, str) for label in labels)
+    if not text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
     read = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
