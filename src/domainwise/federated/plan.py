@@ -23,6 +23,7 @@ from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt
 from domainwise.models.watch import ShiftWatch
+from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
 
 FORMAT = 1
@@ -161,9 +162,10 @@ class Plan:
         -------
         plan : Plan
         """
-        frame = frame if domain in frame.columns else frame.assign(**{domain: "all"})
+        table: Any = named_frame(frame)
+        table = table if domain in table.columns else table.assign(**{domain: "all"})
         reading = {name: options.pop(name) for name in READING if name in options}
-        table = check_table(frame, target=target, domain=domain, several=False, **reading)
+        table = check_table(table, target=target, domain=domain, several=False, **reading)
         if options.get("centres") is not None:
             options = {"feature_map": "centres", **options}
             frame = _drawn(table, **options)

@@ -12,6 +12,7 @@ from domainwise.federated.plan import Plan
 from domainwise.tables.cells import decimal_marks, without
 from domainwise.tables.columns import as_labels, as_numbers
 from domainwise.tables.errors import describe_names
+from domainwise.tables.features import named_frame
 from domainwise.tables.labels import target_column
 from domainwise.tables.schema import TableError, require_columns
 
@@ -40,7 +41,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     take the difference.
     """
     schema, least = plan.schema, plan.smallest_cell
-    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    frame = named_frame(frame)
     require_columns([*schema.features, schema.target], list(frame.columns), "the table")
     target = without(frame[schema.target], schema.na)
     mark = decimal_marks({schema.target: target}, [schema.target], schema.decimal)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
@@ -101,6 +101,7 @@ class CalibrationByDomainDisplay(style.Display):
         model: Any = estimator
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
+        check_is_fitted(model)
         classes = np.unique(np.concatenate([labels(y, "y"), model.classes_]))
         told: Any = Predictions(model, X, classes).probabilities
         return cls.from_predictions(y, told, sample_domain, classes=classes, **options)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, root_mean_squared_error
+from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.checks.arguments import check_arguments
@@ -95,6 +96,8 @@ class DomainScoresDisplay(style.Display):
         if kinds not in ({True}, {False}):
             raise ValueError(f"estimator={given!r} must be classifiers, or regressors")
         if kinds == {True}:
+            for model in every:
+                check_is_fitted(model)
             classes = np.unique(np.concatenate([truth, *(model.classes_ for model in every)]))
         scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
         known = truth if classes is None else classes

@@ -204,6 +204,14 @@ def feature_schema(
     return schema, frame.assign(**typed)
 
 
+def named_frame(frame: Any) -> Any:
+    """Return a data frame of pandas whose names are text, made of any other one."""
+    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    if not hasattr(frame, "set_axis") or frame.ndim != 2:
+        raise TableError(f"a data frame is needed, got {type(frame).__name__}")
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
 def require_columns(
     wanted: Iterable[str], names: Sequence[str], where: str, *, why: str = ""
 ) -> None:

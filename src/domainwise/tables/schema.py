@@ -25,7 +25,13 @@ from domainwise.tables.errors import (
     describe_names,
     import_pandas,
 )
-from domainwise.tables.features import Schema, feature_schema, make_preprocessor, require_columns
+from domainwise.tables.features import (
+    Schema,
+    feature_schema,
+    make_preprocessor,
+    named_frame,
+    require_columns,
+)
 from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
 
 __all__ = [
@@ -132,8 +138,8 @@ def check_table(
             raise TableError(Argument(name, given), f": use {', '.join(known)}")
     if decimal not in (None, ".", ","):
         raise TableError(Argument("decimal", decimal), ": use '.' or ','")
-    names = [str(name) for name in frame.columns]
-    frame = frame.set_axis(names, axis=1)
+    frame = named_frame(frame)
+    names = list(frame.columns)
     chosen = choose_features(
         names, target=target, domain=domain, features=features, drop=drop, where=where
     )
