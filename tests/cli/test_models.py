@@ -353,7 +353,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     refused("--dates month,weekday,age", *fit)
     refused("2 columns cannot be used", *fit)
     refused("leave them out with --drop seen,share, or --auto-drop", *fit)
-    refused("dates=['year']: use month, weekday, age", *fit, "--dates", "year")
+    refused("--dates year: use month, weekday, age", *fit, "--dates", "year")
     said = ["--decimal", ",", "--na", "-999,unknown", "--encoding", "cp1252"]
     done = run(*fit, "--dates", "month,age", *said, "--json")
     assert done.exit_code == 0, done.output
