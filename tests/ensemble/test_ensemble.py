@@ -159,6 +159,36 @@ def test_the_scale_of_features_and_targets_does_not_matter(few_trees):
     np.testing.assert_allclose(scaled.domain_scores_, 1e4 * plain.domain_scores_, rtol=1e-3)
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_new_domain_in_another_unit_does_not_carry_a_line_away(few_trees, given):
+    X, _, domain = table(n_per_domain=40)
+    y = X @ [3.0, -1.0, 0.3] + np.random.default_rng(0).standard_normal(len(X))
+    new = domain == "site 4"
+    model = DomainEnsembleRegressor(["linear", "extra_trees", "invariant_ridge"])
+    model.fit(X[~new], y[~new], sample_domain=domain[~new])
+    assert model.weights_["linear"] > 0.1
+    domains = domain[new] if given else None
+    error = {
+        unit: np.sqrt(np.mean((model.predict(X[new] * [1, 1, unit], domains) - y[new]) ** 2))
+        for unit in (1.0, 1e6)
+    }
+    assert error[1e6] < 3 * error[1.0]
+
+
+def test_a_line_goes_on_as_far_as_the_outermost_source_lies_beyond_the_others():
+    rng = np.random.default_rng(0)
+    domain = np.repeat([0, 1, 2, 3], 30)
+    X = (domain + rng.random(len(domain)))[:, None]
+    model = DomainEnsembleRegressor(["linear"], context=False)
+    model.fit(X, 7 * X[:, 0], sample_domain=domain)
+    lowest, highest = ([f(X[domain == d]) for d in range(4)] for f in (np.min, np.max))
+    ends = [2 * lowest[0] - lowest[1], 2 * highest[3] - highest[2]]
+    inside = np.linspace(*ends, 9)
+    said = model.predict(inside[:, None])
+    np.testing.assert_allclose(said, 7 * inside, atol=0.1)
+    np.testing.assert_allclose(model.predict([[-1e9], [1e9]]), said[[0, -1]])
+
+
 def test_a_regression_is_better_than_the_mean_and_scores_are_in_its_unit(few_trees):
     X, y, domain = numbers(n_per_domain=40)
     new = domain == "site 4"

@@ -16,11 +16,12 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import LARGEST_NUMBER, Labels, label_array, too_large
 from domainwise.checks.rows import validate_rows
-from domainwise.ensemble.context import DomainContext, domain_labels
+from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
+from domainwise.ensemble.moments import sources_reach
 from domainwise.ensemble.weights import PRIOR_SHARES, expected
 from domainwise.estimators.arguments import arguments
 from domainwise.estimators.projection import fixed_seed
@@ -109,6 +110,8 @@ class DomainEnsemble(BaseEstimator):
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
+        plain = np.nan_to_num(self.domain_context_._standardised(X))
+        self._reach = sources_reach(plain, domain.codes, domain.n_categories)
         if learn_from is None:
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
         else:
@@ -178,10 +181,17 @@ class DomainEnsemble(BaseEstimator):
         return kinds
 
     def _features(self, X: Array, sample_domain: Any) -> Array:
-        """Rows in the sources' units, in context or not; missing values become the mean."""
+        """Rows in the sources' units, in context or not; missing values become the mean.
+
+        Plain values beyond the sources' reach become its end: nothing was tried there, and a line
+        goes on for ever, say where a new domain measures in another unit.
+        """
+        plain = np.clip(np.nan_to_num(self.domain_context_._standardised(X)), *self._reach)
         if sample_domain is None:
-            return np.nan_to_num(self.domain_context_._standardised(X))
-        return np.nan_to_num(self.domain_context_.transform(X, sample_domain=sample_domain))
+            return plain
+        found = self.domain_context_.transform(X, sample_domain=sample_domain)
+        plain[:, self.domain_context_.relative_features_] *= RELATIVE_SHARE
+        return np.column_stack([plain, np.nan_to_num(found[:, X.shape[1] :])])
 
     def _weigh(self, predicted: dict[str, Array], judge: Judge, within: Judge, kept: Array) -> None:
         """Learn weights of members, and how good the ensemble is where it has not learnt."""

@@ -18,6 +18,8 @@ from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
 from domainwise.estimators.arguments import arguments, with_shared_arguments
 
+#: What a feature and its relative value are both multiplied with.
+RELATIVE_SHARE = 2**-0.5
 #: Spread of a domain below which its logarithm says nothing more.
 LEAST_VARIANCE = 1e-12
 
@@ -282,13 +284,13 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rest = beside(np.ones(Z.shape[1]), Z)
         parts = [Z]
         if self.relative:
-            rest[chosen] = 2**-0.5
+            rest[chosen] = RELATIVE_SHARE
             spread = xp.sqrt(variance)[codes][:, chosen]
             distance = (Z - mean[codes])[:, chosen]
             # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
             ratio = distance / xp.where(spread > 0, spread, 1.0)
             ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
-            parts = [Z * rest, 2**-0.5 * ratio]
+            parts = [Z * rest, RELATIVE_SHARE * ratio]
         if self.summary:
             logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
             parts += [mean[codes][:, chosen], logarithm[codes][:, chosen]]

@@ -95,7 +95,9 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     Notes
     -----
     Features are standardised with the sources' means and deviations; missing values (NaN) become
-    the mean. Without ``sample_domain`` in ``fit`` members are chosen on folds of rows.
+    the mean. A value of a new domain is cut where it is farther beyond those of all sources than
+    the outermost source is beyond the others. Without ``sample_domain`` in ``fit`` members are
+    chosen on folds of rows.
 
     If the shares of predicted classes in a new domain lie outside those of the sources, its rows
     are predicted one by one, with a warning: what a domain is like may then mislead.

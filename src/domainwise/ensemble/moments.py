@@ -96,3 +96,16 @@ def rows_moments(X: Any) -> tuple[Moments, Levels]:
     found = Moments.of_rows(cast(X, xp.float64), codes, 1)
     moments = Moments(*(to_host(v) for v in (found.count, found.mean, found.squares)))
     return moments, Levels.of_rows(X)
+
+
+def sources_reach(X: Array, codes: Array, n_domains: int) -> Array:
+    """How far down, and up, features of a new domain may go, for each feature of the sources.
+
+    As far beyond all sources as the outermost of them lies beyond the others: that far out, members
+    fitted without it have been tried.
+    """
+    order = np.argsort(codes, kind="stable")
+    firsts = np.searchsorted(codes[order], np.arange(n_domains))
+    highest = [np.sort(np.maximum.reduceat(s * X[order], firsts), axis=0) for s in (-1.0, 1.0)]
+    down, up = (2 * ends[-1] - ends[-2:][0] for ends in highest)
+    return np.array([-down, up])

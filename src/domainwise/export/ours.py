@@ -105,7 +105,7 @@ def _ensemble_classes(model: Any, X: Tensor) -> Classified:
 def _mix(model: Any, X: Tensor) -> Tensor:
     """Predictions of the members for rows one by one, averaged."""
     Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
-    Z = Z.where(Z.op("IsNaN"), 0.0)
+    Z = Z.where(Z.op("IsNaN"), 0.0).op("Max", model._reach[0]).op("Min", model._reach[1])
     parts = []
     for name in model.weights_:
         try:
