@@ -194,8 +194,8 @@ def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
         below = margins_table(sets, method)[1]
         rows.append(
             [
-                f"{LABELS[method]}: on no set below the best of SVM, linear and all boosting by more "
-                "than one standard error",
+                f"{LABELS[method]}: on no set below the best of SVM, linear and all boosting by "
+                "more than one standard error",
                 ", ".join(below) or "none",
                 _yes(not below),
             ]
