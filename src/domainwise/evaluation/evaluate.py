@@ -161,6 +161,8 @@ def evaluate(
         quick=quick,
         force=force,
     )
+    if out is not None and not os.fspath(out):
+        raise ValueError("out is empty: name a folder")
     X, y, sample_domain = _columns(X, y, sample_domain)
     if isinstance(scoring, (list, tuple)) and not scoring:
         raise ValueError("scoring names no measure; None chooses one")

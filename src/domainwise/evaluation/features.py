@@ -16,7 +16,7 @@ from domainwise.checks.rows import refuse_no_rows
 from domainwise.tables.cells import decimal_marks
 from domainwise.tables.columns import is_numeric
 from domainwise.tables.csv_text import holds_row_numbers
-from domainwise.tables.errors import import_pandas
+from domainwise.tables.errors import ColumnError, TableError, import_pandas
 from domainwise.tables.features import ReadColumns, feature_schema, make_preprocessor
 from domainwise.tables.labels import refuse_quantities, target_column, target_values, task_of
 
@@ -52,7 +52,14 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
         notes.append("the first column has no name: taken for row numbers, and left out")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = decimal_marks(X, list(X.columns))
-    schema, frame = feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
+    try:
+        schema, frame = feature_schema(X, marks, dates=(), auto_drop=False, notes=notes)
+    except ColumnError as error:
+        raise TableError(
+            *error.parts,
+            ". These are arguments for files: of a data frame, turn the columns into numbers "
+            f"first, or use X.drop(columns={list(error.problems)!r})",
+        ) from None
     if not schema.features:
         raise ValueError(f"X has no column left to learn from: {'; '.join(notes)}")
     plain = len(schema.features) == len(names) and all(is_numeric(X[n]) for n in schema.numeric)

@@ -152,6 +152,8 @@ def make_problem(
             "one out"
         )
     target, classes = check_task(read_target(y, task, notes), n, task)
+    if classes is None and pos_label is not None:
+        raise ValueError(f"pos_label={pos_label!r} names a class, and the target is continuous")
     measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
     objection = measure.objection(target, target, classes is not None)
     if objection:

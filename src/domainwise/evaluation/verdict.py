@@ -123,6 +123,7 @@ def price_in_words(found: Found, result: MethodResult) -> str:
     """That being unseen costs so much, between these ends."""
     show, sign = found.show, found.measure.sign
     little = " next to nothing," if result.price < found.margin else ""
+    little = " nothing," if result.price < 0 else little
     words = f"being unseen costs{little} {show(sign * result.price)}"
     if "price" not in result.around or not np.isfinite(result.around["price"]).all():
         return words

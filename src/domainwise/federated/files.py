@@ -123,6 +123,10 @@ def gathered(
     plan: Plan, files: SiteFiles, kind: str, check: Callable[[Plan, SiteFile], None]
 ) -> list[SiteFile]:
     """Files of one round of a plan, or paths of such, checked and in the order of their sites."""
+    if not hasattr(plan, "hash"):
+        raise TypeError(f"plan must be a Plan, got {type(plan).__name__}")
+    if not isinstance(files, (str, Path, SiteFile, Iterable)):
+        raise TypeError(f"files must be files of sites, or paths, got {type(files).__name__}")
     found: dict[str, SiteFile] = {}
     for given in [files] if isinstance(files, (str, Path, SiteFile)) else files:
         file = given if isinstance(given, SiteFile) else SiteFile.load(given)
