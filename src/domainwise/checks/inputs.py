@@ -141,8 +141,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     if kernel == "delta":
         if domains.ndim != 1:
             raise ValueError(
-                'sample_domain must be one column of labels (as domain_kernel="delta" needs), got '
-                f"shape {domains.shape}"
+                'sample_domain: domain_kernel="delta" needs one column of labels, got shape '
+                f"{domains.shape}"
             )
         names, codes = np.unique(domains, return_inverse=True)
         return Labels(codes=codes, names=names)
