@@ -88,7 +88,7 @@ def cases(values):
                     )
 
 
-@pytest.mark.parametrize("model, name, value", cases(REFUSED))
+@pytest.mark.parametrize("model, name, value", [*cases(REFUSED)])
 def test_what_an_argument_cannot_be_is_refused_by_its_name(model, name, value):
     model = type(model)(**{**vars(model), name: value})
     use = getattr(model, "fit", None) or model.get_n_splits
@@ -96,7 +96,7 @@ def test_what_an_argument_cannot_be_is_refused_by_its_name(model, name, value):
         use(X, Y, D)
 
 
-@pytest.mark.parametrize("model, name, value", cases(TAKEN))
+@pytest.mark.parametrize("model, name, value", [*cases(TAKEN)])
 def test_scalars_of_numpy_are_what_they_look_like(model, name, value):
     model = type(model)(**{**vars(model), name: value})
     if isinstance(model, BaseEstimator):

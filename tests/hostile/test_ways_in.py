@@ -78,7 +78,7 @@ def missing_cases():
 
 @each_model
 @pytest.mark.parametrize("role", ["y", "sample_domain"])
-@pytest.mark.parametrize("way, word, names", missing_cases())
+@pytest.mark.parametrize("way, word, names", [*missing_cases()])
 def test_no_class_and_no_domain_is_made_of_what_is_missing(model, role, way, word, names):
     if role == "y" and model in IGNORES_TARGET:
         return
@@ -88,7 +88,7 @@ def test_no_class_and_no_domain_is_made_of_what_is_missing(model, role, way, wor
         MODELS[model]().fit(X, **given)
 
 
-@pytest.mark.parametrize("way, word, names", missing_cases())
+@pytest.mark.parametrize("way, word, names", [*missing_cases()])
 def test_nor_by_splitters_and_measures(way, word, names):
     labels = WAYS[way]([*names, MISSING[word]] * 8)
     for use in (
