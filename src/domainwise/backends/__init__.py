@@ -4,6 +4,7 @@ from typing import Any
 
 from domainwise.arrays import is_dask, is_tensor
 from domainwise.backends.base import Backend
+from domainwise.backends.numpy import NumpyBackend
 
 __all__ = ["Backend", "backend_of", "refuse_elsewhere"]
 
@@ -18,7 +19,7 @@ def backend_of(X: Any) -> Backend:
         from domainwise.backends.dask import DaskBackend
 
         return DaskBackend()
-    return Backend()
+    return NumpyBackend()
 
 
 def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import dask_input
-from domainwise.backends.base import Backend
 from domainwise.backends.dask_sums import sum_partitions
+from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, SURE, check_kernel
 from domainwise.gram import Gram
@@ -28,7 +28,7 @@ from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels.factors import RowLabels
 
 
-class DaskBackend(Backend):
+class DaskBackend(NumpyBackend):
     """Rows are collections, ``known`` in part from files; small matrices and thins are NumPy's."""
 
     def __init__(self, known: dask_input.KnownPartitions | None = None) -> None:
@@ -55,7 +55,7 @@ class DaskBackend(Backend):
         """Take a first look, and sum over all partitions."""
         return sum_partitions(estimator, dask_input.partitions_of(X, y, sample_domain, self.known))
 
-    def check_rows(
+    def check_rows(  # type: ignore[override]
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Check X without computing it; to fit, return an array whose chunks are known."""
@@ -224,7 +224,7 @@ def _values_of(rows: Any, sent: tuple[Any, ...]) -> Array:
     if not len(X):
         return sample
     if method == "transform":
-        return Backend().transform(model, X)
+        return NumpyBackend().transform(model, X)
     return getattr(model, method)(X)
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends.base import Backend
 from domainwise.backends.dask_input import Layout, Partitions, named
+from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram.dask.graphs import calls, constant, received, run, task, tree
 from domainwise.gram.nystrom import NystromSums
@@ -73,7 +73,7 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
             f"Found {n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
-    here = Backend()
+    here = NumpyBackend()
     target, domain = estimator._check_labels(here, y, sample_domain, X, least_classes=1)
     estimator._begin(here, X, target, domain, n_rows=n_rows)
     model = copy.copy(estimator)
@@ -102,7 +102,7 @@ def partial_sums(plan: Plan, rows: Any, y: Any, domain: Any, source: str) -> Nys
             return None
         labels = plan.labels(y, domain, len(X))
         plan.model._check_kinds(*labels)
-        return plan.model._sum_rows(Backend(), X, *labels)
+        return plan.model._sum_rows(NumpyBackend(), X, *labels)
 
 
 @task

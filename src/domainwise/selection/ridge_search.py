@@ -16,6 +16,7 @@ from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable
+from domainwise.backends.numpy import NumpyBackend
 from domainwise.checks.inputs import Labels, label_array
 from domainwise.checks.rows import validate_rows
 from domainwise.estimators.fast_base import check_kinds, chosen_landmarks, kinds_of_labels
@@ -274,7 +275,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         self, kernel: tuple[str, float], kinds: Any, alphas: Any, rows: Rows, landmarks: Any
     ) -> tuple[NystromMap, RidgeProblem]:
         """Map of one kernel on landmarks, and the problem of all rows."""
-        made = Backend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
+        made = NumpyBackend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
         nystrom = NystromMap.from_landmarks(made, landmarks)
         penalties = self._weighted(kinds, alphas, rows.target.names)
         return nystrom, problem_of(self, nystrom, rows, penalties)
