@@ -17,6 +17,7 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -104,16 +105,19 @@ def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
         together = model.predict(task.X_new, sample_domain=task.domain_new)
         alone = model.predict(task.X_new[task.scored])
         return {"ensemble": alone, "context": together[task.scored]}
-    y, domain = task.y[task.learn], task.domain[task.learn]
     if name == "autogluon":
         return {name: autogluon(task)}
+    return {name: fitted(name, task)(task.X_new[task.scored])}
+
+
+def fitted(name: str, task: Task) -> Callable[[np.ndarray], np.ndarray]:
+    """Predictions of a method that has searched and learnt: a function of rows."""
     scale = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
     )
-    X = scale.fit_transform(task.X[task.learn])
-    X_new = scale.transform(task.X_new[task.scored])
-    model = search_of(name, task).fit(X, y, sample_domain=domain)
-    return {name: model.predict(X_new)}
+    X, y, domain = (part[task.learn] for part in (task.X, task.y, task.domain))
+    model = search_of(name, task).fit(scale.fit_transform(X), y, sample_domain=domain)
+    return lambda new: np.asarray(model.predict(scale.transform(new)))
 
 
 def autogluon(task: Task, seconds: int = 40) -> np.ndarray:
@@ -160,30 +164,33 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
         warnings.simplefilter("ignore")
         found = predictions(method, task)
     seconds = time.process_time() - started
+    return [
+        {
+            "set": name,
+            "fold": number,
+            "method": shown,
+            "classes": task.n_classes,
+            "scores": domain_scores(task, predicted),
+            "seconds": seconds,  # of an ensemble, for both of its rows together
+        }
+        for shown, predicted in found.items()
+    ]
+
+
+def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
+    """Balanced accuracy, or RMSE, of the scored rows, by domain."""
     y, domains = task.y_new[task.scored], task.domain_new[task.scored]
-    rows = []
-    for shown, predicted in found.items():
-        scores = {}
-        for domain in np.unique(domains):
-            mine = domains == domain
-            if task.n_classes:
-                # Predicted classes that a domain does not have are errors in those that it has.
-                scores[int(domain)] = float(
-                    np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
-                )
-            else:
-                scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
-        rows.append(
-            {
-                "set": name,
-                "fold": number,
-                "method": shown,
-                "classes": task.n_classes,
-                "scores": scores,
-                "seconds": seconds,  # of an ensemble, for both of its rows together
-            }
-        )
-    return rows
+    scores = {}
+    for domain in np.unique(domains):
+        mine = domains == domain
+        if task.n_classes:
+            # Predicted classes that a domain does not have are errors in those that it has.
+            scores[int(domain)] = float(
+                np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
+            )
+        else:
+            scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
+    return scores
 
 
 def worker(queue: Any, results: Any, data: Path) -> None:

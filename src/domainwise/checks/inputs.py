@@ -287,6 +287,12 @@ def too_large(values: Array) -> bool:
     return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
 
 
+def refuse_too_large(values: Array, name: str) -> None:
+    """Refuse numbers whose squares overflow."""
+    if too_large(values):
+        raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+
+
 def _finite(values: Array, name: str) -> Array:
     if not np.isfinite(values).all():
         raise ValueError(f"Input {name} contains NaN or infinity.")
@@ -304,6 +310,5 @@ def _numeric(values: Array, name: str) -> Array:
         )
     values = values[:, None] if values.ndim == 1 else values
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
-    if too_large(values):
-        raise ValueError(f"{name} holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+    refuse_too_large(values, name)
     return values

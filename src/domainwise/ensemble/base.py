@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import LARGEST_NUMBER, Labels, label_array, too_large
+from domainwise.checks.inputs import Labels, label_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
@@ -290,8 +290,8 @@ class DomainEnsemble(BaseEstimator):
     def _check_rows(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         refuse_elsewhere(self, X, "convert it to an array first")
         y = y if y is None or isinstance(y, str) else label_array(y, "y")
-        if getattr(getattr(y, "dtype", None), "kind", "") == "f" and too_large(y):
-            raise ValueError(f"y holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+        if getattr(getattr(y, "dtype", None), "kind", "") == "f":
+            refuse_too_large(y, "y")
         return validate_rows(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
 
     def __sklearn_tags__(self) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Given, Label, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
-from domainwise.checks.inputs import LARGEST_NUMBER, Labels, plain_array
+from domainwise.checks.inputs import Labels, plain_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
 from domainwise.estimators.arguments import arguments, with_shared_arguments
@@ -262,13 +262,11 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
             filled = torch.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf)
             backend_of(X).check_rows(self, filled, reset=reset)
-            largest, X = filled.abs().max(), X.detach()
-        else:
-            floats = (np.float64, np.float32)
-            X = validate_rows(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
-            largest = np.abs(X).max(initial=0.0, where=~np.isnan(X))
-        if float(largest) > LARGEST_NUMBER:
-            raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+            refuse_too_large(filled.abs().max().cpu().numpy(), "X")
+            return X.detach()
+        floats = (np.float64, np.float32)
+        X = validate_rows(self, X, dtype=floats, reset=reset, ensure_all_finite="allow-nan")
+        refuse_too_large(X, "X")
         return X
 
     def _standardised(self, X: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise.checks.inputs import LARGEST_NUMBER, plain_array, too_large
+from domainwise.checks.inputs import plain_array, refuse_too_large
 from domainwise.checks.rows import refuse_no_rows
 from domainwise.tables.cells import decimal_marks
 from domainwise.tables.columns import is_numeric
@@ -86,7 +86,6 @@ def _numbers(X: Any) -> tuple[Any, Any, None]:
     X = X.astype(np.float64, copy=False)
     if np.isinf(X).any():
         raise ValueError("X contains infinity; use NaN for what is missing")
-    if too_large(X):
-        raise ValueError(f"X holds values beyond {LARGEST_NUMBER:.0e}: scale it")
+    refuse_too_large(X, "X")
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     return X, make_pipeline(imputer, StandardScaler()), None

@@ -203,7 +203,7 @@ class DomainConformal(AroundEstimator):
     def _scores(self, told: Predictions, y: Any) -> Array:
         """How strange what was seen is for the model."""
         if told.classes is None:
-            return np.abs(np.asarray(y, dtype=np.float64).ravel() - told.labels.ravel())
+            return np.abs(np.asarray(y, dtype=np.float64).ravel() - told.labels)
         return _strange(told)[np.arange(len(told.labels)), codes_of(y, told.classes)]
 
     def _told(self, X: Any, sample_domain: Any) -> tuple[Predictions, DomainQuantiles]:
@@ -277,7 +277,7 @@ class DomainConformal(AroundEstimator):
         ends : ndarray of shape (n_rows, 2)
         """
         told, quantiles = self._told(X, sample_domain)
-        return quantiles.intervals(told.labels.ravel(), coverage)
+        return quantiles.intervals(told.labels, coverage)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the estimator's own score of its predictions.
