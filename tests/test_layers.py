@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "domainwise"
 LAYERS = [
     ["arrays"],
     ["kernels"],
+    ["checks"],
     ["labels"],
     ["methods"],
-    ["checks"],
     ["gram"],
     ["backends"],
     ["estimators"],

@@ -1,6 +1,7 @@
 """Methods that use domains say, once, when they are given none to learn from."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -88,3 +89,24 @@ def test_batches_of_one_domain_are_nothing_to_warn_about():
         for i in range(4):
             rows = slice(10 * i, 10 * i + 10)
             model.partial_fit(X[rows], Y[rows], sample_domain=DOMAINS[rows])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: DCM().fit(X, Y), "sample_domain is missing"),
+        (lambda: DCM().fit_transform(X, Y), "sample_domain is missing"),
+        (lambda: make_pipeline(DCM(), SVC()).fit(X, Y), "sample_domain is missing"),
+        (lambda: DCM(5).fit(X, Y, DOMAINS), "principal directions"),
+        (lambda: DCM(ridge=0).fit(X[:, [0, 0]] * 0 + X[:, :1], Y, DOMAINS), "numerical rank"),
+        (lambda: DCM(kernel="precomputed").fit(-X @ X.T, Y, DOMAINS), "no kernel"),
+        (lambda: DCMCV(gammas=[1.0]).fit(X, Y), "folds of rows"),
+    ],
+)
+def test_a_warning_names_the_line_that_called_however_deep_it_arises(call, words):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with suppress(ValueError):  # of a matrix that is not a kernel nothing may be left
+            call()
+    places = {w.filename for w in caught if words in str(w.message)}
+    assert places == {__file__}

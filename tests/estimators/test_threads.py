@@ -56,3 +56,21 @@ def test_the_number_of_rows_decides_about_threads(name, most, small, monkeypatch
     with blas_limit(1):  # more than the caller allows it never is
         ESTIMATORS[name](seen).fit(X, y, sample_domain=domain)
         assert seen == {1}
+
+
+def frames():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    polars, pandas, arrow = (pytest.importorskip(n) for n in ("polars", "pandas", "pyarrow"))
+    table = pandas.DataFrame(X, columns=list("abc"))
+    return [X, X.tolist(), table, polars.from_pandas(table), arrow.Table.from_pandas(table)]
+
+
+@pytest.mark.parametrize(("most", "small"), [(100, True), (99, False)])
+def test_rows_are_counted_in_every_kind_of_table(most, small, monkeypatch):
+    monkeypatch.setattr(projection, "SMALL_ROWS", most)
+    assert [projection.is_small(X) for X in frames()] == [small] * 5
+
+
+@pytest.mark.parametrize("X", [None, 3, np.zeros(()), "text"])
+def test_what_has_no_rows_is_left_to_the_checks(X):
+    assert projection.is_small(X) in (True, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import is_dask, is_tensor
+from domainwise.checks.warn import warn_caller
 
 #: Fitted attributes that follow X.
 _FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"
@@ -104,10 +104,8 @@ def _tensor(packed: dict[str, Any]) -> Any:
 
     device = torch.device(packed[_MARK])
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        warnings.warn(
-            f"the model was saved on {device}, which is not here: its tensors are on the CPU now",
-            UserWarning,
-            stacklevel=4,
+        warn_caller(
+            f"the model was saved on {device}, which is not here: its tensors are on the CPU now"
         )
         device = torch.device("cpu")
     return torch.from_numpy(np.array(packed["array"])).to(device)

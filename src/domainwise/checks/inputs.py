@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
@@ -149,9 +150,7 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
     return Labels(values=_numeric(domains, "sample_domain"))
 
 
-def warn_about_domains(
-    estimator: Any, sample_domain: Any, domain: Labels, n_rows: int, *, stacklevel: int = 5
-) -> None:
+def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:
     """Warn if domains are missing, one, or as many as rows; continuous descriptors are fine."""
     why = ""
     if sample_domain is None:
@@ -165,7 +164,7 @@ def warn_about_domains(
         why = "sample_domain is different in every row"
     if why:
         name = type(estimator).__name__
-        warnings.warn(f"{name} {_LEARNS_NOTHING}: {why}", UserWarning, stacklevel=stacklevel)
+        warn_caller(f"{name} {_LEARNS_NOTHING}: {why}")
 
 
 @contextmanager

@@ -6,13 +6,13 @@ eigenvalues when it is centred. Distances have, and so has a kernel times -1.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays.namespace import namespace, precision_name, to_host
+from domainwise.checks.warn import warn_caller
 from domainwise.kernels.functions import Kernel
 
 #: Rows of a matrix, and of a function's rows, that are looked at: evenly spaced ones.
@@ -91,7 +91,7 @@ def _warn(K: Any, rounding: float, what: str) -> str:
         )
         wrong = f"{wrong}, and {negative}" if wrong else negative
     if wrong:
-        warnings.warn(f"{what} are no kernel: {wrong}", UserWarning, stacklevel=6)
+        warn_caller(f"{what} are no kernel: {wrong}")
     return wrong
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
@@ -16,6 +15,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import Labels, label_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
+from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
@@ -154,10 +154,8 @@ class DomainEnsemble(BaseEstimator):
             if self.verbose:
                 print(f"{type(self).__name__}: {name} in {taken[name]:.1f} s", flush=True)
         if self.dropped_:
-            warnings.warn(
-                f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}",
-                UserWarning,
-                stacklevel=3,
+            warn_caller(
+                f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}"
             )
         self._weigh(predicted, judge, within, kept)
 
@@ -245,12 +243,10 @@ class DomainEnsemble(BaseEstimator):
         left = self._left(found, domain)
         if len(left):
             named = ", ".join(str(name) for name in domain.names[left[:5]])
-            warnings.warn(
+            warn_caller(
                 f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
                 "predicted classes lie outside those of the source domains, so that rows are "
-                "predicted one by one",
-                UserWarning,
-                stacklevel=3,
+                "predicted one by one"
             )
             rows = np.isin(np.asarray(domain.codes), left)
             found[rows] = self._mix(self.weights_, {False: features[False][rows]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, Given
 from domainwise.checks.inputs import Labels, check_classes, check_target
+from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.guard import mixed_domains
 from domainwise.ensemble.judge import Judge
@@ -206,12 +206,10 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         if 2 * len(kept) >= domain.n_categories and len(kept) > 1:
             return kept
         if self.context is True:
-            warnings.warn(
+            warn_caller(
                 f"context=True is not used: {len(kept)} of {domain.n_categories} source domains "
                 "hold two classes with five rows each, and in the others the domain gives the "
-                "class away",
-                UserWarning,
-                stacklevel=4,
+                "class away"
             )
         return np.array([], dtype=np.intp)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask
+from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable, portable, restored
-from domainwise.checks.inputs import Labels, warn_about_domains
+from domainwise.checks.inputs import Labels, count_rows, warn_about_domains
 from domainwise.gram import Gram
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis
@@ -26,10 +26,12 @@ SMALL_ROWS = 1500
 
 
 def is_small(X: Any) -> bool:
-    """Whether rows are so few that one thread is quickest; of other places nothing is said."""
-    here = isinstance(X, (np.ndarray, list, tuple)) or hasattr(X, "iloc")
-    # The length of a Dask collection is a computation.
-    return here and not is_dask(X) and getattr(X, "ndim", 2) > 0 and len(X) <= SMALL_ROWS
+    """Whether rows in memory, of whatever kind, are so few that one thread is quickest."""
+    if is_dask(X) or is_tensor(X):  # the length of a Dask collection is a computation
+        return False
+    with suppress(TypeError):
+        return bool(count_rows(X) <= SMALL_ROWS)
+    return False
 
 
 def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
@@ -204,7 +206,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _warn_about_domains(self, sample_domain: Any, domain: Labels, n_rows: int) -> None:
         if self._uses_domain and self.domain_weight:
-            warn_about_domains(self, sample_domain, domain, n_rows, stacklevel=6)
+            warn_about_domains(self, sample_domain, domain, n_rows)
 
     def _resolve_kernel(self, backend: Backend, rows: Any) -> Kernel:
         return backend.resolve_kernel(

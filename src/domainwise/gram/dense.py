@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,6 +14,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, column_norms
+from domainwise.checks.warn import warn_caller
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.solve import (
     RefinedCholesky,
@@ -69,12 +69,10 @@ class DenseGram(RowsGram):
             X, rank = spectral_solve(self.K, V, shift)
             info = {"linear_solver": "eigh", "rank": rank}
             if shift == 0 and rank < self.n_samples - 1:
-                warnings.warn(
+                warn_caller(
                     f"ridge=0: the kernel matrix has numerical rank {rank} of "
                     f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, as "
-                    "it would not with a positive ridge",
-                    UserWarning,
-                    stacklevel=2,
+                    "it would not with a positive ridge"
                 )
         KX = self.uncentred_product(X)
         scale = column_norms(V)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, cholesky, column_norms, namespace
+from domainwise.checks.warn import warn_caller
 from domainwise.methods.contract import Solution
 
 #: Inverses in float32 are tried for traces of K that leave room there, and for shifts above this
@@ -193,11 +193,9 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)
     if float(d[0]) < -INDEFINITE * float(d[-1]) - shift:
-        warnings.warn(
+        warn_caller(
             "the kernel is not positive semi-definite (its centred matrix has the eigenvalues "
-            f"{d[0]:.1e} and {d[-1]:.1e}): new rows are not projected to the training rows' scale",
-            UserWarning,
-            stacklevel=3,
+            f"{d[0]:.1e} and {d[-1]:.1e}): new rows are not projected to the training rows' scale"
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted = xp.where(keep, d, 0.0) + shift

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, quiet_about_domains
+from domainwise.checks.warn import warn_caller
 
 #: Groups of domains that are held out in turn, at most.
 MAX_FOLDS = 5
@@ -62,11 +62,9 @@ def _folds(y: Array, domains: Array | None) -> Iterator[tuple[Array, Array]]:
         reason = "a class occurs in one group of domains only"
     else:
         reason = "sample_domain names fewer than two domains"
-    warnings.warn(
+    warn_caller(
         f"probabilities are calibrated on stratified folds, not on held-out domains: {reason}; "
-        "on unseen domains they may be too sure",
-        UserWarning,
-        stacklevel=5,
+        "on unseen domains they may be too sure"
     )
     smallest = int(np.unique(y, return_counts=True)[1].min())
     if smallest < 2:

@@ -7,12 +7,12 @@ scatter of such means is ``K F F' K`` with a thin factor F of label space; the o
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 from domainwise.labels.factors import Cells, LabelSpace
 
 
@@ -73,11 +73,9 @@ def _pairs_in_classes(cell_means: Array, of_class: Array, n_domains: int) -> Arr
     n_pairs = float((present * (present - 1)).sum() / 2)
     absent = int(of_class.shape[1] * n_domains - present.sum())
     if absent:
-        warnings.warn(
+        warn_caller(
             f"{absent} of {of_class.shape[1] * n_domains} pairs of a class and a domain have no "
-            "rows; they are left out of the scatter of domains, and of the count it is divided by",
-            UserWarning,
-            stacklevel=4,
+            "rows; they are left out of the scatter of domains, and of the count it is divided by"
         )
     if not n_pairs:
         return cell_means[:, :0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, RitzPairs, Thin
 
@@ -47,11 +47,9 @@ def standardise(
     if not alive.any():
         raise ValueError(CONSTANT)
     if warn and not alive.all():
-        warnings.warn(
+        warn_caller(
             f"{int((~alive).sum())} of {len(alive)} components have no variance (the kernel matrix "
-            "has too low a rank) and were dropped",
-            UserWarning,
-            stacklevel=2,
+            "has too low a rank) and were dropped"
         )
     scale = np.eye(len(size))[:, alive] / np.where(alive, size, 1.0)[alive]
     dual, values = gram.combine(components.dual, scale), gram.combine(components.values, scale)
@@ -104,11 +102,9 @@ def with_extras(
     """Add the leading principal directions that neither label nor domain explains (theory 4)."""
     if not extra:
         return components
-    warnings.warn(
+    warn_caller(
         f"only {components.values.shape[1]} components tell the target apart; the other {extra} "
-        "are principal directions that neither target nor domain explains",
-        UserWarning,
-        stacklevel=2,
+        "are principal directions that neither target nor domain explains"
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
@@ -138,11 +134,9 @@ def component_count(
 ) -> tuple[int, int]:
     """How many components to take from the problem and how many extras to add (theory 4)."""
     if not n_informative:
-        warnings.warn(
+        warn_caller(
             "the target cannot be told from the domain: no direction separates targets without "
-            "separating domains at least as well",
-            UserWarning,
-            stacklevel=3,
+            "separating domains at least as well"
         )
     if n_components is None:
         cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
@@ -158,20 +152,18 @@ def unsupervised_count(n_samples: int, n_components: int | None) -> int:
 
 def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
     """Say how far conjugate gradients came."""
-    warnings.warn(
+    warn_caller(
         f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
         f"{n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
         ConvergenceWarning,
-        stacklevel=4,
     )
 
 
 def warn_unconverged(pairs: RitzPairs) -> None:
     """Say how far an iteration for eigenvectors came, if it did not get there."""
     if not pairs.info.get("converged", True):
-        warnings.warn(
+        warn_caller(
             f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "
             f"{pairs.info['n_iterations']} blocks: raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from domainwise.checks.warn import warn_caller
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components, from_pairs, norms, unsupervised_count
 from domainwise.methods.contract import Gram, RitzPairs, Thin
@@ -44,11 +43,9 @@ def mida(
             "apart more than the rows; try weights around 1 / n_samples"
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
-        warnings.warn(
+        warn_caller(
             f"only {m} of {n_components} components are left: the others tell domains apart more "
-            "than rows, or have no variance",
-            UserWarning,
-            stacklevel=2,
+            "than rows, or have no variance"
         )
     first = np.eye(len(positive))[:, :m]
     X, KX = gram.combine(pairs.X, first), gram.combine(pairs.KX, first)

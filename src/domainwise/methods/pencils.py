@@ -6,7 +6,6 @@ projected training rows, and the eigenvalues of its problem. Scale and sign are 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 from scipy.linalg import eig, svd
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.components import (
     CONSTANT,
@@ -256,11 +256,9 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     big = np.abs(values) > tolerance * size
     good = big & (np.abs(values.imag) <= 1e-8 * np.abs(values)) & (values.real > 0)
     if (big & ~good).any():
-        warnings.warn(
+        warn_caller(
             f"{int((big & ~good).sum())} of DICA's eigenvalues are complex or negative (a badly "
-            "scaled kernel) and were left out",
-            UserWarning,
-            stacklevel=2,
+            "scaled kernel) and were left out"
         )
     if not good.any():
         raise ValueError(

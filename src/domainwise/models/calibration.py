@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 from domainwise.selection import quantiles
 from domainwise.selection.predictions import codes_of
 from domainwise.tables.schema import TableError
@@ -85,11 +85,9 @@ def set_columns(
         raise ValueError(f"coverage={coverage} must be a whole number of per cent, such as 0.9")
     reach = np.inf
     if needed > n:
-        warnings.warn(
+        warn_caller(
             f"coverage={coverage} needs {needed} domains that were left out, but there were {n}: "
-            "everything is in the sets",
-            UserWarning,
-            stacklevel=2,
+            "everything is in the sets"
         )
     else:
         reach = float(calibration["thresholds"][step - 1])

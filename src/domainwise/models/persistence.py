@@ -28,6 +28,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from domainwise import __version__
 from domainwise.arrays import Estimator, is_dask, is_tensor
 from domainwise.checks.arguments import check_arguments
+from domainwise.checks.warn import warn_caller
 from domainwise.jobs.atomic import replacing
 from domainwise.models.types import TRUSTED, check_numbers, forbidden_types, nodes, number_arrays
 from domainwise.models.values import check_tree, check_values
@@ -175,11 +176,9 @@ def load(path: str | Path) -> Any:
             raise ValueError(f"its parts do not fit together: {failures.popitem()[1]}")
     written, here = versions.get("scikit-learn"), sklearn.__version__
     if written != here:
-        warnings.warn(
+        warn_caller(
             f"{path} was written with scikit-learn {written}, this is {here}: predictions may "
-            "differ; fit again if that matters",
-            UserWarning,
-            stacklevel=2,
+            "differ; fit again if that matters"
         )
     return model
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from domainwise.checks.warn import warn_caller
 
 Matrix = NDArray[np.float64]
 
@@ -30,11 +31,10 @@ def leading(
     chosen = gammas[order]
     imaginary = np.abs(np.imag(chosen)) > 1e-8 * np.abs(chosen)
     if imaginary.any():
-        warnings.warn(
+        warn_caller(
             f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex, by rounding;"
             " real parts are kept",
             RuntimeWarning,
-            stacklevel=3,
         )
     return chosen.real, vectors[:, order].real
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from domainwise.checks.warn import warn_caller
 from domainwise.reference.common import (
     Matrix,
     ReferenceResult,
@@ -123,11 +123,10 @@ def dica_original(
         gammas.real > 1e-10 * np.abs(gammas).max()
     )
     if usable.sum() < n_components:
-        warnings.warn(
+        warn_caller(
             f"n_components={n_components} but DICA has {usable.sum()} real positive eigenvalues;"
             " returning those",
             RuntimeWarning,
-            stacklevel=2,
         )
     chosen = min(n_components, int(usable.sum()))
     gammas, B = leading(gammas[usable], vectors[:, usable], chosen)

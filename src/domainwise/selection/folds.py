@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
 from domainwise.selection.splitters import LeaveDomainsOut
 
 Split = tuple[Array, Array]
@@ -50,11 +51,9 @@ def domain_folds(
 
     rows = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
-        warnings.warn(
+        warn_caller(
             "sample_domain is different in every row: leaving out domains is leaving out rows, "
-            "which says little about unseen domains",
-            UserWarning,
-            stacklevel=4,
+            "which says little about unseen domains"
         )
     if cv is not None or several:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
@@ -66,11 +65,7 @@ def domain_folds(
         if splits:
             return splits, "domains"
     if not several:
-        warnings.warn(
-            f"{NO_DOMAINS}: folds of rows are used, which say little about unseen domains",
-            UserWarning,
-            stacklevel=4,
-        )
+        warn_caller(f"{NO_DOMAINS}: folds of rows are used, which say little about unseen domains")
     splits = kept(row_folds(y, classification)) if usable or not several else []
     if not splits and len(y) < 2:
         raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")

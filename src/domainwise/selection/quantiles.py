@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.arguments import CONSTRAINTS
+from domainwise.checks.warn import warn_caller
 from domainwise.selection.curves import class_columns
 
 #: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.
@@ -74,11 +74,9 @@ class DomainQuantiles:
         """The same, with a warning if there are too few domains for it."""
         needed, most = needed_domains(coverage), self.n_domains / (self.n_domains + 1)
         if self.n_domains < needed:
-            warnings.warn(
+            warn_caller(
                 f"coverage={coverage} needs {needed} calibration domains, but there are "
-                f"{self.n_domains}, which allow {most:.3g} at most: everything is returned",
-                UserWarning,
-                stacklevel=4,
+                f"{self.n_domains}, which allow {most:.3g} at most: everything is returned"
             )
         return self.threshold(coverage)
 

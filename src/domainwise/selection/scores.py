@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
 from domainwise.checks.rows import refuse_no_rows
+from domainwise.checks.warn import warn_caller
 from domainwise.selection.splitters import LeaveDomainsOut
 
 
@@ -153,8 +153,4 @@ def _check_defined(domains: Array, scores: Array) -> None:
     why = "(is there one class only?)"
     if np.isnan(scores).all():
         raise ValueError(f"the score is not defined on any domain {why}: choose another scoring")
-    warnings.warn(
-        f"the score is not defined on domain {undefined} {why}, left out of mean and worst",
-        UserWarning,
-        stacklevel=3,
-    )
+    warn_caller(f"the score is not defined on domain {undefined} {why}, left out of mean and worst")

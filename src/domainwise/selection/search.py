@@ -16,6 +16,7 @@ from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import Labels
+from domainwise.checks.warn import warn_caller
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.selection.folds import domain_folds
 from domainwise.selection.path import Grid, projected_path
@@ -139,11 +140,9 @@ def comparable(scores: Array) -> Array:
             "domains left out?): choose another scoring, or cv"
         )
     if not defined.all():
-        warnings.warn(
+        warn_caller(
             f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (one "
-            "class only in a domain left out?): candidates are compared on the others",
-            UserWarning,
-            stacklevel=4,
+            "class only in a domain left out?): candidates are compared on the others"
         )
     return scores[:, defined]
 

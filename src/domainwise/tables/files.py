@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from domainwise.checks.warn import warn_caller
 from domainwise.tables.arrow_files import (
     CHUNK_ROWS,
     arrow_errors,
@@ -180,7 +180,7 @@ def iter_table(
         path, encoding=encoding, fallback=usual[1], read="all" if rows is None else "pieces"
     )
     for note in table.notes:
-        warnings.warn(note, stacklevel=2)
+        warn_caller(note)
     columns = table.names if columns is None else columns
     marks: dict[str, str] = {}
     for frame in table.frames(columns, rows):

@@ -1,0 +1,23 @@
+"""Warnings that name the caller's line, however deep in the package they arise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import joblib
+import sklearn
+
+_OTHERS = [Path(library.__file__).parent for library in (sklearn, joblib)]
+#: Folders whose code calls ours on behalf of a user: this package, scikit-learn and joblib.
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *_OTHERS))
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is of the user's own code."""
+    frame, stacklevel = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+        frame, stacklevel = frame.f_back, stacklevel + 1
+    warnings.warn(message, category, stacklevel=stacklevel)
