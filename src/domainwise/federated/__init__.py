@@ -7,9 +7,8 @@ model. Nothing but these files leaves a site.
 
 from domainwise.federated.files import SiteFile, SiteFileError
 from domainwise.federated.fit import fit
-from domainwise.federated.moments import moments
 from domainwise.federated.plan import Plan, PlanError
-from domainwise.federated.statistics import merge, statistics
+from domainwise.federated.rounds import merge, moments, statistics
 
 __all__ = [
     "Plan",

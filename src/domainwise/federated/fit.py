@@ -7,26 +7,20 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.check import compare_with_constant
 from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
-from domainwise.federated.methods import (
-    RIDGE,
-    build,
-    candidates,
-    discriminant,
-    least_squares,
-    ridge_head,
-)
-from domainwise.federated.moments import check_moments, unpacked
-from domainwise.federated.plan import Plan
+from domainwise.federated.plan import RIDGE, Plan, build, candidates
+from domainwise.federated.rounds import check_moments, unpacked
 from domainwise.gram.cells import Cells, CellSums, merged_cells
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.ridge import Columns, by_split, joined, weighted
-from domainwise.models.method import Setting
+from domainwise.invariant.ridge import Columns, RidgeProblem, by_split, joined, weighted
+from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.models.table_statistics import labels_by_text
@@ -236,3 +230,36 @@ class _Search:
         project.fit_sums(nystrom, joined(cells), self.width, plan.target_map)
         dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual
+
+
+def least_squares(problem: RidgeProblem, W: Array, alpha: float = 1.0) -> Array:
+    """Coefficients of the components ``(phi - mean) W`` by ridge regression."""
+    inner = W.T @ problem.second @ W + alpha * np.eye(W.shape[1])
+    return np.asarray(np.linalg.solve(inner, W.T @ problem.cross))
+
+
+def ridge_head(problem: RidgeProblem, W: Array) -> Ridge:
+    """Ridge regression of a continuous target on components, which are centred."""
+    head: Any = Ridge()
+    head.coef_ = least_squares(problem, W, head.alpha)[:, 0]
+    head.intercept_ = float(problem.target[0])
+    head.n_features_in_ = W.shape[1]
+    return head
+
+
+def discriminant(cells: Cells, W: Array, classes: Array, class_weight: str | None) -> Any:
+    """Linear discriminant analysis of components; ``cells`` are those of each class, in order."""
+    m, counts = len(W), np.array([cell.n_samples for cell in cells.values()])
+    shares = counts / counts.sum()
+    means = np.array([cell.mean[:m] @ W for cell in cells.values()])
+    means -= shares @ means  # as a projection centres its rows
+    within = sum(W.T @ cell.second[:m, :m] @ W for cell in cells.values())
+    coef = means @ np.linalg.pinv(within / counts.sum(), hermitian=True)
+    head: Any = LinearDiscriminantAnalysis() if class_weight is None else ClassMeans()
+    head.priors_ = shares if class_weight is None else np.full(len(shares), 1.0 / len(shares))
+    intercept = -0.5 * (coef * means).sum(axis=1) + np.log(head.priors_)
+    if len(classes) == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    head.classes_, head.coef_, head.intercept_ = classes, coef, intercept
+    head.means_, head.xbar_, head.n_features_in_ = means, np.zeros(W.shape[1]), W.shape[1]
+    return head

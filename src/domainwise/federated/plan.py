@@ -12,10 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import cholesky
+from sklearn.model_selection import ParameterGrid
 
 from domainwise.arrays import Array, Frame, Given, Label
 from domainwise.checks.arguments import COUNT, SEED, check_arguments
-from domainwise.federated.methods import METHODS, RIDGE, candidates
+from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.label_sums import LabelMap
 from domainwise.gram.nystrom import NystromMap
 from domainwise.jobs.atomic import write_text
@@ -23,8 +24,21 @@ from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt
 from domainwise.models.watch import ShiftWatch
+from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV, LeaveDomainsOut
 from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
+
+RIDGE = "invariantridge"
+PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
+METHODS = (RIDGE, *PROJECTIONS)
+_RIDGES = (1e-3, 0.1, float("inf"))
+#: What projections choose from where nothing else is said; "auto" follows the number of rows.
+_CHOSEN: dict[str, dict[str, Any]] = {
+    "fastdcm": {"ridge": _RIDGES, "domain_weight": (0.0, 0.01, 0.1, 1.0)},
+    "fastcoir": {"ridge": _RIDGES},
+    "fastdica": {"lam": "auto"},
+}
+_NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
 FORMAT = 1
 #: Columns of a map, at most: what is told of each class is of their squared number.
@@ -354,3 +368,36 @@ def _values(value: Any) -> Any:
     if isinstance(value, list):
         return [_values(each) for each in value]
     return float("inf") if value == "inf" else value
+
+
+def candidates(
+    method: str, given: Mapping[str, Any], classes: bool, n_rows: int
+) -> list[dict[str, Any]]:
+    """Arguments of a projection to choose from, or those of a search that chooses by itself.
+
+    Raises ValueError for names or values that the method does not take.
+    """
+    if method == RIDGE:
+        accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
+        points = [dict(given)]
+    else:
+        known = PROJECTIONS[method]().get_params()
+        accepted = [n for n in _NAMES if n in known and (classes or n != "conditional")]
+        lists = {**_CHOSEN[method], **given}
+        if isinstance(lists.get("lam"), str):
+            lists["lam"] = [factor * n_rows for factor in (1e-4, 1e-2, 1.0)]
+        points = list(ParameterGrid(lists))
+    for name in given:
+        if name not in accepted:
+            raise ValueError(f"{method} does not choose {name!r}: use {', '.join(accepted)}")
+    for point in points:
+        build(method, classes, **point)._validate_params()
+    return points
+
+
+def build(method: str, classes: bool, **arguments: Any) -> Any:
+    """The estimator with some arguments, not fitted; a search leaves sites out one by one."""
+    if method != RIDGE:
+        return PROJECTIONS[method](**arguments)
+    search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV
+    return search(**arguments, cv=LeaveDomainsOut())
