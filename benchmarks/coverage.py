@@ -20,10 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import InvariantRidgeClassifierCV
+from domainwise.calibration.quantiles import usual_coverage
 from domainwise.ensemble.weights import expected
 from domainwise.selection import DomainConformal, adapt_class_shares
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.quantiles import usual_coverage
+from domainwise.splits.draw import draw_rows
 
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent

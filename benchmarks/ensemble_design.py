@@ -25,6 +25,7 @@ from leaderboard_data import DATA_SETS, tasks
 from scipy.optimize import nnls
 from scipy.stats import rankdata
 
+from domainwise.calibration.curves import fit_curve
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.ensemble import DomainContext
 from domainwise.ensemble.judge import Judge
@@ -36,9 +37,8 @@ from domainwise.ensemble.weights import (
     exponent_scores,
     squared_errors,
 )
+from domainwise.search.search import make_splits
 from domainwise.selection import LeaveDomainsOut
-from domainwise.selection.curves import fit_curve
-from domainwise.selection.search import make_splits
 
 #: Features that members are fitted to.
 VIEWS = ("plain", "context", "clipped", "summary")

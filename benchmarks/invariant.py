@@ -38,9 +38,9 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import InvariantSVC, InvariantSVR, datasets
+from domainwise.invariant.path import KernelPath
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
-from domainwise.selection.invariant_path import KernelPath
 
 COSTS = (0.1, 1.0, 10.0)
 GAMMAS = (0.3, 1.0)  # multiples of the median rule on the training rows

@@ -35,8 +35,8 @@ from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.models.method import Method, Setting
 from domainwise.models.registry import METHODS, weights
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
+from domainwise.search.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
+from domainwise.splits.draw import draw_rows
 
 TRAINING_ROWS = 1000
 ROWS_PER_DOMAIN = 300

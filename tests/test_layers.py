@@ -18,13 +18,19 @@ LAYERS = [
     ["methods"],
     ["gram"],
     ["backends"],
+    ["splits"],
+    ["scoring"],
+    ["calibration"],
+    ["search"],
     ["estimators"],
     ["invariant"],
-    ["selection"],
+    ["ridge"],
     ["ensemble"],
     ["jobs"],
     ["metrics", "datasets", "tables"],
     ["distributed"],
+    ["model_files"],
+    ["shift"],
     ["models"],
     ["plots"],
     ["export"],
@@ -39,7 +45,7 @@ HEIGHT = {folder: height for height, layer in enumerate(LAYERS) for folder in la
 #: The paper's experiments are an application: only the command line knows them.
 ONLY_FOR = {"paper": {"paper", "cli"}, "reference": {"reference", "paper"}}
 #: Files at the root. They offer names and start the command line, and nothing below imports them.
-ROOT_FILES = {"__init__.py", "__main__.py", "metrics.py"}
+ROOT_FILES = {"__init__.py", "__main__.py", "metrics.py", "selection.py"}
 
 
 def part_of(path):
@@ -109,7 +115,7 @@ def violations(path):
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))
-FILES = [path for path in FILES if path != PACKAGE / "__init__.py"]
+FILES = [path for path in FILES if path not in (PACKAGE / "__init__.py", PACKAGE / "selection.py")]
 
 
 @pytest.mark.parametrize("folder", HEIGHT)

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from domainwise.export import *
     from domainwise.invariant import *
     from domainwise.kernels.precision import precision
-    from domainwise.models.persistence import load, save
-    from domainwise.models.shift import check_shift
-    from domainwise.models.watch import ShiftWatch
-    from domainwise.selection import *
+    from domainwise.model_files.persistence import load, save
+    from domainwise.ridge import *
+    from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
+    from domainwise.shift.check import check_shift
+    from domainwise.shift.watch import ShiftWatch
 
 __version__ = "0.1.0"
 
@@ -30,9 +31,9 @@ _LAZY = {
         "export": "to_onnx",
         "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
         "kernels.precision": "precision",
-        "models.persistence": "load save",
-        "models.shift": "check_shift",
-        "models.watch": "ShiftWatch",
+        "model_files.persistence": "load save",
+        "shift.check": "check_shift",
+        "shift.watch": "ShiftWatch",
         "selection": "DCMCV FastDCMCV InvariantRidgeCV InvariantRidgeClassifierCV",
     }.items()
     for name in names.split()

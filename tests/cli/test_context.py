@@ -21,7 +21,7 @@ from domainwise.ensemble.guard import ShareRange  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.search import MethodSearch  # noqa: E402
 from domainwise.models.table_model import TableModel  # noqa: E402
-from domainwise.selection.predictions import fit_with_domains  # noqa: E402
+from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.tables.schema import check_table, make_preprocessor  # noqa: E402
 
 runner = testing.CliRunner()

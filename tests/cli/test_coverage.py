@@ -10,10 +10,10 @@ testing = pytest.importorskip("typer.testing")
 pytest.importorskip("skops")
 
 from domainwise import evaluate  # noqa: E402
+from domainwise.calibration.quantiles import DomainQuantiles  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.ensemble.weights import expected  # noqa: E402
 from domainwise.models.calibration import calibrated, set_columns  # noqa: E402
-from domainwise.selection.quantiles import DomainQuantiles  # noqa: E402
 
 runner = testing.CliRunner()
 

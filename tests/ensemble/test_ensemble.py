@@ -14,9 +14,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.calibration.curves import equal_weights, fit_curve
 from domainwise.ensemble import kinds
 from domainwise.selection import LeaveDomainsOut
-from domainwise.selection.curves import equal_weights, fit_curve
 
 OWN = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
 

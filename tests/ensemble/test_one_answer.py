@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 from domainwise import DomainEnsembleClassifier
 from domainwise.datasets import make_synthetic
 from domainwise.models.search import MethodSearch
-from domainwise.selection.predictions import Predictions, fit_with_domains
+from domainwise.scoring.predictions import Predictions, fit_with_domains
 
 
 class Asked(DomainEnsembleClassifier):

@@ -22,7 +22,7 @@ from domainwise.evaluation import sure
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
 from domainwise.evaluation.sure import pooled_score, quick_scores, resampled
 from domainwise.evaluation.why import sure_sentences, sure_table
-from domainwise.selection.measure import choose_measure
+from domainwise.scoring.measures import choose_measure
 
 NAMES = np.array(["a", "b", "c"])
 

@@ -6,7 +6,7 @@ import pytest
 from domainwise.evaluation.found import MethodResult
 from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.result import Evaluation
-from domainwise.selection.measure import choose_measure
+from domainwise.scoring.measures import choose_measure
 
 CLASSES = np.array([0, 0, 1, 1])
 

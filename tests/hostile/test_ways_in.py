@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import domainwise as dw
 from domainwise import metrics
+from domainwise.scoring.measures import default_scoring
 from domainwise.selection import (
     DomainConformal,
     InvariantSearchCV,
@@ -16,7 +17,6 @@ from domainwise.selection import (
     adapt_class_shares,
     domain_cross_validate,
 )
-from domainwise.selection.measure import default_scoring
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")

@@ -36,8 +36,8 @@ from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
-from domainwise.models.persistence import FORMAT, ModelFileError, digest, load, read_info, save
-from domainwise.models.types import OBJECTS, TRUSTED, nodes
+from domainwise.model_files.persistence import FORMAT, ModelFileError, digest, load, read_info, save
+from domainwise.model_files.types import OBJECTS, TRUSTED, nodes
 from domainwise.selection import (
     DCMCV,
     DomainConformal,
@@ -582,8 +582,8 @@ def refused_both_ways(model, path, message, monkeypatch):
     with pytest.raises(ModelFileError, match=message):
         save(model, path)
     with monkeypatch.context() as patch:
-        patch.setattr("domainwise.models.persistence.check_values", lambda model: None)
-        patch.setattr("domainwise.models.persistence._failures", lambda model, methods: {})
+        patch.setattr("domainwise.model_files.persistence.check_values", lambda model: None)
+        patch.setattr("domainwise.model_files.persistence._failures", lambda model, methods: {})
         save(model, path)
     with pytest.raises(ModelFileError, match=message):
         load(path)

@@ -11,8 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import domainwise
 from domainwise import ShiftWatch, check_shift
-from domainwise.models import watch as watching
-from domainwise.models.shift import findings
+from domainwise.shift import watch as watching
+from domainwise.shift.check import findings
 
 SITES = np.repeat(["A", "B", "C", "D", "E"], 120)
 

@@ -15,7 +15,7 @@ from domainwise.paper.scores import METRICS, score_predictions
 from domainwise.paper.trials import Trial
 from domainwise.paper.tuning import domain_folds, grid, select, tuning_rows
 from domainwise.reference import algorithm1, algorithm2_stable
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
 
 
 def test_a_trial_gives_one_row_per_method_with_all_metrics(tiny_case):

@@ -15,14 +15,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from domainwise.datasets import make_synthetic
-from domainwise.selection import DomainConformal, LeaveDomainsOut
-from domainwise.selection.quantiles import (
+from domainwise.calibration.quantiles import (
     DomainQuantiles,
     class_scores,
     needed_domains,
     usual_coverage,
 )
+from domainwise.datasets import make_synthetic
+from domainwise.selection import DomainConformal, LeaveDomainsOut
 
 DATA = make_synthetic(n_domains=10, n_per_domain=30, random_state=0)
 X, Y, D = DATA.data, DATA.target, DATA.sample_domain

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from domainwise.selection.curves import PENALTY_ROWS, fit_curve
+from domainwise.calibration.curves import PENALTY_ROWS, fit_curve
 
 
 def example(n_classes, n=120, seed=0):

@@ -16,8 +16,8 @@ import domainwise.estimators.exact_base as base
 from domainwise import DCM, FastDCM
 from domainwise.datasets import make_synthetic
 from domainwise.gram.iterative import StreamedGram
+from domainwise.search.search import choose
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
-from domainwise.selection.search import choose
 
 GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}
 

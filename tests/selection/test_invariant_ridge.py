@@ -11,9 +11,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import InvariantKernel, InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.calibration.curves import class_columns, fit_curve
 from domainwise.datasets import make_synthetic
-from domainwise.selection import LeaveDomainsOut, ridge_search
-from domainwise.selection.curves import class_columns, fit_curve
+from domainwise.ridge import base as ridge_search
+from domainwise.selection import LeaveDomainsOut
 
 SMALL = {"gammas": [0.05, 0.3], "alphas": [0.1, 3.0], "domain_weights": [0.0, 2.0]}
 

@@ -24,7 +24,7 @@ def rows():
 
 @pytest.fixture(autouse=True)
 def _from_moments(monkeypatch):
-    monkeypatch.setattr("domainwise.selection.ridge_search.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
 
 
 def added(model, X, y, d, batches):

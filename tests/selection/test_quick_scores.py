@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import get_scorer
 
-from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import Predictions
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import Predictions
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")

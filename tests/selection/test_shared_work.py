@@ -12,9 +12,9 @@ from domainwise import DICA, KPCA, MDA, MIDA, SCA
 from domainwise.models.method import ClassMeans
 from domainwise.models.search import MethodSearch, _judged
 from domainwise.models.sharing import judge_group, kernel_groups
+from domainwise.search.heads import QuickDiscriminant, quick_head
+from domainwise.search.smooth import SmoothScore
 from domainwise.selection import LeaveDomainsOut
-from domainwise.selection.heads import QuickDiscriminant, quick_head
-from domainwise.selection.smooth import SmoothScore
 
 
 def make_rows(n=150, seed=0):

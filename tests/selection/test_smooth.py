@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
 from domainwise import DCMCV, InvariantSVC
+from domainwise.calibration.curves import PENALTY_ROWS
 from domainwise.models import search as models_search
 from domainwise.models.search import MethodSearch
+from domainwise.search.smooth import SmoothScore, outputs
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
-from domainwise.selection.curves import PENALTY_ROWS
-from domainwise.selection.smooth import SmoothScore, outputs
 
 
 def problem(n_classes=2, seed=0):

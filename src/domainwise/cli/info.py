@@ -18,7 +18,7 @@ from domainwise.cli.show import print_facts, print_model, print_notes, size_in_w
 @command
 def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     """Print what a model file holds, without loading the model."""
-    from domainwise.models.persistence import read_info
+    from domainwise.model_files.persistence import read_info
 
     header = read_info(model)
     if as_json:
@@ -52,7 +52,7 @@ def export(
     check_output(out, force, [".onnx"])
     from domainwise.export import to_onnx
     from domainwise.jobs.atomic import replacing
-    from domainwise.models.persistence import load
+    from domainwise.model_files.persistence import load
 
     made = to_onnx(load(model))
     with replacing(out) as temporary:

@@ -20,8 +20,8 @@ def own_methods(given: list[str] | None) -> list[Method]:
 
     A factory is called without arguments; it may lie in the folder where the command is run.
     """
+    from domainwise.model_files.persistence import load, read_info
     from domainwise.models.method import own_method
-    from domainwise.models.persistence import load, read_info
 
     methods = []
     for text in given or ():

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from domainwise.estimators.projection import Projection
-from domainwise.selection.ridge_search import InvariantRidge
+from domainwise.ridge.base import InvariantRidge
 
 Estimator = TypeVar("Estimator", bound=Projection | InvariantRidge)
 

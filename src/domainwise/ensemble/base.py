@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring, Seed
 from domainwise.backends import refuse_elsewhere
+from domainwise.calibration.conformal import PROMISES, calibration_split
+from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks.inputs import Labels, label_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
 from domainwise.checks.warn import warn_caller
@@ -23,13 +25,10 @@ from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.moments import sources_reach
 from domainwise.ensemble.weights import PRIOR_SHARES, expected
-from domainwise.estimators.arguments import arguments
 from domainwise.estimators.projection import fixed_seed
-from domainwise.selection.conformal import PROMISES, calibration_split
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.quantiles import DomainQuantiles
-from domainwise.selection.search import make_splits
-from domainwise.selection.splitters import LeaveDomainsOut
+from domainwise.search.search import make_splits
+from domainwise.splits.draw import draw_rows
+from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Groups of domains that are left out in turn, at most.
 MAX_SPLITS = 10

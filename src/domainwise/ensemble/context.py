@@ -15,8 +15,8 @@ from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
+from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
-from domainwise.estimators.arguments import arguments, with_shared_arguments
 
 #: What a feature and its relative value are both multiplied with.
 RELATIVE_SHARE = 2**-0.5

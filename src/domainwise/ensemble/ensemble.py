@@ -9,13 +9,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, Given
+from domainwise.calibration.quantiles import class_scores
 from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.guard import mixed_domains
 from domainwise.ensemble.judge import Judge
-from domainwise.estimators.arguments import arguments, with_shared_arguments
-from domainwise.selection.quantiles import class_scores
 
 
 @with_shared_arguments

@@ -9,17 +9,17 @@ import numpy as np
 from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
+from domainwise.calibration.curves import Curve, equal_weights, fit_curve
+from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.ensemble.weights import (
     balanced_accuracies,
     exponent_scores,
     softened,
     squared_errors,
 )
-from domainwise.selection.curves import Curve, equal_weights, fit_curve
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.quantiles import DomainQuantiles
-from domainwise.selection.ridge_rules import ClassRule, NumberRule
-from domainwise.selection.smooth import COMPARED_ROWS, row_losses
+from domainwise.ridge.rules import ClassRule, NumberRule
+from domainwise.search.smooth import COMPARED_ROWS, row_losses
+from domainwise.splits.draw import draw_rows
 
 
 class ProbabilityRule(ClassRule):

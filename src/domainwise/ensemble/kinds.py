@@ -22,16 +22,16 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import has_fit_parameter
 
 from domainwise.arrays import Array
+from domainwise.calibration.curves import class_columns
 from domainwise.checks.inputs import Labels
 from domainwise.invariant import InvariantSVC, InvariantSVR
+from domainwise.invariant.path import KernelPath
 from domainwise.kernels.functions import resolve_gamma
-from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV
-from domainwise.selection.curves import class_columns
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.invariant_path import KernelPath
-from domainwise.selection.ridge_search import Rows, split_values
-from domainwise.selection.search import Split
-from domainwise.selection.smooth import outputs
+from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.ridge.base import Rows, split_values
+from domainwise.search.search import Split
+from domainwise.search.smooth import outputs
+from domainwise.splits.draw import draw_rows
 
 Candidate = dict[str, Any]
 

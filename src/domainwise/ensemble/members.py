@@ -11,12 +11,12 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
+from domainwise.calibration.curves import Curve
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled
 from domainwise.gram.tiles import one_thread
-from domainwise.selection.curves import Curve
-from domainwise.selection.search import Split
-from domainwise.selection.smooth import outputs
+from domainwise.search.search import Split
+from domainwise.search.smooth import outputs
 
 
 @dataclass(frozen=True)

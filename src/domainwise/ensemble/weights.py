@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from domainwise.arrays import Array
-from domainwise.selection.curves import equal_weights
+from domainwise.calibration.curves import equal_weights
 
 #: About one standard deviation of a difference of two members over nine domains: members that are
 #: further behind than chance would put them count little.

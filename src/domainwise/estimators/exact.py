@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domainwise.estimators.arguments import (
+from domainwise.checks.signatures import (
     ComponentArguments,
     DomainArguments,
     ExactArguments,

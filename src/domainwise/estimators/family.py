@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from domainwise.checks.arguments import NON_NEGATIVE
-from domainwise.estimators.arguments import (
+from domainwise.checks.signatures import (
     ComponentArguments,
     DomainArguments,
     ExactArguments,

@@ -14,7 +14,7 @@ from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.found import Found, MethodResult, plain
 from domainwise.evaluation.sure import grouped, resampled
 from domainwise.jobs.statistics import compare, p_text
-from domainwise.selection.measure import Measure, choose_measure
+from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.tables.errors import Argument, TableError
 
 

@@ -30,9 +30,9 @@ from domainwise.jobs.progress import Bar, progress_bar
 from domainwise.jobs.runner import Progress, run_jobs
 from domainwise.models.method import Method
 from domainwise.models.registry import choose_methods
-from domainwise.selection.folds import Split
-from domainwise.selection.measure import Measure, choose_measure
-from domainwise.selection.splitters import LeaveDomainsOut
+from domainwise.scoring.measures import Measure, choose_measure
+from domainwise.splits.folds import Split
+from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {

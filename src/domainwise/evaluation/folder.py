@@ -29,8 +29,8 @@ from domainwise.jobs.atomic import replacing
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.models.method import Method
-from domainwise.selection.folds import Split
-from domainwise.selection.measure import Measure
+from domainwise.scoring.measures import Measure
+from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"

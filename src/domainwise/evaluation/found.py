@@ -13,7 +13,7 @@ from domainwise.ensemble.weights import expected
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
 from domainwise.models.method import Method
-from domainwise.selection.measure import Measure
+from domainwise.scoring.measures import Measure
 
 Row = dict[str, Any]
 

@@ -21,8 +21,8 @@ from domainwise.evaluation.worth import worth_of_columns
 from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
-from domainwise.selection.folds import NO_DOMAINS, Split
-from domainwise.selection.predictions import Predictions, fit_with_domains, takes
+from domainwise.scoring.predictions import Predictions, fit_with_domains, takes
+from domainwise.splits.folds import NO_DOMAINS, Split
 
 Row = dict[str, Any]
 

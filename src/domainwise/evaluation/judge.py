@@ -11,8 +11,8 @@ import numpy as np
 
 from domainwise.evaluation.jobs import FAILURES, OUTSIDE, SEEN, Row, unexpected
 from domainwise.evaluation.problem import Problem, within_splits
-from domainwise.selection.folds import Split
-from domainwise.selection.predictions import Predictions
+from domainwise.scoring.predictions import Predictions
+from domainwise.splits.folds import Split
 
 
 class Judge:

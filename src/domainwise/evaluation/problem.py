@@ -15,11 +15,11 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, check_target, is_quantity, take_rows
 from domainwise.evaluation.features import prepare_features, read_target
 from domainwise.models.method import Setting
-from domainwise.selection import LeaveDomainsOut
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.folds import MAX_FOLDS, Split, row_folds
-from domainwise.selection.measure import Measure, choose_measure, positive_last
-from domainwise.selection.predictions import codes_of
+from domainwise.scoring.measures import Measure, choose_measure, positive_last
+from domainwise.scoring.predictions import codes_of
+from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import MAX_FOLDS, Split, row_folds
+from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
@@ -98,7 +98,7 @@ class Problem:
         return take_rows(self.X if prepared else self.given, index)
 
     def drawn(self, max_rows: int | str | None) -> Problem:
-        """The same with fewer rows; see :func:`~domainwise.selection.draw.draw_rows`."""
+        """The same with fewer rows; see :func:`~domainwise.splits.draw.draw_rows`."""
         rows = draw_rows(self.codes, max_rows, self.seed)
         if len(rows) == len(self.y):
             return self

@@ -15,9 +15,9 @@ from domainwise.arrays import Array
 from domainwise.evaluation.problem import Problem
 from domainwise.metrics import mmd
 from domainwise.models.method import Method
-from domainwise.selection.draw import spaced_rows
-from domainwise.selection.folds import Split
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
+from domainwise.splits.draw import spaced_rows
+from domainwise.splits.folds import Split
 
 Row = dict[str, Any]
 

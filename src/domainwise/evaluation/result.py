@@ -18,7 +18,7 @@ from domainwise.evaluation.verdict import make_verdict
 from domainwise.jobs.statistics import p_text
 from domainwise.models.calibration import calibrated
 from domainwise.models.method import CONTEXT, In
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.ensemble.weights import BOOTSTRAP, TAIL, expected, widened
 from domainwise.evaluation.found import Found, MethodResult, Row
-from domainwise.selection.intervals import defined_score, share_interval
-from domainwise.selection.measure import Measure
-from domainwise.selection.predictions import Predictions, codes_of
+from domainwise.scoring.intervals import defined_score, share_interval
+from domainwise.scoring.measures import Measure
+from domainwise.scoring.predictions import Predictions, codes_of
 
 #: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
 ROW_DRAWS, SLOW_DRAWS = 400, 100

@@ -10,8 +10,8 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.evaluation.problem import Problem
 from domainwise.models.method import Method
-from domainwise.selection.draw import spaced_rows
-from domainwise.selection.predictions import Predictions
+from domainwise.scoring.predictions import Predictions
+from domainwise.splits.draw import spaced_rows
 
 #: Rows of all domains of a split that are shuffled, over and over up to as many, and rows that
 #: are predicted at a time.

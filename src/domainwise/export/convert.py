@@ -22,7 +22,7 @@ from domainwise.export.graph import Classified, Tensor
 from domainwise.export.ours import WRAPPERS
 from domainwise.export.parts import PARTS
 from domainwise.models.table_model import TableModel
-from domainwise.models.watch import ShiftWatch
+from domainwise.shift.watch import ShiftWatch
 
 #: Versions of the operators: text can be compared since 19, trees in float64 since 3.
 OPSETS = {"": 19, "ai.onnx.ml": 3}

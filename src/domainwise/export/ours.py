@@ -9,21 +9,24 @@ from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
-from domainwise import ensemble, estimators, invariant, selection
+from domainwise import ensemble, estimators, invariant, ridge
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
+from domainwise.calibration.conformal import DomainConformal
+from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
 from domainwise.export.graph import Classified, Tensor, class_columns, mean_of
 from domainwise.export.kernels import kernel_values
 from domainwise.export.parts import converts, part, refuse
+from domainwise.invariant.search import InvariantSearchCV
 from domainwise.models.search import MethodSearch
-from domainwise.selection.curves import Curve
-from domainwise.selection.smooth import LEAST_PROBABILITY
+from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
+from domainwise.search.smooth import LEAST_PROBABILITY
 
 PROJECTIONS = [getattr(estimators, name) for name in estimators.__all__]
 
 
-@converts(*PROJECTIONS, selection.DCMCV, selection.FastDCMCV, invariant.InvariantFeatures)
+@converts(*PROJECTIONS, DCMCV, FastDCMCV, invariant.InvariantFeatures)
 def _projection(model: Any, X: Tensor) -> Tensor:
     rows = None if model.kernel == "precomputed" else _host(model._support)
     return kernel_values(model._kernel, X, rows) @ _host(model.dual_coef_) - _host(model._offset)
@@ -56,7 +59,7 @@ def _svc(model: Any, X: Tensor) -> Classified:
     return Classified(found.codes, found.decisions, calibrated.probabilities)
 
 
-@converts(selection.InvariantRidgeCV)
+@converts(ridge.InvariantRidgeCV)
 def _ridge(model: Any, X: Tensor) -> Tensor:
     parts = [
         kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
@@ -65,7 +68,7 @@ def _ridge(model: Any, X: Tensor) -> Tensor:
     return mean_of(parts, [1.0] * len(parts))
 
 
-@converts(selection.InvariantRidgeClassifierCV)
+@converts(ridge.InvariantRidgeClassifierCV)
 def _ridge_classes(model: Any, X: Tensor) -> Classified:
     columns = class_columns(values := _ridge(model, X), len(model.classes_))
     curve = vars(model).get("curve_")
@@ -76,7 +79,7 @@ def _probabilities(curve: Curve, values: Tensor) -> Tensor:
     return (values * curve.slope + curve.bias).op("Softmax", axis=1)
 
 
-@converts(selection.InvariantSearchCV)
+@converts(InvariantSearchCV)
 def _search(model: Any, X: Tensor) -> Any:
     found = [part(each, X) for each in model.estimators_]
     if len(found) == 1 or not is_classifier(model):
@@ -122,7 +125,7 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 
 def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
-    """What :func:`domainwise.selection.smooth.outputs` makes of a model."""
+    """What :func:`domainwise.search.smooth.outputs` makes of a model."""
     found = part(model, Z)
     if not n_classes:
         return found
@@ -141,7 +144,7 @@ def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
 
 #: What these hold, by the attribute that holds it, is what predicts.
 WRAPPERS: dict[type, str] = {
-    **dict.fromkeys((MethodSearch, selection.DomainConformal), "estimator_"),
+    **dict.fromkeys((MethodSearch, DomainConformal), "estimator_"),
     **dict.fromkeys((GridSearchCV, RandomizedSearchCV), "best_estimator_"),
     FrozenEstimator: "estimator",
 }

@@ -19,17 +19,17 @@ from domainwise.federated.plan import RIDGE, Plan, build, candidates
 from domainwise.federated.rounds import check_moments, unpacked
 from domainwise.gram.cells import Cells, CellSums, merged_cells
 from domainwise.gram.nystrom import NystromMap
-from domainwise.invariant.ridge import Columns, RidgeProblem, by_split, joined, weighted
 from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.models.table_statistics import labels_by_text
-from domainwise.models.watch import MOST_SOURCES
-from domainwise.selection.moment_search import Penalties, by_errors, score_cells, split_domains
-from domainwise.selection.ridge_candidates import named
-from domainwise.selection.ridge_rules import class_codes
-from domainwise.selection.search import cv_results
-from domainwise.selection.splitters import LeaveDomainsOut
+from domainwise.ridge.candidates import named
+from domainwise.ridge.moments import Penalties, by_errors, score_cells, split_domains
+from domainwise.ridge.problem import Columns, RidgeProblem, by_split, joined, weighted
+from domainwise.ridge.rules import class_codes
+from domainwise.search.search import cv_results
+from domainwise.shift.watch import MOST_SOURCES
+from domainwise.splits.splitters import LeaveDomainsOut
 
 METRICS = {
     "classification": "neg_squared_error_of_class_indicators",

@@ -23,8 +23,9 @@ from domainwise.jobs.atomic import write_text
 from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt
-from domainwise.models.watch import ShiftWatch
-from domainwise.selection import InvariantRidgeClassifierCV, InvariantRidgeCV, LeaveDomainsOut
+from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.shift.watch import ShiftWatch
+from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
 

@@ -34,9 +34,9 @@ from domainwise.models.table_statistics import (
     quantile,
     sketched,
 )
-from domainwise.models.watch import CLIP, LANDMARKS
-from domainwise.selection.ridge_candidates import AUTO_GAMMAS
-from domainwise.selection.ridge_rows import in_groups
+from domainwise.ridge.candidates import AUTO_GAMMAS
+from domainwise.ridge.rows import in_groups
+from domainwise.shift.watch import CLIP, LANDMARKS
 from domainwise.tables.schema import make_preprocessor
 
 #: Rows that are prepared at a time.

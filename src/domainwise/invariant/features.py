@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
-from domainwise.estimators.arguments import (
+from domainwise.checks.signatures import (
     InvarianceArguments,
     LandmarkArguments,
     arguments,

@@ -26,7 +26,7 @@ from domainwise.checks.kernels import (
     refuse_unsound,
 )
 from domainwise.checks.rows import validate_rows
-from domainwise.estimators.arguments import (
+from domainwise.checks.signatures import (
     InvarianceArguments,
     arguments,
     with_shared_arguments,

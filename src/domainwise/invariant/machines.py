@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, Seed
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import check_classes, check_target
-from domainwise.estimators.arguments import (
+from domainwise.checks.signatures import (
     InvarianceArguments,
     arguments,
     with_shared_arguments,

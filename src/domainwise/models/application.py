@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from domainwise.models.context import Learnt, learn_domains
-from domainwise.models.shift import find_watch
 from domainwise.models.table_model import TableModel
-from domainwise.models.watch import View
+from domainwise.shift.check import find_watch
+from domainwise.shift.watch import View
 from domainwise.tables.columns import as_labels
 from domainwise.tables.schema import TableError, import_pandas, iter_table
 

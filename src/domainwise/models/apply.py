@@ -11,9 +11,9 @@ from typing import Any
 from domainwise.jobs.atomic import replacing_folder
 from domainwise.models.application import Application, Part
 from domainwise.models.context import Learnt, find_context, holding, merged_domains
-from domainwise.models.shift import Finding, find_watch, findings
 from domainwise.models.table_model import TableModel
-from domainwise.models.watch import View, joined_views
+from domainwise.shift.check import Finding, find_watch, findings
+from domainwise.shift.watch import View, joined_views
 from domainwise.tables.files import CHUNK_ROWS
 from domainwise.tables.schema import require_columns, table_columns
 from domainwise.tables.writer import writing_table

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
+from domainwise.calibration import quantiles
 from domainwise.checks.warn import warn_caller
-from domainwise.selection import quantiles
-from domainwise.selection.predictions import codes_of
+from domainwise.scoring.predictions import codes_of
 from domainwise.tables.schema import TableError
 
 #: Thresholds are kept for every whole per cent.

@@ -19,8 +19,8 @@ from sklearn.svm import SVC, SVR
 from domainwise.checks.arguments import Each
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
-from domainwise.models.watch import ShiftWatch
-from domainwise.selection.predictions import asks_for_domains, takes
+from domainwise.scoring.predictions import asks_for_domains, takes
+from domainwise.shift.watch import ShiftWatch
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
 SEARCH_LANDMARKS = 500

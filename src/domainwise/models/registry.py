@@ -14,10 +14,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, SVR
 
-from domainwise import estimators, selection
+from domainwise import estimators
 from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.invariant import InvariantSVC, InvariantSVR
+from domainwise.invariant.search import InvariantSearchCV
 from domainwise.models.method import CONTEXT, Grid, In, Method, Setting, own_method
+from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
 
 #: Rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000
@@ -62,8 +65,8 @@ def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = F
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
     """DCM along a path that shares the products of its candidates."""
-    exact = partial(selection.DCMCV, random_state=s.seed)
-    return _sized(exact, selection.FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
+    exact = partial(DCMCV, random_state=s.seed)
+    return _sized(exact, FastDCMCV, s, fast).set_params(n_jobs=s.n_jobs)
 
 
 def _invariant(s: Setting) -> Any:
@@ -72,12 +75,12 @@ def _invariant(s: Setting) -> Any:
     calibrated = s.probability and s.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=calibrated)
     machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
-    return selection.InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
+    return InvariantSearchCV(machine, {}, n_average=MEMBERS, n_jobs=s.n_jobs)
 
 
 def _invariant_ridge(s: Setting) -> Any:
     options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs)
-    return _either(selection.InvariantRidgeClassifierCV, selection.InvariantRidgeCV, s, **options)
+    return _either(InvariantRidgeClassifierCV, InvariantRidgeCV, s, **options)
 
 
 def _ensemble(s: Setting) -> Any:

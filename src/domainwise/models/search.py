@@ -19,20 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, quiet_about_domains, take_rows
-from domainwise.estimators.arguments import arguments
+from domainwise.checks.signatures import arguments
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.models.sharing import judge_group, kernel_groups
-from domainwise.selection.draw import draw_rows
-from domainwise.selection.folds import Split, domain_folds
-from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import (
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import (
     AroundEstimator,
     fit_with_domains,
     names_likeliest,
     takes,
 )
-from domainwise.selection.search import comparable, ranks, scored
-from domainwise.selection.smooth import SmoothScore, grouped_scores
+from domainwise.search.search import comparable, ranks, scored
+from domainwise.search.smooth import SmoothScore, grouped_scores
+from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import Split, domain_folds
 
 #: Source domains that arguments are chosen on are left out in this many groups, at most.
 MAX_INNER_FOLDS = 5
@@ -55,7 +55,7 @@ class MethodSearch(AroundEstimator):
     same, at most 1), "rows" (their number), "per row" (one over it) or "components" (as many as the
     rows of a split allow). ``step`` names the pipeline's step that they are about. What
     ``searches`` by itself gets splits, score and values; what is a caller's ``own`` gets domains as
-    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.selection.smooth`), of two
+    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.search.smooth`), of two
     classes scores such as F1 are about ``pos_label`` (None is the second), and ``cv=None`` leaves
     source domains out in at most five groups.
 

@@ -14,10 +14,10 @@ from domainwise.checks.inputs import quiet_about_domains
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.kernels.functions import Kernel
-from domainwise.selection.folds import Split
-from domainwise.selection.heads import quick_head
-from domainwise.selection.path import projections
-from domainwise.selection.search import quiet_scores, scored
+from domainwise.search.heads import quick_head
+from domainwise.search.path import projections
+from domainwise.search.search import quiet_scores, scored
+from domainwise.splits.folds import Split
 
 
 def kernel_groups(model: Any, candidates: list[dict[str, Any]], X: Any) -> list[list[int]]:

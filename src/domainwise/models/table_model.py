@@ -19,13 +19,13 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
+from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.models.calibration import set_columns
 from domainwise.models.method import PREDICTORS, Method, Setting
-from domainwise.models.persistence import ModelFileError, load, read_info, save
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
-from domainwise.selection.measure import choose_measure
-from domainwise.selection.predictions import fit_with_domains, names_likeliest
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import fit_with_domains, names_likeliest
 from domainwise.tables.schema import Schema, Table, TableError, import_pandas, make_preprocessor
 
 

@@ -26,7 +26,7 @@ from domainwise.paper.data import make_split
 from domainwise.paper.methods import METHODS, build_pipeline
 from domainwise.paper.protocols import find_case
 from domainwise.paper.trials import Trial, check_protocol, choose_parameters, has_missing
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
 
 #: A fit is repeated up to three times while that takes less than this many seconds.
 PATIENCE = 3.0

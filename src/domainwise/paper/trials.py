@@ -26,7 +26,7 @@ from domainwise.paper.methods import (
 )
 from domainwise.paper.scores import score_predictions
 from domainwise.paper.tuning import select
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
 
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
 INVARIANCE_REPEATS = 5

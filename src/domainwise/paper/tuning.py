@@ -23,7 +23,7 @@ from domainwise.paper.cases import Case
 from domainwise.paper.data import Split, rows_of_domain
 from domainwise.paper.methods import Method, Parameters, build_pipeline
 from domainwise.paper.scores import METRICS, score_predictions
-from domainwise.selection.predictions import fit_with_domains
+from domainwise.scoring.predictions import fit_with_domains
 
 #: Values searched, as multiples of the median rule for gamma.
 GAMMAS = (0.3, 1.0, 3.0)

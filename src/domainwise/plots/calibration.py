@@ -12,8 +12,8 @@ from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.labels import labels, same_length
 from domainwise.plots import style
-from domainwise.selection.measure import positive_last
-from domainwise.selection.predictions import Predictions, codes_of
+from domainwise.scoring.measures import positive_last
+from domainwise.scoring.predictions import Predictions, codes_of
 
 #: Of a bin; the share of fewer rows is chance.
 LEAST_ROWS = 15

@@ -16,9 +16,9 @@ from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import is_quantity
 from domainwise.checks.labels import labels, same_length
 from domainwise.plots import style
-from domainwise.selection.intervals import defined_score, row_interval
-from domainwise.selection.measure import choose_measure, default_scoring
-from domainwise.selection.predictions import Predictions
+from domainwise.scoring.intervals import defined_score, row_interval
+from domainwise.scoring.measures import choose_measure, default_scoring
+from domainwise.scoring.predictions import Predictions
 
 
 class DomainScoresDisplay(style.Display):

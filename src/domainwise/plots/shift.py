@@ -11,8 +11,8 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.labels import labels
-from domainwise.models.shift import seen
 from domainwise.plots import style
+from domainwise.shift.check import seen
 
 #: Interquartile range of a normal distribution, in deviations.
 QUARTILES = 1.349

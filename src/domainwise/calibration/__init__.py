@@ -1,0 +1,1 @@
+"""Probabilities, prediction sets and class shares that hold on new domains."""

@@ -1,0 +1,128 @@
+"""What several estimators share about their arguments, written once.
+
+Their descriptions stand in ``arguments.toml``. A docstring names some in braces on a line of their
+own, such as ``{kernel} {target}``, and :func:`with_shared_arguments` puts the texts there with the
+right indentation; so do the texts themselves. Inside them ``{class}`` is the class's name, and
+``{exact_class}`` that of its exact form.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, TypeVar, dataclass_transform
+
+from domainwise.arrays import ArrayLike, Given, KernelLike, Seed
+from domainwise.checks.arguments import CONSTRAINTS
+
+T = TypeVar("T", bound=type)
+C = TypeVar("C")
+
+#: A line that names groups of arguments.
+PLACE = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
+
+_TEXT = (files("domainwise.checks") / "arguments.toml").read_text(encoding="utf-8")
+SHARED: dict[str, str] = tomllib.loads(_TEXT)
+
+
+def with_shared_arguments(cls: T) -> T:
+    """Fill the shared texts into a class's docstring, and give its arguments their constraints.
+
+    A class says only where it differs from the shared constraints.
+    """
+    doc, name = PLACE.sub(_texts, cls.__doc__ or ""), cls.__name__
+    doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
+    cls.__doc__ = doc
+    rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
+    names = inspect.signature(cls).parameters
+    cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
+    return cls
+
+
+def _texts(place: re.Match[str]) -> str:
+    """Texts of the groups that a line names, with its indentation."""
+    indent, groups = place.groups()
+    texts = [PLACE.sub(_texts, SHARED[name]) for name in re.findall(r"\w+", groups)]
+    lines = "\n".join(texts).splitlines()
+    return "\n".join(indent + line if line else line for line in lines)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def arguments(cls: type[C]) -> type[C]:
+    """Make the ``__init__`` of a class from the arguments that it and its bases annotate."""
+    return dataclass(cls, eq=False, repr=False, kw_only=True)
+
+
+@arguments
+class KernelArguments:
+    """Of whatever has a kernel of rows."""
+
+    kernel: KernelLike = "rbf"
+    gamma: float | str = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+
+
+@arguments
+class ComponentArguments(KernelArguments):
+    """Of every projection; ``n_components`` alone may be given without its name."""
+
+    n_components: int | None = field(default=None, kw_only=False)
+
+
+@arguments
+class TargetArguments(ComponentArguments):
+    """Of methods that look at targets through a kernel."""
+
+    target_kernel: KernelLike = "auto"
+    target_gamma: float | str = "median"
+    epsilon: float = 1e-3
+
+
+@arguments
+class DomainArguments:
+    """Of methods that look at domains through a kernel."""
+
+    domain_kernel: KernelLike = "auto"
+    domain_gamma: float | str = "median"
+    domain_weight: float = 1.0
+
+
+@arguments
+class InvarianceArguments(DomainArguments, KernelArguments):
+    """Of the invariant kernel and whatever is built on it."""
+
+    domain_epsilon: float = 1e-3
+    conditional: bool = False
+
+
+@arguments
+class ExactArguments:
+    """Of the exact forms."""
+
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 200
+    random_state: Seed = None
+    verbose: int = 0
+
+
+@arguments
+class LandmarkArguments:
+    """Of forms on landmarks."""
+
+    n_landmarks: float | str = "auto"
+    landmarks: ArrayLike = "uniform"
+    feature_map: str = "nystroem"
+    random_state: Seed = None
+
+
+@arguments
+class LabelLandmarkArguments(LandmarkArguments):
+    """Of those that may have landmarks of a continuous target, too."""
+
+    target_landmarks: Given = None

@@ -1,0 +1,1 @@
+"""Model files: saving, and loading without running code from them."""

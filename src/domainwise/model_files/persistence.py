@@ -1,0 +1,340 @@
+"""Saving models to a file and loading them without running code from it.
+
+A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``,
+that says which version wrote it, a digest of the rest, and which methods answered when it was
+written. What stands here beside calls of skops is what skops leaves open: archives that unpack to
+more than their size, its own older formats, which trusted more than they said, types and values
+(:mod:`~domainwise.model_files.types`, :mod:`~domainwise.model_files.values`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.exceptions import InconsistentVersionWarning
+
+from domainwise import __version__
+from domainwise.arrays import Estimator, is_dask, is_tensor
+from domainwise.checks.arguments import check_arguments
+from domainwise.checks.warn import warn_caller
+from domainwise.jobs.atomic import replacing
+from domainwise.model_files.types import (
+    TRUSTED,
+    check_numbers,
+    forbidden_types,
+    nodes,
+    number_arrays,
+)
+from domainwise.model_files.values import check_tree, check_values
+
+#: Format of the files written here; files of another one are refused.
+FORMAT = 3
+#: First protocol of skops in which all that it trusts is declared.
+SKOPS_PROTOCOL = 2
+HEADER, SCHEMA = "domainwise.json", "schema.json"
+#: What a model is asked on rows that are made up, before it is written and after it is read.
+METHODS = ("predict", "predict_proba", "decision_function", "transform")
+#: Beyond so many columns no rows are made up.
+MOST_COLUMNS = 100_000
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be saved, or a file that is no model that can be loaded."""
+
+
+def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
+    """Save a fitted model, or a pipeline with one, to a file.
+
+    The file holds data only: models with functions in them (a callable kernel, say) are refused,
+    and so are types that have not been reviewed. It is written beside ``path`` first and put in
+    place when it is complete.
+
+    Parameters
+    ----------
+    model : estimator
+        An estimator of domainwise, or a pipeline of those and of common ones of scikit-learn.
+    path : path-like
+        By convention ``something.skops``.
+    info : dict, default=None
+        Whatever JSON can hold, to be read by :func:`read_info` without loading the model.
+
+    Raises
+    ------
+    ModelFileError
+        If the model holds something that cannot be saved.
+
+    See Also
+    --------
+    load : The way back.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import domainwise
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> dcm = domainwise.DCM().fit(data.data, data.target, sample_domain=data.sample_domain)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     domainwise.save(dcm, Path(folder) / "model.skops")
+    ...     again = domainwise.load(Path(folder) / "model.skops")
+    >>> bool((again.transform(data.data) == dcm.transform(data.data)).all())
+    True
+    """
+    rules: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
+    check_arguments("save", rules, path=path, info=info)
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__}: save a fitted one of its kind")
+    if not hasattr(model, "get_params"):
+        what = type(model).__name__
+        raise ModelFileError(f"{what} cannot be saved: it is no estimator and no pipeline")
+    skops = _skops()
+    _refuse_functions(model)
+    try:
+        check_values(model)
+        content = skops.dumps(model)
+    except RecursionError:
+        raise ModelFileError(
+            f"{type(model).__name__} cannot be saved: a part of it refers back to itself, as "
+            "set_fit_request and its like make estimators do"
+        ) from None
+    except Exception as error:
+        raise ModelFileError(f"{type(model).__name__} cannot be saved: {error}") from error
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as written, zipfile.ZipFile(buffer, "w") as archive:
+        schema = json.loads(written.read(SCHEMA))
+        foreign = forbidden_types(schema)
+        if foreign:
+            raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(foreign)}")
+        files = number_arrays(schema)
+        # skops writes this indented: most of the file, for a small model.
+        parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
+        parts |= {new: written.read(old) for old, new in files.items()}
+        header = _header(model, info)
+        header["sha256"] = digest(parts, header["info"])
+        archive.writestr(HEADER, json.dumps(header, indent=2))
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    with replacing(path) as temporary:
+        temporary.write_bytes(buffer.getbuffer())
+
+
+def load(path: str | Path) -> Any:
+    """Load a model that :func:`save` has written.
+
+    Everything in the file is checked before anything is built: no code from the file runs, whoever
+    wrote it.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. The example of :func:`save` shows the way there and back.
+
+    Returns
+    -------
+    model : estimator
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, of a later version, no model file, or holds other types than
+        those that models are made of.
+    """
+    skops = _skops()
+    with _opened(path) as (content, archive):
+        header = _header_of(path, archive)
+        versions, parts = header["versions"], {n: archive.read(n) for n in archive.namelist()}
+        schema = json.loads(parts[SCHEMA])
+        foreign = forbidden_types(schema)
+        old = [name for name in foreign if name.startswith("domainwise.")]
+        if old or int(header["format"]) < FORMAT:
+            raise ModelFileError(
+                f"{path} was written by another domainwise ({versions['domainwise']}, this is "
+                f"{__version__}), which arranged models in another way"
+                f"{f': it holds {old[0]}' if old else ''}; fit the model again with this one"
+            )
+        if foreign:
+            raise ModelFileError(f"{path} is not loaded: {_about(foreign)}")
+        if header["sha256"] != digest(parts, header["info"]):
+            raise ValueError("it was changed after it was written")
+        if schema["protocol"] < SKOPS_PROTOCOL:
+            raise ValueError(f"protocol {schema['protocol']}")
+        check_numbers(schema)
+        _check_trees(schema, archive)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InconsistentVersionWarning)
+            model = skops.loads(content, trusted=TRUSTED)
+        check_values(model)
+        failures = _failures(model, header["works"])
+        if failures:
+            raise ValueError(f"its parts do not fit together: {failures.popitem()[1]}")
+    written, here = versions.get("scikit-learn"), sklearn.__version__
+    if written != here:
+        warn_caller(
+            f"{path} was written with scikit-learn {written}, this is {here}: predictions may "
+            "differ; fit again if that matters"
+        )
+    return model
+
+
+def read_info(path: str | Path) -> dict[str, Any]:
+    """Read what a model file says about itself, without building the model.
+
+    ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
+    """
+    with _opened(path) as (_, archive):
+        return _header_of(path, archive)
+
+
+def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
+    """SHA-256 of what a model file holds beside its header, and of its description."""
+    total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
+    for name in sorted(parts.keys() - {HEADER}):
+        total.update(f"\0{name}\0{len(parts[name])}\0".encode())
+        total.update(parts[name])
+    return total.hexdigest()
+
+
+def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
+    """What a model's methods raise for a few rows that are made up; nothing where they answer."""
+    n_columns = getattr(model, "n_features_in_", None)
+    if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MOST_COLUMNS:
+        return {name: ValueError("the number of columns is not known") for name in methods}
+    rows: Any = np.array([[0.0], [1.0], [-1.0], [1e6]]) * np.ones(int(n_columns))
+    failed: dict[str, Exception] = {}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if hasattr(model, "feature_names_in_"):
+            with suppress(ImportError):
+                import pandas as pd
+
+                rows = pd.DataFrame(rows, columns=model.feature_names_in_)
+        for name in methods:
+            try:
+                getattr(model, name)(rows)
+            except Exception as error:
+                failed[name] = error
+    return failed
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'saving and loading models needs {error.name}: pip install "domainwise[cli]"'
+        ) from None
+    return skops.io
+
+
+def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
+    import skops
+
+    failed = _failures(model, METHODS)
+    return {
+        "format": FORMAT,
+        "model": type(model).__name__,
+        "versions": {
+            "domainwise": __version__,
+            "scikit-learn": sklearn.__version__,
+            "numpy": np.__version__,
+            "skops": skops.__version__,
+            "python": platform.python_version(),
+        },
+        "works": [name for name in METHODS if name not in failed],
+        "info": json.loads(json.dumps(info or {})),
+    }
+
+
+def _refuse_functions(model: Any) -> None:
+    """Name arguments that are functions, tensors or Dask collections: they cannot be saved."""
+    for name, value in {"the model": model, **model.get_params(deep=True)}.items():
+        parts = [value, *vars(value).values()] if hasattr(value, "get_params") else [value]
+        if callable(value) and not isinstance(value, type):
+            why = (
+                f"is the function {getattr(value, '__name__', value)!r}: functions cannot be "
+                "saved, because loading one would run code; use a named kernel or scorer"
+            )
+        elif any(is_dask(part) for part in parts):
+            why = 'holds Dask collections: call to("numpy") on the fitted projection first'
+        elif is_tensor(value):
+            why = "is a tensor: pass it as an array to save the model"
+        else:
+            continue
+        raise ModelFileError(f"{name} {why}")
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[bytes, zipfile.ZipFile]]:
+    """Bytes of a model file and the archive they are; all that goes wrong with it is said so."""
+    if not Path(path).is_file():
+        what = "a folder" if Path(path).is_dir() else "no such file"
+        raise ModelFileError(f"{path}: {what}; domainwise fit writes models")
+    content = Path(path).read_bytes()
+    if content[:2] != b"PK":
+        raise ModelFileError(
+            f"{path} is {'no model file' if content else 'empty'}; domainwise fit writes models, "
+            "and so does domainwise.save (a pickle is not loaded, because it could run any code)"
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_archive(archive, len(content))
+            yield content, archive
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(f"{path} is damaged, or no model file: {error}") from error
+
+
+def check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive whose parts could be larger than a file of its size is."""
+    if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+        raise ValueError("it is compressed")
+    # Parts that overlap, or are declared larger than they are, come to more than the file.
+    if sum(part.file_size for part in archive.infolist()) > size:
+        raise ValueError("its parts are larger than it is")
+
+
+def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    if not {HEADER, SCHEMA} <= set(archive.namelist()):
+        raise ModelFileError(f"{path} was not written by domainwise; domainwise fit writes models")
+    header = dict(json.loads(archive.read(HEADER)))
+    if int(header["format"]) > FORMAT:
+        raise ModelFileError(
+            f"{path} was written by domainwise {header['versions']['domainwise']} in format "
+            f"{header['format']}; this is {__version__}, which reads up to format {FORMAT}: "
+            'pip install --upgrade "domainwise[cli]"'
+        )
+    return header
+
+
+def _check_trees(schema: Any, archive: zipfile.ZipFile) -> None:
+    """Look at trees before skops builds them."""
+
+    def plain(node: dict[str, Any]) -> Any:
+        if node["__loader__"] == "JsonNode":
+            return json.loads(node["content"])
+        return np.load(io.BytesIO(archive.read(node["file"])), allow_pickle=False)
+
+    for node in nodes(schema):
+        if node["__loader__"] == "TreeNode":
+            arguments = [plain(each) for each in node["__reduce__"]["args"]["content"]]
+            state = {name: plain(each) for name, each in node["content"]["content"].items()}
+            check_tree(state, *arguments)
+
+
+def _about(names: list[str]) -> str:
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"it holds {shown}, which no model of domainwise is made of"

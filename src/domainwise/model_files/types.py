@@ -1,0 +1,176 @@
+"""What a model file may hold: the reviewed list of types, and how skops builds each.
+
+skops restores an object without calling its constructor and fills in its attributes. A type is
+listed here if doing so with any attributes of listed types runs no code of the file's choice:
+estimators of scikit-learn and of this package, the plain records they keep, arrays, numbers and
+text. Functions, methods and what a person could have defined elsewhere are not listed.
+
+skops has a list of its own, and what this package adds is passed to it as ``trusted``. It is not
+enough: skops also trusts every estimator of scikit-learn, whose arrays nobody has checked; it lets
+a file build a trusted type in a way that calls it (``numpy.ndarray`` with a shape of the file's
+choice) or that reads something else (a compressed sparse matrix); it lets one part of a file stand
+in many places, which a few bytes make into more than any memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_HIST = "sklearn.ensemble._hist_gradient_boosting"
+
+#: Objects by their module: a new one is a word here. If compiled code follows what its attributes
+#: say (indices, lengths), it also needs a rule in :mod:`domainwise.model_files.values`.
+OBJECTS = {
+    "domainwise.ensemble.context": "DomainContext",
+    "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
+    "domainwise.ensemble.guard": "ShareRange",
+    "domainwise.ensemble.members": "Member",
+    "domainwise.ensemble.moments": "Levels Moments",
+    "domainwise.estimators.exact": "COIR DCM DICA KPCA",
+    "domainwise.estimators.family": "MDA MIDA SCA",
+    "domainwise.estimators.fast": "FastCOIR FastDCM FastDICA FastKPCA",
+    "domainwise.estimators.fast_family": "FastMDA FastMIDA FastSCA",
+    "domainwise.gram.label_sums": "LabelMap",
+    "domainwise.gram.cells": "CellSums",
+    "domainwise.gram.nystrom": "NystromMap NystromSums",
+    "domainwise.invariant.calibration": "Calibration",
+    "domainwise.invariant.features": "InvariantFeatures",
+    "domainwise.invariant.kernel": "InvariantKernel",
+    "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
+    "domainwise.ridge.problem": "Expansion",
+    "domainwise.kernels.fourier": "FourierMap",
+    "domainwise.kernels.functions": "Kernel",
+    "domainwise.models.method": "ClassMeans",
+    "domainwise.models.search": "MethodSearch",
+    "domainwise.shift.watch": "ShiftWatch",
+    "domainwise.calibration.conformal": "DomainConformal",
+    "domainwise.calibration.curves": "Curve",
+    "domainwise.ridge.dcmcv": "DCMCV FastDCMCV",
+    "domainwise.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
+    "domainwise.invariant.search": "InvariantSearchCV",
+    "domainwise.calibration.quantiles": "DomainQuantiles",
+    "domainwise.splits.splitters": "LeaveDomainsOut",
+    "domainwise.tables.features": "ReadColumns",
+    "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
+    "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
+    "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
+    "sklearn.compose._column_transformer": "ColumnTransformer",
+    "sklearn.compose._target": "TransformedTargetRegressor",
+    "sklearn.decomposition._pca": "PCA",
+    "sklearn.discriminant_analysis": "LinearDiscriminantAnalysis",
+    "sklearn.dummy": "DummyClassifier DummyRegressor",
+    "sklearn.ensemble._forest": "ExtraTreesClassifier ExtraTreesRegressor RandomForestClassifier "
+    "RandomForestRegressor",
+    f"{_HIST}.binning": "_BinMapper",
+    f"{_HIST}.gradient_boosting": "HistGradientBoostingClassifier HistGradientBoostingRegressor",
+    f"{_HIST}.predictor": "TreePredictor",
+    "sklearn.frozen._frozen": "FrozenEstimator",
+    "sklearn.impute._base": "SimpleImputer",
+    "sklearn.isotonic": "IsotonicRegression",
+    "sklearn.kernel_approximation": "Nystroem",
+    "sklearn.kernel_ridge": "KernelRidge",
+    "sklearn.linear_model._base": "LinearRegression",
+    "sklearn.linear_model._logistic": "LogisticRegression",
+    "sklearn.linear_model._ridge": "Ridge RidgeClassifier",
+    "sklearn.model_selection._split": "GroupKFold KFold LeaveOneGroupOut StratifiedKFold",
+    "sklearn.pipeline": "Pipeline",
+    "sklearn.preprocessing._data": "MinMaxScaler RobustScaler StandardScaler",
+    "sklearn.preprocessing._encoders": "OneHotEncoder",
+    "sklearn.preprocessing._label": "LabelBinarizer LabelEncoder",
+    "sklearn.svm._classes": "LinearSVC LinearSVR SVC SVR",
+    "sklearn.tree._classes": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier "
+    "ExtraTreeRegressor",
+}
+
+_NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
+_LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
+
+
+def _names(types: dict[str, str]) -> frozenset[str]:
+    return frozenset(f"{module}.{name}" for module in types for name in types[module].split())
+
+
+#: What each of skops' ways of building something may build; other ways are not used at all.
+ALLOWED: dict[str, frozenset[str]] = {
+    "DTypeNode": _names({"numpy": "dtype"}),
+    "DictNode": _names({"builtins": "dict"}),
+    "JsonNode": _names({"builtins": "str"}),
+    "ListNode": _names({"builtins": "list"}),
+    # scikit-learn 1.8 calls their module by its last name.
+    "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
+    "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
+    "ObjectNode": _names(OBJECTS),
+    # The random numbers gradient boosting draws features with.
+    "RandomGeneratorNode": _names({"numpy.random._generator": "Generator"}),
+    "RandomStateNode": _names({"numpy.random.mtrand": "RandomState"}),
+    "SetNode": _names({"builtins": "set"}),
+    "SliceNode": _names({"builtins": "slice"}),
+    "TreeNode": _names({"sklearn.tree._tree": "Tree"}),
+    "TupleNode": _names({"builtins": "tuple"}),
+    # Types of keys and of columns, never called with more than a key.
+    "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
+}
+
+#: For skops, which trusts some of these by itself.
+TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
+
+
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """All descriptions of objects in ``schema.json``, without recursion, so none is too deep.
+
+    Every object that skops would build is described by a dict with the key ``__loader__``; looking
+    at all dicts, wherever they are, cannot miss one.
+    """
+    pending = [schema]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if "__loader__" in value:
+                yield value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
+def forbidden_types(schema: Any) -> list[str]:
+    """Types in a file's ``schema.json`` that are not allowed; nothing is imported or built.
+
+    >>> forbidden_types({"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"})
+    ['os.system']
+    """
+    foreign = set()
+    for node in nodes(schema):
+        loader = node["__loader__"]
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        if not isinstance(loader, str) or name not in ALLOWED.get(loader, frozenset()):
+            foreign.add(name)
+    return sorted(foreign)
+
+
+def number_arrays(schema: Any) -> dict[str, str]:
+    """Number the arrays of a description that skops has just written, and nothing else.
+
+    skops gives every object an ``__id__``, and takes a second object with the same one for the
+    first. Arrays keep theirs, so that one in two places is there once. Returns the new names of the
+    files that hold the arrays, by their old ones.
+    """
+    files: dict[str, str] = {}
+    for node in nodes(schema):
+        node.pop("__id__", None)
+        if _in_file(node):
+            name = files.setdefault(node["file"], f"{len(files)}.npy")
+            node.update(file=name, __id__=name)
+    return files
+
+
+def check_numbers(schema: Any) -> None:
+    """Raise ValueError where a description is not numbered as :func:`number_arrays` does it."""
+    for node in nodes(schema):
+        expected = str(node["file"]) if _in_file(node) else None
+        if node.get("__id__") != expected:
+            raise ValueError("one part stands for another")
+
+
+def _in_file(node: dict[str, Any]) -> bool:
+    return bool(node["__loader__"] == "NdArrayNode" and node["type"] == "numpy")

@@ -1,0 +1,303 @@
+"""Values in a model that compiled code follows without looking.
+
+A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
+encoders take indices and lengths from their attributes as they are, and those of a made-up file
+would make them read or write memory that is not theirs, or ask for more than there is. skops looks
+at types only. Each type with such attributes has a rule here; everything else is up to NumPy, which
+looks. What is not listed in :mod:`domainwise.model_files.types` (neighbours, say) needs no rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+
+#: More processes than any machine has processors for; a file must not start them.
+MOST_JOBS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """An array: sizes of its axes by name, its type, and what its whole numbers stand for.
+
+    They are indices ``below`` a size, or counts with a ``total``; fractions are finite.
+    """
+
+    axes: str
+    dtype: str = "float64"
+    below: str | None = None
+    total: str | None = None
+    or_empty: bool = False
+
+    def fits(self, value: Any, sizes: dict[str, int]) -> bool:
+        """Whether a value is such an array, given what the sizes are."""
+        if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
+            return False
+        if self.or_empty and value.shape == (0,):
+            return True
+        if value.shape != tuple(sizes[axis] for axis in self.axes.split()):
+            return False
+        if value.dtype.kind == "f":
+            return bool(np.isfinite(value).all())
+        in_range = self.below is None or bool((value < sizes[self.below]).all())
+        in_total = self.total is None or int(value.sum(dtype=object)) == sizes[self.total]
+        return in_range and in_total and bool((value >= 0).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What must hold for an object that has been fitted, as an attribute it then has tells.
+
+    Its sizes by name; its arrays; attributes equal to a size; attributes with few possible values;
+    and whatever else is to be said about it.
+    """
+
+    fitted: str
+    sizes: Callable[[Any], dict[str, int]] = lambda part: {}
+    arrays: dict[str, Numbers] = dataclasses.field(default_factory=dict)
+    counts: dict[str, str] = dataclasses.field(default_factory=dict)
+    choices: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    also: Callable[[Any], bool] = lambda part: True
+
+    def holds(self, part: Any) -> bool:
+        """Whether an object keeps to the rule."""
+        if self.fitted not in vars(part):
+            return True
+        sizes = self.sizes(part)
+        return (
+            all(rule.fits(getattr(part, name), sizes) for name, rule in self.arrays.items())
+            and all(_same(getattr(part, name), sizes[size]) for name, size in self.counts.items())
+            and all(getattr(part, name) in allowed for name, allowed in self.choices.items())
+            and self.also(part)
+        )
+
+
+def check_values(model: Any) -> None:
+    """Raise ValueError if a part of a model, to be saved or just loaded, is not as fit makes it."""
+    for part in _parts(model):
+        name = type(part).__name__
+        if isinstance(part, np.ndarray):
+            if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
+                raise ValueError(f"an array of type {part.dtype!r} is no part of a model")
+            continue
+        # Such an attribute would be taken for the method or the setting of its class. Estimators of
+        # this package have settings that are defaults.
+        foreign = type(part).__module__.startswith("sklearn.")
+        for each in vars(part):
+            if hasattr(type(part), each) and (foreign or callable(getattr(type(part), each))):
+                raise ValueError(f"{name} has an attribute {each!r}, which hides one of its own")
+        jobs = vars(part).get("n_jobs")
+        if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
+            raise ValueError(f"{name} has n_jobs={jobs!r}: give at most {MOST_JOBS}")
+        rule = RULES.get(name)
+        if rule is not None and not rule.holds(part):
+            raise ValueError(f"the attributes of {name} do not fit together")
+
+
+def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
+    """Raise ValueError if scikit-learn's Tree, which copies without looking, cannot be made so."""
+    nodes = state["nodes"]
+    sizes = {"outputs": n_outputs, "nodes": len(nodes), "classes": int(np.max(n_classes))}
+    right = (
+        all(isinstance(size, int) for size in (n_features, n_outputs, state["max_depth"]))
+        and Numbers("outputs", "int64").fits(n_classes, sizes)
+        and Numbers("nodes outputs classes").fits(state["values"], sizes)
+        and _same(state["node_count"], len(nodes))
+        and set(state) == {"max_depth", "node_count", "nodes", "values"}
+        and np.array_equal(nodes["left_child"] == -1, nodes["right_child"] == -1)
+        and _inside(nodes, nodes["left_child"] != -1, ("left_child", "right_child"))
+        and _features_known(nodes["feature"][nodes["left_child"] != -1], n_features)
+    )
+    if not right:
+        raise ValueError("a tree points outside of itself")
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """All arrays and objects with attributes in a model, each once."""
+    pending, seen = [model], set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, (list, tuple, set)):
+            pending.extend(value)
+        elif isinstance(value, np.ndarray):
+            yield value
+            if value.dtype == object:
+                pending.extend(value.ravel())
+        elif hasattr(value, "__dict__") and not isinstance(value, type):
+            yield value
+            pending.extend(vars(value).values())
+
+
+def _same(value: Any, size: int) -> bool:
+    return isinstance(value, (int, np.integer)) and int(value) == size
+
+
+def _svm_sizes(machine: Any) -> dict[str, int]:
+    # Two "classes" are how libsvm describes a regression.
+    n_classes = len(machine.classes_) if "classes_" in vars(machine) else 2
+    n_rows, n_features = machine.shape_fit_
+    precomputed = machine.kernel == "precomputed"
+    return {
+        "classes": n_classes,
+        "classes-1": n_classes - 1,
+        "pairs": n_classes * (n_classes - 1) // 2,
+        "support": len(machine.support_),
+        "rows": n_rows,
+        "vectors": 0 if precomputed else len(machine.support_),
+        "columns": 0 if precomputed else n_features,
+        "features": n_features,
+    }
+
+
+def _boosting_sizes(model: Any) -> dict[str, int]:
+    n_classes = len(model.classes_) if "classes_" in vars(model) else 1
+    n_trees = 1 if n_classes == 2 else n_classes
+    return {"one": 1, "trees": n_trees, "features": model.n_features_in_}
+
+
+def _boosting_trees_right(model: Any) -> bool:
+    """Whether every tree has its place, no node points outside, and none splits categories."""
+    sizes = _boosting_sizes(model)
+    for stage in model._predictors:
+        for tree in stage:
+            inner = tree.nodes["is_leaf"] == 0
+            if np.any(tree.nodes["is_categorical"][inner]):
+                raise ValueError(
+                    "trees that split categories cannot be saved or loaded: encode them as numbers"
+                )
+            if not (
+                _inside(tree.nodes, inner, ("left", "right"))
+                and _features_known(tree.nodes["feature_idx"][inner], sizes["features"])
+                and np.isfinite(tree.nodes["value"]).all()
+            ):
+                raise ValueError("a tree points outside of itself")
+    no_categories = Numbers("features", "uint8", below="one")
+    return (
+        all(len(stage) == sizes["trees"] for stage in model._predictors)
+        and no_categories.fits(model._bin_mapper.is_categorical_, sizes)
+        and "_in_fit" not in vars(model)
+    )
+
+
+def _inside(nodes: Array, inner: Array, sides: tuple[str, str]) -> bool:
+    """Whether children come after their parents, so that every walk from the root ends."""
+    place = np.flatnonzero(inner)
+    children = [nodes[side][inner].astype(np.int64) for side in sides]
+    return len(nodes) > 0 and all(
+        bool((child > place).all() and (child < len(nodes)).all()) for child in children
+    )
+
+
+def _features_known(index: Array, n_features: int) -> bool:
+    return bool((index >= 0).all() and (index < n_features).all())
+
+
+def _classes(model: Any) -> list[int] | None:
+    """Numbers of classes of each output, where a model's own count agrees with its classes."""
+    if "classes_" not in vars(model):
+        return [1] * model.n_outputs_
+    classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
+    counted = [len(each) for each in classes]
+    right = len(counted) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counted
+    return counted if right else None
+
+
+def _decision_tree_right(model: Any) -> bool:
+    tree = model.tree_
+    return (
+        type(tree).__name__ == "Tree"
+        and _same(model.n_features_in_, tree.n_features)
+        and _same(model.n_outputs_, tree.n_outputs)
+        and _classes(model) == tree.n_classes.tolist()
+    )
+
+
+def _forest_right(forest: Any) -> bool:
+    return _classes(forest) is not None and all(
+        RULES.get(type(tree).__name__) is _tree
+        and _same(tree.n_features_in_, forest.n_features_in_)
+        and _classes(tree) == _classes(forest)
+        for tree in forest.estimators_
+    )
+
+
+def _encoder_right(encoder: Any) -> bool:
+    """Whether the columns that values are put into are those that there is room for."""
+    room, nothing = encoder._n_features_outs, [None] * len(encoder.categories_)
+    drops = encoder._drop_idx_after_grouping
+    groups = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nothing
+    parts = zip(encoder.categories_, nothing if drops is None else drops, groups, room, strict=True)
+    for known, drop, group, columns in parts:
+        n_groups = len(known) if group is None else int(np.max(group)) + 1
+        # A value is looked up by bisection, which goes astray where they are in no order.
+        ordered = known.dtype == object or np.array_equal(
+            known, np.unique(known), equal_nan=known.dtype.kind == "f"
+        )
+        if not (ordered and (drop is None or 0 <= drop < n_groups)):
+            return False
+        if n_groups - (drop is not None) != columns:
+            return False
+    return True
+
+
+_SVM = {
+    "support_": Numbers("support", "int32", below="rows"),
+    "support_vectors_": Numbers("vectors columns"),
+    "_n_support": Numbers("classes", "int32", total="support"),
+    "_dual_coef_": Numbers("classes-1 support"),
+    "_intercept_": Numbers("pairs"),
+    "_probA": Numbers("pairs", or_empty=True),
+    "_probB": Numbers("pairs", or_empty=True),
+}
+_svc = Rule(
+    "support_",
+    _svm_sizes,
+    _SVM,
+    {"n_features_in_": "features"},
+    {"_sparse": (False,), "kernel": ("linear", "poly", "rbf", "sigmoid", "precomputed")},
+    lambda machine: machine._probA.shape == machine._probB.shape,
+)
+_boosting = Rule(
+    "_predictors",
+    _boosting_sizes,
+    {"_baseline_prediction": Numbers("one trees")},
+    {"n_trees_per_iteration_": "trees"},
+    {"_preprocessor": (None,)},
+    _boosting_trees_right,
+)
+_tree = Rule("tree_", also=_decision_tree_right)
+_forest = Rule("estimators_", also=_forest_right)
+
+_KINDS = ("Classifier", "Regressor")
+#: By the name of a type.
+RULES: dict[str, Rule] = {
+    "SVC": _svc,
+    # A regression has one group of support vectors; what stands behind their number is left over.
+    "SVR": dataclasses.replace(
+        _svc,
+        arrays={name: rule for name, rule in _SVM.items() if name != "_n_support"},
+        also=lambda svr: svr._n_support.shape == (2,) and svr._n_support[0] == len(svr.support_),
+    ),
+    **{f"HistGradientBoosting{kind}": _boosting for kind in _KINDS},
+    **{f"{tree}Tree{kind}": _tree for tree in ("Decision", "Extra") for kind in _KINDS},
+    **{f"{trees}{kind}": _forest for trees in ("ExtraTrees", "RandomForest") for kind in _KINDS},
+    "OneHotEncoder": Rule("categories_", also=_encoder_right),
+    "DummyClassifier": Rule("n_outputs_", also=lambda dummy: _classes(dummy) is not None),
+    "DummyRegressor": Rule(
+        "n_outputs_",
+        lambda dummy: {"one": 1, "outputs": dummy.n_outputs_},
+        {"constant_": Numbers("one outputs")},
+    ),
+    # A cache in a folder holds pickles.
+    "Pipeline": Rule("steps", choices={"memory": (None,)}),
+}

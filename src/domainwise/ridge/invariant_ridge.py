@@ -1,0 +1,200 @@
+"""InvariantRidgeCV and InvariantRidgeClassifierCV: the average of the kernels that held up best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+
+from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, is_tensor
+from domainwise.arrays.namespace import placed, to_host
+from domainwise.backends import Backend
+from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.checks.inputs import Labels, check_classes, plain_array
+from domainwise.checks.signatures import arguments, with_shared_arguments
+from domainwise.ridge.base import InvariantRidge
+
+
+def _has_curve(model: Any) -> bool:
+    """Whether there are, or will be, probabilities; sums keep no row to learn them from."""
+    return "_sums" not in vars(model) and vars(model).get("curve_", True) is not None
+
+
+@with_shared_arguments
+@arguments
+class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
+    r"""Classifier that averages the invariant kernels which held up best on domains left out.
+
+    Kernel ridge regression of class indicators, :math:`\sum_i s_i |y_i - f(x_i)|^2 + \alpha
+    (|f|^2 + w f'P_d f)`: functions that tell domains apart cost more. Every kernel, gamma, domain
+    weight and alpha of the grid is scored by leaving source domains out. Of each kernel and weight
+    the best alpha is kept, and the functions of the ``n_average`` best are averaged: scores on a
+    few domains are too noisy to bet on a single winner. Nothing needs to be tuned.
+
+    Parameters
+    ----------
+    {ridge_search}
+    conditionals : sequence of bool, default=(False, True)
+        Whether domains are compared as they are, inside each class, or both.
+    {ridge_rest}
+    class_weight : dict or "balanced", default=None
+        Weights of the classes' errors, as in :class:`sklearn.svm.SVC`.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels.
+    curve_ : Curve or None
+        From values to probabilities; None after ``partial_fit`` and a fit to a Dask collection,
+        which keep no rows to learn it from: there is no ``predict_proba`` then.
+    {ridge_fitted}
+
+    See Also
+    --------
+    InvariantRidgeCV : The same for a continuous target.
+    InvariantSVC : A support vector machine with one invariant kernel.
+
+    Examples
+    --------
+    >>> from domainwise import InvariantRidgeClassifierCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, random_state=0)
+    >>> model = InvariantRidgeClassifierCV().fit(
+    ...     data.data, data.target, sample_domain=data.sample_domain
+    ... )
+    >>> len(model.members_), model.predict(data.data[:3]).shape
+    (10, (3,))
+    """
+
+    conditionals: Sequence[bool] = (False, True)
+    class_weight: ClassWeight = None
+    target_kernel = "delta"
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, classes: Given = None
+    ) -> Self:
+        """Add a batch of rows to what has been seen, as :meth:`InvariantRidgeCV.partial_fit` does.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As in :meth:`fit`, in memory or on a device. Classes may appear in any batch.
+        classes : array-like, default=None
+            All classes that there may be, to refuse a batch with others; None takes any.
+
+        Returns
+        -------
+        self : object
+        """
+        if classes is not None:
+            others = np.setdiff1d(to_host(y) if is_tensor(y) else plain_array(y), classes)
+            if len(others):
+                raise ValueError(f"y holds {others[0]!r}, which is not among classes={classes!r}")
+        return super().partial_fit(X, y, sample_domain)
+
+    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+        if is_tensor(rows):
+            target = backend.check_target(y, rows, "delta", least_classes=least_classes)
+        else:
+            target = check_classes(y, len(rows), least_classes=least_classes)
+        if isinstance(self.class_weight, dict) and least_classes > 1:
+            compute_class_weight(self.class_weight, classes=target.names, y=target.names)
+        return target
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return one value for two classes, positive for the second; one for each of more.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
+        return self._apply("_decisions", X)
+
+    @available_if(_has_curve)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        One slope for all classes turns values into probabilities, so that the likeliest class is
+        the predicted one. It is fitted to source domains left out, which count the same; classes
+        count as often as they occur, or as ``class_weight`` says.
+
+        Parameters
+        ----------
+        X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+        """
+        return self._apply("_probabilities", X)
+
+    def _probabilities(self, X: Any) -> Any:
+        values = self._values(X)
+        return placed(self.curve_.probabilities(class_columns(to_host(values))), values)
+
+    def _calibrate(self, search: Any, maps: Any, drawn: Array) -> None:
+        values = class_columns(search.left_out(maps, self.members_, drawn))
+        known = np.isfinite(values).all(axis=1)
+        codes, domains = (to_host(each)[drawn][known] for each in search.rows.codes())
+        _, domains = np.unique(domains, return_inverse=True)
+        weights = equal_weights(domains, codes if self.class_weight == "balanced" else None)
+        if isinstance(self.class_weight, dict):
+            weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
+        self.curve_ = fit_curve(values[known], codes, weights, shifted=False)[0]
+
+    def _decisions(self, X: Any) -> Any:
+        return self._rule().decision_function(self._values(X))
+
+    def _predicted(self, X: Any) -> Any:
+        values = self._values(X)
+        classes = self._rule().predict(to_host(values))
+        return placed(classes, values) if classes.dtype.kind in "biuf" else classes
+
+
+@with_shared_arguments
+@arguments
+class InvariantRidgeCV(RegressorMixin, InvariantRidge):
+    r"""Regression that averages the invariant kernels which held up best on domains left out.
+
+    Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`: functions
+    that tell domains apart cost more. Every kernel, gamma, domain weight and alpha of the grid is
+    scored by leaving source domains out. Of each kernel and weight the best alpha is kept, and the
+    functions of the ``n_average`` best are averaged.
+
+    Parameters
+    ----------
+    {ridge_search} {ridge_rest}
+
+    Attributes
+    ----------
+    {ridge_fitted}
+
+    See Also
+    --------
+    InvariantRidgeClassifierCV : The same for classes.
+
+    Examples
+    --------
+    >>> from domainwise import InvariantRidgeCV
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=5, random_state=0)
+    >>> X, y = data.data[:, 1:], data.data[:, 0]
+    >>> model = InvariantRidgeCV().fit(X, y, sample_domain=data.sample_domain)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    target_kernel = "rbf"
+
+    def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
+        self._flat = len(np.shape(y)) == 1
+        return backend.check_target(y, rows, "rbf", least_classes=1)
+
+    def _predicted(self, X: Any) -> Any:
+        values = self._values(X)
+        return values[:, 0] if self._flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,1 @@
+"""Scores on held-out domains: metrics, predictions that scorers judge, intervals."""

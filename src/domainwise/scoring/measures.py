@@ -1,0 +1,181 @@
+"""The measure of an evaluation: a scikit-learn scorer with a name, a direction and digits."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import get_scorer, get_scorer_names
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import check_sample_domain
+from domainwise.scoring.predictions import NamedScorer
+
+#: Classes are balanced while the rarest has this part of an equal share of the rows.
+BALANCED_SHARE = 0.5
+#: And while the share of each class ranges over no more than this between domains.
+SHARE_RANGE = 0.2
+_LABELS = {
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "AUC",
+    "r2": "R²",
+    "f1": "F1",
+    "neg_root_mean_squared_error": "RMSE",
+    "neg_mean_absolute_error": "mean absolute error",
+}
+#: Scorers that weigh every class the same: classifiers then get balanced class weights.
+_CLASS_AVERAGED = (
+    "balanced_accuracy",
+    "f1_macro",
+    "recall_macro",
+    "precision_macro",
+    "jaccard_macro",
+)
+#: Scorers that ask how one of two classes is found.
+_ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured.
+
+    ``scorer(estimator, X, y)`` takes estimators, which it asks itself, or
+    :class:`~domainwise.scoring.predictions.Predictions`; a caller's own scorer estimators only.
+    """
+
+    name: str  #: of the scorer
+    label: str  #: how it is shown
+    scorer: Any  #: larger is better
+    sign: int = 1  #: -1 for the negative of an error; values are then shown as errors
+    own: bool = False  #: whether the scorer is a caller's
+
+    @property
+    def balanced(self) -> bool:
+        """Whether classes weigh the same whatever their size."""
+        return self.name in _CLASS_AVERAGED
+
+    @property
+    def about_one_class(self) -> bool:
+        """Whether it is about one of two classes, the positive one."""
+        return self.name in _ABOUT_ONE_CLASS
+
+    @property
+    def scoring(self) -> Any:
+        """What finds this measure again: a name, or the caller's scorer."""
+        return self.scorer if self.own else self.name
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return "larger is better" if self.sign > 0 else "smaller is better"
+
+    def shown(self, score: float) -> float:
+        """A score as the reader knows it: errors are positive."""
+        return self.sign * score
+
+    def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
+        """Digits after the point, or in all for large and small scores ``like`` it; or a dash."""
+        if score is None or not np.isfinite(score):
+            return "–"
+        value, size = self.shown(score), abs(score if like is None else like)
+        if self.sign < 0 and 0 < size < 0.01:  # an error, in the unit of the target
+            return f"{value:.{digits}g}"
+        decimals = max(0, digits + 1 - len(f"{size:.0f}")) if size >= 100 else digits
+        return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
+
+    def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
+        """Whether the scorer can judge anything on these targets (AUC needs two classes)."""
+        return not self.objection(y_train, y_test, classification)
+
+    def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
+        """Why the scorer cannot judge a constant on these targets; empty where it can."""
+        dummy = DummyClassifier() if classification else DummyRegressor()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                dummy.fit(np.zeros((len(y_train), 1)), y_train)
+                score = self.scorer(dummy, np.zeros((len(y_test), 1)), y_test)
+                return "" if np.isfinite(score) else f"it is {score}"
+            except (ValueError, AttributeError, TypeError) as error:
+                return str(error).split("\n")[0]
+
+
+def choose_measure(
+    scoring: Any, y: Array, classification: bool, pos_label: Any = None, sample_domain: Any = None
+) -> Measure:
+    """Look a scorer up, or choose one by task and balance.
+
+    None is accuracy for classes of about the same size whose shares range over at most 0.2 between
+    domains, balanced accuracy for others, and RMSE for a continuous target. ``pos_label`` is the
+    one of two classes that scores such as F1 are about; None is the second.
+    """
+    if scoring is None:
+        scoring = default_scoring(y, classification, sample_domain)
+    if callable(scoring):
+        name = getattr(scoring, "__name__", "score")
+        return Measure(name, name.replace("_", " "), scoring, own=True)
+    names = get_scorer_names()
+    if scoring not in names:
+        # Errors are known by their plain names as well.
+        if f"neg_{scoring}" in names:
+            scoring = f"neg_{scoring}"
+        elif str(scoring).lower() in ("rmse", "mae"):
+            error = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
+            scoring = f"neg_{error[str(scoring).lower()]}"
+        else:
+            close = get_close_matches(str(scoring), names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
+            raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
+    if classification and scoring.endswith(("r2", "explained_variance", "_error", "_deviance")):
+        raise ValueError(
+            f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
+            "another measure, or the task regression"
+        )
+    sign = -1 if scoring.startswith("neg_") else 1
+    plain = scoring.removeprefix("neg_").replace("_", " ")
+    scorer = get_scorer(scoring)
+    if classification:
+        scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label), scoring)
+    return Measure(scoring, _LABELS.get(scoring, plain), scorer, sign)
+
+
+def positive_last(classes: Array, pos_label: Any) -> Array:
+    """Classes in their order, but for a positive one of two, which comes last.
+
+    >>> positive_last(np.array(["case", "control"]), "case").tolist()
+    ['control', 'case']
+    """
+    if pos_label is None:
+        return classes
+    named = [i for i, name in enumerate(classes.tolist()) if str(name) == str(pos_label)]
+    if len(classes) != 2 or not named:
+        raise ValueError(
+            f"pos_label={pos_label!r} must be one of two classes; there are "
+            f"{', '.join(map(str, classes.tolist()))}"
+        )
+    return classes[[1 - named[0], named[0]]]
+
+
+def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -> str:
+    """Return the scorer that fits the target.
+
+    >>> default_scoring(np.array([0, 0, 0, 1, 0, 1, 1, 1]), True, [1, 1, 1, 1, 2, 2, 2, 2])
+    'balanced_accuracy'
+    """
+    if not classification:
+        return "neg_root_mean_squared_error"
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    balanced = counts.min() >= BALANCED_SHARE * len(y) / len(counts)
+    if sample_domain is not None:
+        domains = check_sample_domain(sample_domain, len(y), "delta").codes
+        shares = np.zeros((domains.max() + 1, len(counts)))
+        np.add.at(shares, (domains, codes), 1.0)
+        shares /= shares.sum(axis=1, keepdims=True)
+        # Accuracy would reward whoever guesses a domain's most frequent class. 1e-9: a range of
+        # two tenths is none of more.
+        balanced = balanced and bool(np.ptp(shares, axis=0).max() <= SHARE_RANGE + 1e-9)
+    return "accuracy" if balanced else "balanced_accuracy"

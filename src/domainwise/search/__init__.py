@@ -1,0 +1,1 @@
+"""The search that chooses arguments by holding out domains."""

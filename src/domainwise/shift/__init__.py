@@ -1,0 +1,1 @@
+"""Shift: what a model knows of its sources, and how new rows differ from them."""

@@ -1,0 +1,1 @@
+"""Splitters that hold out whole domains, and the folds of a search."""

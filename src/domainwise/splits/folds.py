@@ -1,0 +1,90 @@
+"""Which rows are held out when something is chosen: whole domains, or rows where there is one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+
+from domainwise.arrays import Array
+from domainwise.checks.warn import warn_caller
+from domainwise.splits.splitters import LeaveDomainsOut
+
+Split = tuple[Array, Array]
+
+#: Domains are left out one at a time up to this many, beyond that in as many groups.
+MAX_FOLDS = 10
+#: Folds of rows, where there are no domains to leave out.
+ROW_FOLDS = 5
+#: How the warning about folds of rows begins.
+NO_DOMAINS = "without several domains there is no domain to leave out"
+
+
+def domain_folds(
+    y: Array,
+    domains: Array | None,
+    *,
+    classification: bool,
+    cv: Any = None,
+    max_splits: int | None = MAX_FOLDS,
+    usable: Callable[[Array, Array], bool] | None = None,
+) -> tuple[list[Split], str]:
+    """Split by domains, or by rows, with a warning, where there are no domains to leave out.
+
+    Splits that leave one class to train on are left out, and those of whose targets, to train on
+    and to test on, ``usable`` says no; if these are all splits by domains, rows are split. Without
+    ``cv`` it is :class:`LeaveDomainsOut` with at most ``max_splits``. Also returned is what was
+    split, "domains" or "rows".
+    """
+    several = domains is not None and len(np.unique(domains)) > 1
+
+    def kept(splits: Iterable[Split]) -> list[Split]:
+        return [
+            (train, test)
+            for train, test in splits
+            if not (classification and len(np.unique(y[train])) < 2)
+            and (usable is None or usable(y[train], y[test]))
+        ]
+
+    rows = np.zeros((len(y), 1))
+    if domains is not None and 2 < len(y) == len(np.unique(domains)):
+        warn_caller(
+            "sample_domain is different in every row: leaving out domains is leaving out rows, "
+            "which says little about unseen domains"
+        )
+    if cv is not None or several:
+        cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
+        splitter = check_cv(cv, y, classifier=classification)
+        with warnings.catch_warnings():
+            # All splitters are told the domains; those of rows need not say that they do not ask.
+            warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+            splits = kept(splitter.split(rows, y, domains if several else None))
+        if splits:
+            return splits, "domains"
+    if not several:
+        warn_caller(f"{NO_DOMAINS}: folds of rows are used, which say little about unseen domains")
+    splits = kept(row_folds(y, classification)) if usable or not several else []
+    if not splits and len(y) < 2:
+        raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
+    if not splits:
+        what = "the score can judge" if usable else "two classes to train on"
+        raise ValueError(f"no split leaves {what}; choose another scoring, or cv")
+    return splits, "rows"
+
+
+def row_folds(
+    y: Array, classification: bool, n_folds: int = ROW_FOLDS, random_state: int = 0
+) -> list[Split]:
+    """Folds of rows, classes spread over them; none where there are too few rows."""
+    # As many as the largest class has rows; rarer classes miss some folds.
+    most = int(np.unique(y, return_counts=True)[1].max()) if classification else len(y)
+    if min(n_folds, most) < 2:
+        return []
+    folds = StratifiedKFold if classification else KFold
+    splitter = folds(min(n_folds, most), shuffle=True, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class")
+        return list(splitter.split(np.zeros((len(y), 1)), y))
