@@ -17,6 +17,7 @@ from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks.inputs import Labels, label_array, refuse_too_large
 from domainwise.checks.rows import validate_rows
+from domainwise.checks.signatures import arguments
 from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels
 from domainwise.ensemble.guard import ShareRange, class_shares
