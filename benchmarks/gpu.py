@@ -26,9 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from domainwise import COIR, DCM, DICA, KPCA, FastDCM, precision
 from domainwise.backends import backend_of
-from domainwise.gram.torch.fused import FusedKernel
-from domainwise.gram.torch.groups import GroupedProduct
-from domainwise.gram.torch.products import _BlockedProduct
+from domainwise.gram.torch.fused import FusedKernel, GroupedProduct
+from domainwise.gram.torch.operator import _BlockedProduct
 from domainwise.kernels.functions import Kernel
 
 DEVICE = torch.device("cuda")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from domainwise.evaluation import *
     from domainwise.export import *
     from domainwise.invariant import *
-    from domainwise.kernels.precision import precision
+    from domainwise.kernels.functions import precision
     from domainwise.model_files.persistence import load, save
     from domainwise.ridge import *
     from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
@@ -30,7 +30,7 @@ _LAZY = {
         "evaluation": "Evaluation evaluate",
         "export": "to_onnx",
         "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
-        "kernels.precision": "precision",
+        "kernels.functions": "precision",
         "model_files.persistence": "load save",
         "shift.check": "check_shift",
         "shift.watch": "ShiftWatch",

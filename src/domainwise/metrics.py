@@ -18,9 +18,14 @@ from sklearn.utils.multiclass import type_of_target
 
 from domainwise.arrays import Array
 from domainwise.checks.arguments import MEASURE_CONSTRAINTS, check_arguments
-from domainwise.checks.inputs import label_array
-from domainwise.checks.labels import encode, labels, same_kind, same_length
-from domainwise.gram import measured
+from domainwise.checks.inputs import (
+    checked_labels,
+    encode_labels,
+    label_array,
+    same_kind,
+    same_length,
+)
+from domainwise.gram import tiles
 from domainwise.gram.tiles import upper_tiles
 
 __all__ = [
@@ -60,8 +65,8 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     >>> g_mean_score([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1])  # sqrt(0.75 * 1)
     0.866...
     """
-    truth = labels(y_true, "y_true")
-    predicted = labels(y_pred, "y_pred")
+    truth = checked_labels(y_true, "y_true")
+    predicted = checked_labels(y_pred, "y_pred")
     same_length(predicted, "y_pred", truth, "y_true")
     same_kind(predicted, "y_pred", truth, "y_true")
     for name, values in (("y_true", truth), ("y_pred", predicted)):
@@ -125,7 +130,7 @@ def worst_domain_score(
     if len(np.atleast_1d(truth)) == 0:
         raise ValueError("y_true is empty: at least one row is needed")
     same_length(predicted, "y_pred", truth, "y_true")
-    codes, domains = encode(sample_domain, "sample_domain")
+    codes, domains = encode_labels(sample_domain, "sample_domain")
     same_length(codes, "sample_domain", truth, "y_true")
     scores = [
         _domain_score(metric, truth[codes == code], predicted[codes == code], domain)
@@ -143,7 +148,7 @@ def hsic(
     gamma_a: float | str = "median",
     gamma_b: float | str = "median",
     normalize: bool = False,
-    block_size: int = measured.TILE_ROWS,
+    block_size: int = tiles.TILE_ROWS,
 ) -> float:
     r"""Hilbert-Schmidt independence criterion of two sets of variables (biased estimate).
 
@@ -192,12 +197,12 @@ def hsic(
     given = {"kernel_a": kernel_a, "kernel_b": kernel_b, "gamma_a": gamma_a, "gamma_b": gamma_b}
     given |= {"normalize": normalize, "block_size": block_size}
     check_arguments("hsic", MEASURE_CONSTRAINTS, **given)
-    tile_a, n_a = measured.kernel_tile(A, "A", kernel_a, gamma_a)
-    tile_b, n_b = measured.kernel_tile(B, "B", kernel_b, gamma_b)
+    tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
+    tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
         raise ValueError(f"B has {n_b} rows but A has {n_a} rows")
-    inner = measured.centred_inner_products([tile_a, tile_b], n_a, block_size)
-    value = measured.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
+    inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
+    value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)
 
 
@@ -206,7 +211,7 @@ def mmd(
     sample_domain: ArrayLike,
     *,
     gamma: float | str = "median",
-    block_size: int = measured.TILE_ROWS,
+    block_size: int = tiles.TILE_ROWS,
 ) -> NDArray[np.float64]:
     r"""Maximum mean discrepancy between each pair of domains, with an RBF kernel.
 
@@ -247,8 +252,8 @@ def mmd(
            [1.267, 1.267, 0.   ]])
     """
     check_arguments("mmd", MEASURE_CONSTRAINTS, gamma=gamma, block_size=block_size)
-    codes, domains = encode(sample_domain, "sample_domain")
-    tile, n_samples = measured.kernel_tile(Z, "Z", "rbf", gamma)
+    codes, domains = encode_labels(sample_domain, "sample_domain")
+    tile, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:
         raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
     # Each row weighs 1/n_g, so that the summed tiles are means over pairs of domains.
@@ -314,7 +319,7 @@ def invariance_report(
     *,
     gamma: float | str = "median",
     target_gamma: float | str = "median",
-    block_size: int = measured.TILE_ROWS,
+    block_size: int = tiles.TILE_ROWS,
 ) -> InvarianceReport:
     """Measure how much features tell about the domain, and how much about the target.
 
@@ -350,23 +355,23 @@ def invariance_report(
     """
     given = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
     check_arguments("invariance_report", MEASURE_CONSTRAINTS, **given)
-    codes, domains = encode(sample_domain, "sample_domain")
-    tile_z, n_samples = measured.kernel_tile(Z, "Z", "rbf", gamma)
+    codes, domains = encode_labels(sample_domain, "sample_domain")
+    tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:
         raise ValueError(f"sample_domain has {len(codes)} entries but Z has {n_samples} rows")
-    tile_functions = [tile_z, measured.delta_tile(codes)]
+    tile_functions = [tile_z, tiles.delta_tile(codes)]
     if y is not None:
-        tile_y, n_targets = measured.kernel_tile(y, "y", "auto", target_gamma)
+        tile_y, n_targets = tiles.kernel_tile(y, "y", "auto", target_gamma)
         if n_targets != n_samples:
             raise ValueError(f"y has {n_targets} entries but Z has {n_samples} rows")
         tile_functions.append(tile_y)
-    inner = measured.centred_inner_products(tile_functions, n_samples, block_size)
+    inner = tiles.centred_inner_products(tile_functions, n_samples, block_size)
     distances = mmd(Z, codes, gamma=gamma, block_size=block_size)
     others = max(len(domains) - 1, 1)
     domain_mmd = distances.sum(axis=1) / others
     return InvarianceReport(
-        domain_dependence=measured.alignment(inner, 0, 1),
-        target_dependence=None if y is None else measured.alignment(inner, 0, 2),
+        domain_dependence=tiles.alignment(inner, 0, 1),
+        target_dependence=None if y is None else tiles.alignment(inner, 0, 2),
         mmd=distances,
         mean_mmd=float(domain_mmd.mean()),
         max_mmd=float(distances.max()),

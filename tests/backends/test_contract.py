@@ -5,7 +5,7 @@ import pytest
 
 from domainwise import DCM, FastDCM
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.numpy import NumpyBackend
+from domainwise.backends.base import NumpyBackend
 from domainwise.datasets import make_synthetic
 
 
@@ -61,5 +61,5 @@ def test_an_estimator_that_leaves_its_method_out_cannot_be_made():
     class Nothing(KernelProjection):
         pass
 
-    with pytest.raises(TypeError, match="_solve"):
+    with pytest.raises(TypeError, match="_method"):
         Nothing()

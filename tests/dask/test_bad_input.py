@@ -105,8 +105,8 @@ def test_missing_values_are_placed(method, rows):
 
 
 def test_labels_of_another_kind_in_a_later_partition(rows, monkeypatch):
-    monkeypatch.setattr("domainwise.backends.dask_sums.LOOK_PARTITIONS", 1)
-    monkeypatch.setattr("domainwise.backends.dask_sums.LOOK_LEAST", 10)
+    monkeypatch.setattr("domainwise.backends.partitions.LOOK_PARTITIONS", 1)
+    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 10)
     p = rows("three")
     p.y = p.y.astype(float)
     p.y[-1] = 0.5
@@ -137,8 +137,8 @@ def test_more_landmarks_than_rows_or_than_were_looked_at(given, monkeypatch):
     p, X, y, domain = given
     with pytest.raises(ValueError, match=f"n_landmarks=5000 is more than the {len(p)} rows"):
         FastDCM(n_landmarks=5000).fit(X, y, sample_domain=domain)
-    monkeypatch.setattr("domainwise.backends.dask_sums.LOOK_ROWS", 40)
-    monkeypatch.setattr("domainwise.backends.dask_sums.LOOK_LEAST", 40)
+    monkeypatch.setattr("domainwise.backends.partitions.LOOK_ROWS", 40)
+    monkeypatch.setattr("domainwise.backends.partitions.LOOK_LEAST", 40)
     with pytest.raises(ValueError, match=r"n_landmarks=0.5 of \d+ rows makes \d+ landmarks, but"):
         FastDCM(n_landmarks=0.5).fit(X, y, sample_domain=domain)
 

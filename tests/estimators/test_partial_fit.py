@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import domainwise.gram.nystrom as nystrom
+import domainwise.gram.sums as sums
 from domainwise import FastCOIR, FastDCM, FastDICA, FastKPCA
 from domainwise.datasets import make_synthetic
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.sums import NystromSums
 
 METHODS = [FastDCM, FastCOIR, FastDICA, FastKPCA]
 
@@ -84,7 +84,7 @@ def test_any_batch_size_gives_the_same(monkeypatch, rows):
     X, y, domain = problem()
     model = FastDCM(gamma=0.1, n_landmarks=40)
     expected = model.fit(X, y, sample_domain=domain).transform(X)
-    monkeypatch.setattr(nystrom, "BATCH_ROWS", rows)
+    monkeypatch.setattr(sums, "BATCH_ROWS", rows)
     again = model.fit(X, y, sample_domain=domain).transform(X)
     np.testing.assert_allclose(again, expected, rtol=1e-8, atol=1e-11)
 

@@ -15,13 +15,8 @@ import domainwise.gram.iterative as streamed_module
 import domainwise.gram.tiles as tiles_module
 from domainwise import COIR, DCM, DICA, KPCA
 from domainwise.gram import DenseGram, StreamedGram
-from domainwise.gram.iterative import StoredPreconditioner
-from domainwise.gram.solve import (
-    RefinedCholesky,
-    cholesky_inverse,
-    conjugate_gradients,
-    spectral_solve,
-)
+from domainwise.gram.dense import RefinedCholesky, cholesky_inverse, spectral_solve
+from domainwise.gram.iterative import StoredPreconditioner, conjugate_gradients
 from domainwise.gram.tiles import cross_product, kernel_matrix, symmetric_product
 from domainwise.kernels.functions import make_kernel
 from domainwise.labels.factors import Feature, label_rows
@@ -357,7 +352,7 @@ def test_a_stored_matrix_of_any_scale_has_its_pairs_and_inverses(scale):
 
 
 def test_a_search_space_restarts_without_losing_its_pairs():
-    from domainwise.gram.krylov import krylov_pairs
+    from domainwise.gram.rows import krylov_pairs
 
     p = Problem(kernel="laplacian")
     gram = p.streamed()

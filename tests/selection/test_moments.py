@@ -11,8 +11,8 @@ from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.estimators.fast_base import chosen_landmarks
-from domainwise.gram.cells import CellRows, sum_cells
 from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import CellRows, sum_cells
 from domainwise.kernels.functions import make_kernel
 from domainwise.ridge.moments import split_domains, split_parts
 from domainwise.ridge.problem import by_split, joined
@@ -287,7 +287,7 @@ def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):
 def test_threads_and_workers_change_nothing(monkeypatch):
     X, y, _, d = make_rows(400)
     monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
-    monkeypatch.setattr("domainwise.gram.cells.BATCH_ROWS", 50)
+    monkeypatch.setattr("domainwise.gram.sums.BATCH_ROWS", 50)
     model = InvariantRidgeClassifierCV(**GRID, n_landmarks=40)
     alone = clone(model).fit(X, y, sample_domain=d)
     monkeypatch.setattr("domainwise.gram.tiles.n_threads", lambda: 3)

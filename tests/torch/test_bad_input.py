@@ -88,7 +88,7 @@ def test_running_out_of_memory_says_what_to_change(fitted, data, monkeypatch):
 
 
 def test_precision_is_chosen_for_a_block_only():
-    from domainwise.kernels.precision import current_precision
+    from domainwise.kernels.functions import current_precision
 
     with domainwise.precision("tf32"):
         assert current_precision() == "tf32"

@@ -92,7 +92,7 @@ def test_norms_are_factored_out_only_where_float16_holds_the_values():
     "name, gamma", [("rbf", 0.1), ("rbf", 3.0), ("rbf", 1e-6), ("laplacian", 0.1)]
 )
 def test_sums_over_groups_give_the_product(name, gamma, monkeypatch):
-    from domainwise.gram.torch import groups
+    from domainwise.gram.torch import fused as groups
 
     monkeypatch.setattr(groups, "STRETCH", 128)
     X, rng = rows(400, 5), np.random.default_rng(3)

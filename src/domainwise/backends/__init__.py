@@ -3,8 +3,7 @@
 from typing import Any
 
 from domainwise.arrays import is_dask, is_tensor
-from domainwise.backends.base import Backend
-from domainwise.backends.numpy import NumpyBackend
+from domainwise.backends.base import Backend, NumpyBackend
 
 __all__ = ["Backend", "backend_of", "refuse_elsewhere"]
 

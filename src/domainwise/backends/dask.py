@@ -15,15 +15,15 @@ from sklearn import get_config
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
-from domainwise.backends import dask_input
-from domainwise.backends.dask_sums import sum_partitions
-from domainwise.backends.numpy import NumpyBackend
+from domainwise.backends import partitions
+from domainwise.backends.base import NumpyBackend
+from domainwise.backends.partitions import sum_partitions
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, SURE, check_kernel
 from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.sums import NystromSums
 from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels.factors import RowLabels
 
@@ -31,13 +31,13 @@ from domainwise.labels.factors import RowLabels
 class DaskBackend(NumpyBackend):
     """Rows are collections, ``known`` in part from files; small matrices and thins are NumPy's."""
 
-    def __init__(self, known: dask_input.KnownPartitions | None = None) -> None:
+    def __init__(self, known: partitions.KnownPartitions | None = None) -> None:
         self.known = known
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Take labels that are named columns of X out of X."""
-        names = dask_input.label_columns(X, y, sample_domain)
-        layout, _ = dask_input.layout_of(X, *names)
+        names = partitions.label_columns(X, y, sample_domain)
+        layout, _ = partitions.layout_of(X, *names)
         labels = []
         for name, column, given in zip(
             ("y", "sample_domain"), names, (y, sample_domain), strict=True
@@ -45,7 +45,7 @@ class DaskBackend(NumpyBackend):
             if column is not None:
                 given = X[column]
             elif given is not None:
-                dask_input.check_aligned(X, given, name)
+                partitions.check_aligned(X, given, name)
             labels.append(given)
         if layout.features is not None:
             X = X[list(layout.features)]
@@ -53,7 +53,7 @@ class DaskBackend(NumpyBackend):
 
     def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
         """Take a first look, and sum over all partitions."""
-        return sum_partitions(estimator, dask_input.partitions_of(X, y, sample_domain, self.known))
+        return sum_partitions(estimator, partitions.partitions_of(X, y, sample_domain, self.known))
 
     def check_rows(  # type: ignore[override]
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
@@ -61,22 +61,22 @@ class DaskBackend(NumpyBackend):
         """Check X without computing it; to fit, return an array whose chunks are known."""
         if reset:
             return self._rows_to_fit(estimator, X, ensure_min_samples)
-        if dask_input.is_frame(X) and X.ndim == 2:
+        if partitions.is_frame(X) and X.ndim == 2:
             names = list(getattr(estimator, "feature_names_in_", X.columns))
             # Labels may be columns of the same data frame: they are left out.
             X = X[names] if set(names) <= set(X.columns) else X
-        validate_data(estimator, dask_input.layout_of(X)[1], reset=False, skip_check_array=True)
+        validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
         return X
 
     def _rows_to_fit(self, estimator: Any, X: Any, least: int) -> Any:
-        layout, empty = dask_input.layout_of(X)
-        if dask_input.is_frame(X):
+        layout, empty = partitions.layout_of(X)
+        if partitions.is_frame(X):
             lengths = True if self.known is None else list(self.known.lengths)
             X = X.astype(layout.dtype).to_dask_array(lengths=lengths)
         else:
             X = X.astype(layout.dtype, copy=False)
         validate_data(estimator, empty, skip_check_array=True)
-        if dask_input.known_lengths(X) is None:
+        if partitions.known_lengths(X) is None:
             X = X.compute_chunk_sizes()
         if len(X) < least:
             raise ValueError(
@@ -134,7 +134,7 @@ class DaskBackend(NumpyBackend):
     def transform(self, model: Any, X: Any) -> Any:
         """Project partition by partition, when somebody asks for the result."""
         refuse_gathering(model, X)
-        layout, _ = dask_input.layout_of(X)
+        layout, _ = partitions.layout_of(X)
         if model._kernel.name != "precomputed" and is_dask(model._support):
             return _projected_by_blocks(model, X, layout)
         sample = np.empty((0, model._n_features_out), dtype=layout.dtype)
@@ -142,7 +142,7 @@ class DaskBackend(NumpyBackend):
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, when somebody asks for the result."""
-        layout, _ = dask_input.layout_of(X)
+        layout, _ = partitions.layout_of(X)
         sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
         columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
         return _mapped(X, layout, model, method, sample, columns)
@@ -157,7 +157,7 @@ class DaskBackend(NumpyBackend):
 
     def settle(self, model: Any, X: Any) -> None:
         """Coefficients stay with the client; note how many partitions were seen."""
-        model.solver_info_["n_partitions"] = dask_input.n_partitions(X)
+        model.solver_info_["n_partitions"] = partitions.n_partitions(X)
 
 
 def refuse_gathering(model: Any, X: Any) -> None:
@@ -166,22 +166,22 @@ def refuse_gathering(model: Any, X: Any) -> None:
     output = output or get_config()["transform_output"]
     if output != "default":
         raise ValueError(
-            f'set_output(transform="{output}") would gather {dask_input.describe(X)} in memory: '
+            f'set_output(transform="{output}") would gather {partitions.describe(X)} in memory: '
             'use "default", which returns a Dask collection for a Dask collection'
         )
 
 
-def _projected_by_blocks(model: Any, X: Any, layout: dask_input.Layout) -> Any:
+def _projected_by_blocks(model: Any, X: Any, layout: partitions.Layout) -> Any:
     """Project rows on a support of many blocks, of which a worker holds a few at a time."""
-    rows = [call(_values, part, layout) for part in dask_input.tasks_of(X)]
+    rows = [call(_values, part, layout) for part in partitions.tasks_of(X)]
     sums = cross_tasks(model._kernel, rows, model.X_fit_, model.dual_coef_)
     offset = constant(model._offset, "offset")
     names = model.get_feature_names_out()
-    if dask_input.is_frame(X):
+    if partitions.is_frame(X):
         columns = constant(names, "columns")
         parts = [
             call(_as_frame, part, total, offset, layout.dtype, columns)
-            for part, total in zip(dask_input.tasks_of(X), sums, strict=True)
+            for part, total in zip(partitions.tasks_of(X), sums, strict=True)
         ]
     else:
         parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
@@ -190,7 +190,7 @@ def _projected_by_blocks(model: Any, X: Any, layout: dask_input.Layout) -> Any:
 
 def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
     """The collection, of the kind of X, whose partitions are some tasks with other columns."""
-    if dask_input.is_frame(X):
+    if partitions.is_frame(X):
         import dask.dataframe as dd
 
         meta = _labelled(X._meta, np.empty((0, len(columns)), dtype), columns)
@@ -203,11 +203,11 @@ def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
 
 
 def _mapped(
-    X: Any, layout: dask_input.Layout, model: Any, method: str, sample: Array, columns: Any
+    X: Any, layout: partitions.Layout, model: Any, method: str, sample: Array, columns: Any
 ) -> Any:
     """Apply a fitted model to every partition; ``sample`` is a result without rows."""
     sent = constant((model, layout, method, sample, columns), "model")
-    if dask_input.is_frame(X):
+    if partitions.is_frame(X):
         meta = _labelled(X._meta, sample, columns)
         return X.map_partitions(_frame_of_values, sent, meta=meta)
     X = X.rechunk({1: -1})
@@ -243,7 +243,7 @@ def _labelled(rows: Any, values: Array, columns: Any) -> Any:
 
 
 @task
-def _values(rows: Any, layout: dask_input.Layout) -> Array:
+def _values(rows: Any, layout: partitions.Layout) -> Array:
     return layout.values(rows)
 
 
@@ -259,5 +259,5 @@ def _as_frame(rows: Any, values: Array, offset: Array, dtype: Any, columns: Any)
 
 def _gathered(labels: Any, X: Any, name: str) -> Array:
     if not is_dask(labels):
-        dask_input.check_aligned(X, labels, name)
+        partitions.check_aligned(X, labels, name)
     return fetch(labels)

@@ -18,8 +18,12 @@ from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
 from domainwise.gram import Gram
 from domainwise.gram.torch.nystrom import sum_cells, sum_rows
-from domainwise.gram.torch.operator import TorchDenseGram, TorchStreamedGram
-from domainwise.gram.torch.products import kernel_matrix, kernel_product
+from domainwise.gram.torch.operator import (
+    TorchDenseGram,
+    TorchStreamedGram,
+    kernel_matrix,
+    kernel_product,
+)
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows

@@ -16,7 +16,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.calibration.quantiles import DomainQuantiles, class_scores
 from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.rows import refuse_no_rows
+from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
     AroundEstimator,

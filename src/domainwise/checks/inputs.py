@@ -10,9 +10,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _num_samples, column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from domainwise.arrays import Array
 from domainwise.checks.warn import warn_caller
@@ -311,3 +312,88 @@ def _numeric(values: Array, name: str) -> Array:
     values = np.asarray(check_array(values, dtype=np.float64, input_name=name))
     refuse_too_large(values, name)
     return values
+
+
+#: How types of columns begin that hold no plain numbers, and what is to be done with them.
+_NO_NUMBERS = {
+    ("date", "time", "duration", "period"): "dates or times: make numbers of them first",
+    ("sparse",): "sparse columns: call X.sparse.to_dense()",
+}
+
+
+def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Check X, or X and y, as ``validate_data`` does, and that X is rows, of ``numbers``."""
+    refuse_no_rows(X, numbers=options.pop("numbers", True))
+    try:
+        return validate_data(estimator, X, y, **options)
+    except (TypeError, ValueError) as error:
+        # What NumPy says of cells that are no numbers.
+        if str(error).startswith(("could not convert", "float() argument", "setting an array")):
+            raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
+        raise
+
+
+def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
+    """Refuse what has no rows and columns, or would lose its meaning without a word."""
+    sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
+    if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
+        raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
+    if hasattr(X, "iloc") and X.ndim != 2:
+        raise ValueError("X must be 2-dimensional, got a Series: X.to_frame() is a column")
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError("X has masked values, which would count: call X.filled(numpy.nan)")
+    if isinstance(X, np.ndarray) and X.dtype.names:
+        raise TypeError("X is a structured array: make a data frame of it")
+    for begins, what in _NO_NUMBERS.items() if numbers else ():
+        held = [name for name, dtype in _columns(X) if dtype.lower().startswith(begins)]
+        if held:
+            raise TypeError(f"X holds {what} ({', '.join(map(str, held[:5]))})")
+
+
+def _columns(X: Any) -> list[tuple[Any, str]]:
+    """Name and type of columns of any kind of data frame, or of an array."""
+    if hasattr(getattr(X, "schema", None), "types"):  # of Arrow
+        return list(zip(X.schema.names, map(str, X.schema.types), strict=True))
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        return list(zip(X.columns, map(str, X.dtypes), strict=True))
+    return [("dtype", str(X.dtype))] if isinstance(X, np.ndarray) else []
+
+
+def checked_labels(values: ArrayLike, name: str) -> NDArray[Any]:
+    """1-D array of labels without missing entries."""
+    array = plain_array(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
+    if len(array) == 0:
+        raise ValueError(f"{name} is empty: at least one row is needed")
+    if array.dtype.kind in "fc":
+        missing = ~np.isfinite(array)
+    else:
+        objects = array if array.dtype.kind == "O" else ()
+        missing = np.array([is_missing(value) for value in objects], dtype=bool)
+    if missing.any():
+        raise ValueError(
+            f"{name} has {missing.sum()} missing or infinite entries, the first in row"
+            f" {int(np.argmax(missing))}; every row needs a value"
+        )
+    return sortable(array, name)
+
+
+def encode_labels(values: ArrayLike, name: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Codes 0..G-1 of 1-D labels, and the sorted labels."""
+    groups, codes = np.unique(checked_labels(values, name), return_inverse=True)
+    return codes, groups
+
+
+def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
+    """Refuse arrays of different lengths, by their names."""
+    if a.ndim == 0 or b.ndim == 0 or len(a) != len(b):
+        sizes = [array.shape[0] if array.ndim else "no" for array in (a, b)]
+        raise ValueError(f"{a_name} has {sizes[0]} entries but {b_name} has {sizes[1]}")
+
+
+def same_kind(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
+    """Refuse labels of which none can be equal: text beside numbers."""
+    kinds = [kind_of_label(array[0].item()) for array in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}")

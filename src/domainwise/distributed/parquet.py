@@ -18,7 +18,7 @@ import fsspec
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from domainwise.backends.dask_input import KnownPartitions
+from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Unread
 from domainwise.tables.arrow_files import arrow_frame, folder_keys, index_columns, is_data_file
 

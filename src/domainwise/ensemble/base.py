@@ -15,8 +15,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.quantiles import DomainQuantiles
-from domainwise.checks.inputs import Labels, label_array, refuse_too_large
-from domainwise.checks.rows import validate_rows
+from domainwise.checks.inputs import Labels, label_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments
 from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Given, Label, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
-from domainwise.checks.inputs import Labels, plain_array, refuse_too_large
-from domainwise.checks.rows import validate_rows
+from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.backends import backend_of, dask_input
+from domainwise.backends import backend_of, partitions
 from domainwise.backends.dask import collected, refuse_gathering
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.ensemble.moments import Levels, Moments, rows_moments
@@ -20,7 +20,7 @@ ByDomain = tuple[Array, Moments]
 
 def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> Found:
     """Number of rows and moments of all partitions."""
-    parts = dask_input.partitions_of(X, None, sample_domain)
+    parts = partitions.partitions_of(X, None, sample_domain)
     validate_data(context, parts.empty, reset=reset, skip_check_array=True)
     found: Found = run(
         [tree([call(_moments, rows, parts.layout) for rows in parts.rows], _joined)]
@@ -36,16 +36,16 @@ def source_moments(context: Any, X: Any, sample_domain: Any, *, reset: bool) -> 
 def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     """Statistics of the domains now, where there are any; the rows as a Dask collection."""
     refuse_gathering(context, X)
-    column = dask_input.label_columns(X, None, sample_domain)[1]
+    column = partitions.label_columns(X, None, sample_domain)[1]
     domain = sample_domain if column is None else X[column]
     X = backend_of(X).check_rows(context, X, reset=False)
-    layout, _ = dask_input.layout_of(X)
-    rows = dask_input.tasks_of(X)
+    layout, _ = partitions.layout_of(X)
+    rows = partitions.tasks_of(X)
     sent, statistics = constant(context, "context"), None
     labels: list[Any] = [None] * len(rows)
     if domain is not None:
-        dask_input.check_aligned(X, domain, "sample_domain")
-        labels = dask_input.tasks_of(domain)
+        partitions.check_aligned(X, domain, "sample_domain")
+        labels = partitions.tasks_of(domain)
         each = [call(_by_domain, *part, sent, layout) for part in zip(rows, labels, strict=True)]
         statistics = constant(run([tree(each, _joined_domains)])[0], "statistics")
     parts = [
@@ -56,7 +56,7 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
 
 
 @task
-def _moments(rows: Any, layout: dask_input.Layout) -> Found:
+def _moments(rows: Any, layout: partitions.Layout) -> Found:
     X = layout.values(rows, missing=True)
     if not len(X):
         nothing = np.zeros((1, layout.n_features))
@@ -75,7 +75,7 @@ def _joined(parts: list[Found]) -> Found:
 
 
 @task
-def _by_domain(rows: Any, domain: Any, context: Any, layout: dask_input.Layout) -> ByDomain:
+def _by_domain(rows: Any, domain: Any, context: Any, layout: partitions.Layout) -> ByDomain:
     Z = context._standardised(layout.values(rows, missing=True))
     names, codes = _categories(domain, len(Z))
     return names, Moments.of_rows(Z, codes, len(names))
@@ -100,7 +100,7 @@ def _joined_domains(parts: list[ByDomain]) -> ByDomain:
 
 @task
 def _in_context(
-    rows: Any, domain: Any, context: Any, layout: dask_input.Layout, statistics: ByDomain | None
+    rows: Any, domain: Any, context: Any, layout: partitions.Layout, statistics: ByDomain | None
 ) -> Any:
     X = layout.values(rows, missing=True)
     Z = context._standardised(X)

@@ -1,9 +1,15 @@
 """The projections as scikit-learn transformers: exact ones, and fast ones on landmarks."""
 
-from domainwise.estimators.exact import COIR, DCM, DICA, KPCA
-from domainwise.estimators.family import MDA, MIDA, SCA
-from domainwise.estimators.fast import FastCOIR, FastDCM, FastDICA, FastKPCA
-from domainwise.estimators.fast_family import FastMDA, FastMIDA, FastSCA
+from domainwise.estimators.exact import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
+from domainwise.estimators.fast import (
+    FastCOIR,
+    FastDCM,
+    FastDICA,
+    FastKPCA,
+    FastMDA,
+    FastMIDA,
+    FastSCA,
+)
 
 __all__ = [
     "COIR",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +10,16 @@ from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
 from domainwise.checks.kernels import positive_part, refuse_unsound
-from domainwise.estimators.projection import Projection, fixed_seed
-from domainwise.gram import Gram
+from domainwise.estimators.projection import MethodProjection, fixed_seed
 from domainwise.kernels.functions import Kernel
 from domainwise.labels import factors
-from domainwise.methods.components import Components, standardise
+from domainwise.methods.components import standardise
 
 #: Up to here the Gram matrix is kept: it takes less than 80 MB and the fit a fraction of a second.
 DENSE_ROWS = 3000
 
 
-class KernelProjection(Projection):
+class KernelProjection(MethodProjection):
     """An exact projection: coefficients over all training rows."""
 
     solver: str
@@ -30,10 +28,6 @@ class KernelProjection(Projection):
     verbose: int
     #: Of a method that has none, and so nothing that ridge=0 would change.
     ridge: float = 1.0
-
-    @abstractmethod
-    def _solve(self, gram: Gram, labels: factors.LabelSpace, continuous: bool) -> Components:
-        """Call the method on a Gram operator."""
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         X, y, sample_domain = backend.split_labels(X, y, sample_domain)

@@ -12,15 +12,14 @@ from domainwise.arrays import Array, ArrayLike, Given, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components, label_array
-from domainwise.estimators.projection import Projection, fixed_seed
-from domainwise.gram import Gram
-from domainwise.gram.label_sums import LabelMap, finalize
-from domainwise.gram.nystrom import NystromGram, NystromMap, NystromSums
+from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
+from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
+from domainwise.gram.sums import NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, given_landmarks, landmark_count
-from domainwise.labels.factors import LabelSpace, residual_trace
-from domainwise.methods.components import Components, standardise
+from domainwise.labels.factors import residual_trace
+from domainwise.methods.components import standardise
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4
@@ -183,7 +182,7 @@ class LandmarkProjection(Projection):
         """Operator of all rows seen, classes and domains among them, and the features' mean."""
         for part in (self._sums.mean, self._sums.second):
             check_finite(part, self._map.landmarks.dtype)
-        sums = self._map.moments(self._sums)
+        sums = self._sums.of_features(self._map)
         gram, classes, domains = finalize(
             sums,
             self._map,
@@ -233,15 +232,11 @@ class LandmarkProjection(Projection):
         return self.frequencies_ if hasattr(self, "frequencies_") else self.landmarks_
 
 
-class FastProjection(LandmarkProjection):
+class FastProjection(LandmarkProjection, MethodProjection):
     """A method of the exact family on the operator of landmarks."""
 
     #: Of a method that has none.
     ridge: float = 0.0
-
-    @abstractmethod
-    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method on the operator."""
 
     @property
     def _relative_shift(self) -> float:

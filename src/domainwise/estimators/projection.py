@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from domainwise.gram import Gram
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
+from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
 
 #: Rows in memory up to which BLAS has one thread.
@@ -244,6 +246,22 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         tags.target_tags.required = self._needs_target
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class MethodProjection(Projection):
+    """A projection that a method finds on a Gram operator."""
+
+    @property
+    @abstractmethod
+    def _method(self) -> Callable[..., Components]:
+        """What solves the problem; its keyword arguments are named as the estimator's."""
+
+    def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
+        """Call the method with those of the estimator's arguments that it takes."""
+        names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
+        given = {name: getattr(self, name) for name in names - {"continuous"}}
+        given |= {"continuous": continuous} if "continuous" in names else {}
+        return self._method(gram, labels, **given)
 
 
 def fixed_seed(random_state: Any) -> int:

@@ -15,7 +15,7 @@ from joblib import effective_n_jobs
 
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
-from domainwise.checks.rows import refuse_no_rows
+from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.folder import RESULT_NAME, opened_folder
 from domainwise.evaluation.follow import Follow

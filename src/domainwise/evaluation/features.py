@@ -11,8 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise.checks.inputs import plain_array, refuse_too_large
-from domainwise.checks.rows import refuse_no_rows
+from domainwise.checks.inputs import plain_array, refuse_no_rows, refuse_too_large
 from domainwise.tables.cells import decimal_marks
 from domainwise.tables.columns import is_numeric
 from domainwise.tables.csv_text import holds_row_numbers

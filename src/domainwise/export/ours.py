@@ -15,8 +15,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
-from domainwise.export.graph import Classified, Tensor, class_columns, mean_of
-from domainwise.export.kernels import kernel_values
+from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
 from domainwise.export.parts import converts, part, refuse
 from domainwise.invariant.search import InvariantSearchCV
 from domainwise.models.search import MethodSearch

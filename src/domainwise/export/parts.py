@@ -21,8 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 from domainwise.arrays import Array
-from domainwise.export.graph import Classified, Tensor, class_columns
-from domainwise.export.kernels import kernel_values
+from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values
 from domainwise.kernels.functions import Kernel
 from domainwise.models.method import ClassMeans
 

@@ -17,8 +17,8 @@ from domainwise.evaluation.check import compare_with_constant
 from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
 from domainwise.federated.rounds import check_moments, unpacked
-from domainwise.gram.cells import Cells, CellSums, merged_cells
 from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import Cells, CellSums, merged_cells
 from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described

@@ -17,8 +17,7 @@ from sklearn.model_selection import ParameterGrid
 from domainwise.arrays import Array, Frame, Given, Label
 from domainwise.checks.arguments import COUNT, SEED, check_arguments
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
-from domainwise.gram.label_sums import LabelMap
-from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.nystrom import LabelMap, NystromMap
 from domainwise.jobs.atomic import write_text
 from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel

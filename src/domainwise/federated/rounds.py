@@ -22,9 +22,15 @@ from domainwise.ensemble.moments import Moments
 from domainwise.federated.files import SiteFile, SiteFiles, check_shapes, gathered
 from domainwise.federated.plan import RIDGE, Plan, PlanError, plain
 from domainwise.federated.rows import site_rows
-from domainwise.gram.cells import CellRows, Cells, CellSums, check_cell_memory, sum_cells
-from domainwise.gram.label_sums import LabelMap
-from domainwise.gram.nystrom import NystromSums
+from domainwise.gram.nystrom import LabelMap
+from domainwise.gram.sums import (
+    CellRows,
+    Cells,
+    CellSums,
+    NystromSums,
+    check_cell_memory,
+    sum_cells,
+)
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.labels.factors import residual_trace
 from domainwise.models.table_statistics import (

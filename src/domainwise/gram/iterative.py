@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import namespace
-from domainwise.gram.dense import DenseGram, available_memory, dense_fits
+from domainwise.arrays.namespace import column_norms, namespace
+from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.solve import conjugate_gradients
 from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -27,6 +27,74 @@ from domainwise.methods.contract import Solution, Thin
 FLOAT32_TOLERANCE = 1e-5
 #: Landmarks: cheap next to one product, and enough for default ridges.
 PRECONDITIONER_RANK = 500
+
+
+@dataclass
+class PCGResult:
+    """Solution X of :func:`conjugate_gradients`, K X, and the true relative residual."""
+
+    X: Any
+    KX: Any
+    n_iterations: int
+    residual: float
+    converged: bool
+
+
+def conjugate_gradients(
+    product: Callable[[Any], Any],
+    V: Any,
+    shift: Any,
+    precondition: Callable[[Any], Any],
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Callable[[int, float], None] | None = None,
+    accurate_product: Callable[[Any], Any] | None = None,
+) -> PCGResult:
+    """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
+
+    Written with operators that NumPy arrays and torch tensors have in common. The recursion's
+    residual drifts from the true one, so the true one is computed at the end, and the iteration
+    goes on from there while it is above ``tol`` and still falls.
+
+    ``shift`` is one for all columns or one each; ``precondition`` is a symmetric positive definite
+    approximation of the inverse; ``max_iter`` counts the products of the checks, too. ``monitor``
+    is called with the iteration and the largest relative residual. ``accurate_product`` is for the
+    true residual, where ``product`` is quick and rough.
+    """
+    target = column_norms(V)
+    scale = target + (target == 0)
+    X = V * 0
+    R = V
+    done, true = 0, float("inf")
+    while True:
+        Z = precondition(R)
+        P, rz = Z, (R * Z).sum(0)
+        best = largest_residual(R, scale)
+        while done < max_iter and best > 0.5 * tol:
+            KP = product(P) + shift * P
+            done += 1
+            curvature = (P * KP).sum(0)
+            step = rz / (curvature + (curvature == 0))
+            X = X + step * P
+            R_old, R = R, R - step * KP
+            residual = largest_residual(R, scale)
+            if monitor is not None:
+                monitor(done, residual)
+            if residual >= best and residual <= tol:
+                break
+            best = min(best, residual)
+            Z = precondition(R)
+            # Polak-Ribiere: stays a descent when the preconditioner is rounded to float32.
+            rz_new = (R * Z).sum(0)
+            turn = (rz_new - (R_old * Z).sum(0)) / (rz + (rz == 0))
+            P, rz = Z + turn * P, rz_new
+        KX = (accurate_product or product)(X)
+        R = V - KX - shift * X
+        last, true = true, largest_residual(R, scale)
+        if true <= tol or true > 0.5 * last or done + 1 >= max_iter:
+            return PCGResult(X, KX, done, true, true <= tol)
+        done += 1
 
 
 def landmark_rows(n_samples: int, seed: int) -> Array:

@@ -7,32 +7,38 @@ moment of Phi, and sums per (class, domain) group, in a form that can be merged 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from itertools import chain, pairwise
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
-from scipy.sparse import csr_array
 
 from domainwise.arrays import Array
-from domainwise.gram.tiles import cross_product, in_threads
+from domainwise.gram.tiles import cross_product
 from domainwise.kernels.fourier import Basis, FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
-from domainwise.labels.factors import LabelSpace
+from domainwise.labels.factors import (
+    LabelSpace,
+    kernel_columns,
+    label_kernel,
+    pivoted_cholesky,
+)
 from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, pairs_within
 
-#: Rows summed at a time: their features take a few megabytes.
-BATCH_ROWS = 4096
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
 #: Moments of plain kernel values may be turned into those of the features afterwards while what
 #: rounding they carry into the solution, about this over the smallest squared pivot of the
 #: landmarks times the ridge, is small enough.
 DIRECT_ROUNDING = 2e-18
+#: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
+GRID_STEP, MAX_GRID = 0.5, 5000
+#: Labels of the first batch among which landmarks are looked for: evenly spaced ones beyond.
+MAX_CANDIDATES = 10_000
 
 
 @dataclass(frozen=True)
@@ -115,12 +121,6 @@ class NystromMap:
             return self._values(X, out, distances)
         return self.features(X, out, distances)
 
-    def moments(self, sums: NystromSums) -> NystromSums:
-        """Turn sums over :meth:`summands` into sums over features."""
-        if not self.direct or self.triangle is None:
-            return sums
-        return sums.transformed(self.triangle, self.kernel.constant)
-
     def _values(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
         if distances is not None and isinstance(self.kernel, Kernel):
@@ -183,166 +183,84 @@ def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, A
 
 
 @dataclass(frozen=True)
-class NystromSums:
-    """Sums over rows of the features Phi, followed by those of continuous labels.
+class LabelMap:
+    """Features of continuous labels that are fixed before the rows are seen."""
 
-    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into a
-    Gram operator. That is all a distributed engine has to know.
-
-    Centred second moments are merged by Chan's update so that no digits are lost; those between
-    features are left zero where nobody asks for them.
-    """
-
-    n_samples: int
-    mean: Array
-    second: Array
-    groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
-
-    def __sizeof__(self) -> int:
-        """Bytes with all arrays: what moving it to another worker takes."""
-        totals = sum(total.nbytes for _, total in self.groups.values())
-        return int(self.mean.nbytes + self.second.nbytes + totals)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Lists instead of a dict with tuples as keys, which saved models cannot hold.
-        groups = self.groups.values()
-        return vars(self) | {
-            "groups": list(self.groups),
-            "counts": [count for count, _ in groups],
-            "totals": [total for _, total in groups],
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        pairs = zip(state["counts"], state["totals"], strict=True)
-        keys = [tuple(key) for key in state["groups"]]
-        for name in ("n_samples", "mean", "second"):
-            object.__setattr__(self, name, state[name])
-        object.__setattr__(self, "groups", dict(zip(keys, pairs, strict=True)))
+    kernel: Kernel | None  #: None for the linear kernel, whose features are the values themselves
+    points: Array  #: landmarks among the values, (q, k)
+    triangle: Array  #: lower Cholesky factor of their kernel matrix
 
     @classmethod
-    def partial(
+    def choose(
         cls,
-        features: Array,
-        codes: Array,
-        keys: Sequence[Hashable],
-        dense: Array | None = None,
-        *,
-        moments: bool = True,
-    ) -> NystromSums:
-        """Sum over one batch of features, which are overwritten.
+        values: Array,
+        kernel: str | Callable[..., Array],
+        gamma: float | str,
+        tolerance: float,
+        name: str,
+        points: Any = None,
+    ) -> LabelMap:
+        """Take landmarks from given points, or from the values (n, k) of the first batch.
 
-        ``codes`` are the rows' groups, as indices of ``keys``, the (class, domain) pairs; ``dense``
-        are features of continuous labels. ``moments=False`` leaves zeros for the features' second
-        moments.
+        ``gamma`` is resolved on the values, ``tolerance`` is the residual trace, per row, at which
+        there are enough landmarks, and ``name`` is for errors. A tuple (low, high) of points stands
+        for a grid over that range, ``GRID_STEP`` bandwidths of the RBF kernel apart.
         """
-        n, m = features.shape
-        rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
-        mean = rows.mean(axis=0, dtype=np.float64)
-        rows -= mean.astype(rows.dtype)
-        # What rounding the mean to the rows' precision left over.
-        rest = rows.mean(axis=0, dtype=np.float64)
-        mean = mean.astype(rows.dtype).astype(np.float64)
-        second = np.zeros((rows.shape[1], rows.shape[1]))
-        first = 0 if moments else m
-        second[first:] = (rows[:, first:].T @ rows).astype(np.float64)
-        second[first:] -= n * np.outer(rest[first:], rest)
-        second[:first, first:] = second[first:, :first].T
-        present, inside = np.unique(codes, return_inverse=True)
-        counts = np.bincount(inside)
-        if len(present) == 1:
-            sums = n * (mean + rest)[None]
+        if kernel == "linear":
+            return cls(None, values[:0], np.zeros((0, 0)))
+        constant = not np.ptp(values, axis=0).any()
+        resolved = label_kernel(values, kernel, 1.0 if constant and gamma == "median" else gamma)
+        if points is not None:
+            candidates = _given_points(points, values, resolved)
         else:
-            one = np.ones(n, dtype=rows.dtype)
-            indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
-            sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
-        groups = {
-            keys[g]: (int(count), total)
-            for g, count, total in zip(present, counts, sums, strict=True)
-        }
-        return cls(n, mean + rest, second, groups)
+            few = np.linspace(0, len(values) - 1, min(len(values), MAX_CANDIDATES)).astype(int)
+            candidates = values[few]
+        column, diagonal = kernel_columns(resolved, candidates)
+        rounding = len(candidates) * np.finfo(float).eps * float(diagonal.max())
+        factor, pivots = pivoted_cholesky(
+            column, diagonal, max(tolerance * len(candidates), rounding), name, rounding=rounding
+        )
+        return cls(resolved, candidates[pivots], np.tril(factor[pivots]))
 
-    def transformed(self, triangle: Array, constant: float) -> NystromSums:
-        """Sums over ``(row + constant) triangle^-T`` from sums over the first columns of rows."""
-        m = len(triangle)
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.points.shape[1 if self.kernel is None else 0])
 
-        def solved(rows: Array, shift: float = 0.0) -> Array:
-            out = rows.copy()
-            out[..., :m] = solve_triangular(triangle, (rows[..., :m] + shift).T, lower=True).T
-            return out
-
-        groups = {
-            key: (count, solved(total, count * constant))
-            for key, (count, total) in self.groups.items()
-        }
-        second = solved(solved(self.second).T)
-        return NystromSums(self.n_samples, solved(self.mean, constant), second, groups)
-
-    def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums with every array converted."""
-        groups = {key: (count, convert(total)) for key, (count, total) in self.groups.items()}
-        return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
-
-    def classes(self) -> set[Any]:
-        """Classes that occurred."""
-        return {key[0] for key in self.groups}
-
-    def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
-        """Return the same sums with groups joined that have the same new key."""
-        return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
-
-    def merge(self, other: NystromSums) -> NystromSums:
-        """Join the sums of two sets of rows."""
-        n = self.n_samples + other.n_samples
-        delta = other.mean - self.mean
-        share = other.n_samples / n
-        second = self.second + other.second
-        second += delta[:, None] * (delta * (self.n_samples * share))
-        groups = added(chain(self.groups.items(), other.groups.items()))
-        return NystromSums(n, self.mean + share * delta, second, groups)
+    def features(self, values: Array) -> Array:
+        """Return the features of labels, one row each."""
+        if self.kernel is None:
+            return values
+        C = self.kernel.matrix(values, self.points)
+        return np.asarray(solve_triangular(self.triangle, C.T, lower=True).T)
 
 
-def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
-    """Add up the counts and sums of groups that have the same key."""
-    found: dict[Any, tuple[int, Any]] = {}
-    for key, (count, total) in groups:
-        mine = found.get(key)
-        found[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
-    return found
-
-
-def sum_rows(
-    nystrom: NystromMap,
-    X: Array,
-    codes: Array,
-    keys: Sequence[Hashable],
-    dense: Callable[[slice], Array | None],
-    *,
-    moments: bool = True,
-) -> NystromSums:
-    """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
-
-    ``dense`` gives the features of continuous labels of a batch; see
-    :meth:`NystromSums.partial` for the others.
-    """
-    starts = range(0, len(X), BATCH_ROWS)
-
-    def work(thread: int, threads: int) -> NystromSums:
-        total: NystromSums | None = None
-        memory = np.empty((BATCH_ROWS, nystrom.n_features), dtype=nystrom.landmarks.dtype)
-        for start in starts[thread::threads]:
-            rows = slice(start, start + BATCH_ROWS)
-            part = NystromSums.partial(
-                nystrom.summands(np.asarray(X[rows]), memory),
-                codes[rows],
-                keys,
-                dense(rows),
-                moments=moments,
+def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
+    """Landmarks of a label kernel as the caller gave them."""
+    if isinstance(points, tuple):
+        if len(points) != 2 or not points[0] < points[1] or values.shape[1] != 1:
+            raise ValueError(
+                f"target_landmarks={points!r}: a tuple is the range (low, high) of one target"
             )
-            total = part if total is None else total.merge(part)
-        assert total is not None
-        return total
-
-    return reduce(NystromSums.merge, in_threads(len(starts), work))
+        if kernel.name != "rbf":
+            raise ValueError("target_landmarks as a range needs an RBF target kernel")
+        step = GRID_STEP / np.sqrt(2.0 * kernel.gamma)
+        n_points = int(np.ceil((points[1] - points[0]) / step)) + 1
+        if n_points > MAX_GRID:
+            raise ValueError(
+                f"target_landmarks={points!r} needs {n_points} points at this target_gamma, more "
+                f"than {MAX_GRID}: give a smaller target_gamma or the points themselves"
+            )
+        return np.linspace(points[0], points[1], n_points)[:, None]
+    given = np.asarray(points, dtype=np.float64)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2 or given.shape[1] != values.shape[1] or not len(given):
+        raise ValueError(
+            f"target_landmarks must have shape (q, {values.shape[1]}), got {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        raise ValueError("target_landmarks contain NaN or infinite values")
+    return given
 
 
 class NystromGram(Gram):

@@ -17,6 +17,7 @@ from domainwise.checks.inputs import (
     check_sample_domain,
     check_target,
     label_array,
+    validate_rows,
     warn_about_domains,
 )
 from domainwise.checks.kernels import (
@@ -25,7 +26,6 @@ from domainwise.checks.kernels import (
     positive_part,
     refuse_unsound,
 )
-from domainwise.checks.rows import validate_rows
 from domainwise.checks.signatures import (
     InvarianceArguments,
     arguments,

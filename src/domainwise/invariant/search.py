@@ -24,8 +24,8 @@ from domainwise.checks.inputs import (
     check_target,
     plain_array,
     quiet_about_domains,
+    validate_rows,
 )
-from domainwise.checks.rows import validate_rows
 from domainwise.checks.signatures import arguments
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.invariant.path import SVM_ARGUMENTS, kernel_groups, last_step, score_group

@@ -39,10 +39,9 @@ class _Problem:
         cls,
         gram: Gram,
         scatters: Scatters,
-        *,
-        domain_weight: float = 1.0,
-        within_weight: float = 1.0,
-        ridge: float = 1e-3,
+        domain_weight: float,
+        within_weight: float,
+        ridge: float,
     ) -> _Problem:
         within_parts = [scatters.within_added, scatters.within_removed]
         parts = [scatters.between]
@@ -67,10 +66,12 @@ def mda(
     *,
     n_components: int | None = None,
     between: float = 0.5,
-    **prices: float,
+    domain_weight: float = 1.0,
+    within_weight: float = 1.0,
+    ridge: float = 1e-3,
 ) -> components.Components:
-    """Multidomain discriminant analysis of Hu et al. (2019); prices as in ``_Problem.of``."""
-    problem = _Problem.of(gram, mda_scatters(labels, between), **prices)
+    """Multidomain discriminant analysis of Hu et al. (2019)."""
+    problem = _Problem.of(gram, mda_scatters(labels, between), domain_weight, within_weight, ridge)
     return _from_labels(gram, problem, n_components)
 
 
@@ -80,14 +81,16 @@ def sca(
     *,
     n_components: int | None = None,
     between: float = 0.5,
-    **prices: float,
+    domain_weight: float = 1.0,
+    within_weight: float = 1.0,
+    ridge: float = 1e-3,
 ) -> components.Components:
-    """Scatter component analysis of Ghifary et al. (2017); prices as in ``_Problem.of``.
+    """Scatter component analysis of Ghifary et al. (2017).
 
     With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
     """
     k = components.unsupervised_count(gram.n_samples, n_components)
-    problem = _Problem.of(gram, sca_scatters(labels), **prices)
+    problem = _Problem.of(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
     if between == 1:
         return _from_labels(gram, problem, k)
     Q, KQ, A = problem.Q, problem.KQ, problem.A

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
-from domainwise.backends.dask_input import Layout, Partitions
+from domainwise.backends.partitions import Layout, Partitions
 from domainwise.distributed import parquet
 from domainwise.ensemble.moments import Moments
 from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
-from domainwise.checks.labels import labels, same_length
+from domainwise.checks.inputs import checked_labels, same_length
 from domainwise.plots import style
 from domainwise.scoring.measures import positive_last
 from domainwise.scoring.predictions import Predictions, codes_of
@@ -102,7 +102,7 @@ class CalibrationByDomainDisplay(style.Display):
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
         check_is_fitted(model)
-        classes = np.unique(np.concatenate([labels(y, "y"), model.classes_]))
+        classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
         told: Any = Predictions(model, X, classes).probabilities
         return cls.from_predictions(y, told, sample_domain, classes=classes, **options)
 
@@ -140,11 +140,11 @@ class CalibrationByDomainDisplay(style.Display):
         check_arguments("from_predictions", {"n_bins": [COUNT]}, n_bins=n_bins)
         if np.asarray(y_prob).dtype.kind in "US":
             raise ValueError("y_prob must hold probabilities, from 0 to 1, not text")
-        truth = labels(y_true, "y_true")
+        truth = checked_labels(y_true, "y_true")
         p = check_array(y_prob, ensure_2d=False, input_name="y_prob")
         same_length(p, "y_prob", truth, "y_true")
         codes, domains = style.by_domain(sample_domain, truth, "y_true")
-        names = np.unique(truth) if classes is None else labels(classes, "classes")
+        names = np.unique(truth) if classes is None else checked_labels(classes, "classes")
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError("y_prob must hold probabilities, from 0 to 1")
         codes_of(truth, names)  # refuses others

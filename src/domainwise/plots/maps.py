@@ -10,8 +10,7 @@ from sklearn.utils import check_array
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
 from domainwise.checks.arguments import StrOptions, check_arguments
-from domainwise.checks.inputs import is_quantity, label_array
-from domainwise.checks.labels import same_length
+from domainwise.checks.inputs import is_quantity, label_array, same_length
 from domainwise.plots import style
 
 #: Share of rows on each side that the axes leave out: a few would shrink all others.

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.inputs import is_quantity
-from domainwise.checks.labels import labels, same_length
+from domainwise.checks.inputs import checked_labels, is_quantity, same_length
 from domainwise.plots import style
 from domainwise.scoring.intervals import defined_score, row_interval
 from domainwise.scoring.measures import choose_measure, default_scoring
@@ -91,7 +90,7 @@ class DomainScoresDisplay(style.Display):
         """
         given: Any = estimator
         models = given if isinstance(given, dict) else {type(given).__name__: given}
-        truth, classes, every = labels(y, "y"), None, list(models.values())
+        truth, classes, every = checked_labels(y, "y"), None, list(models.values())
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in every}
         if kinds not in ({True}, {False}):
             raise ValueError(f"estimator={given!r} must be classifiers, or regressors")
@@ -140,7 +139,7 @@ class DomainScoresDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        truth = labels(y_true, "y_true")
+        truth = checked_labels(y_true, "y_true")
         if metric is None:
             greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
             metric = accuracy_score if greater_is_better else root_mean_squared_error

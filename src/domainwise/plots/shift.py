@@ -10,7 +10,7 @@ import numpy as np
 
 from domainwise.arrays import Array, ArrayLike, Given, Label
 from domainwise.checks.arguments import COUNT, check_arguments
-from domainwise.checks.labels import labels
+from domainwise.checks.inputs import checked_labels
 from domainwise.plots import style
 from domainwise.shift.check import seen
 
@@ -49,7 +49,7 @@ class ShiftDisplay(style.Display):
     >>> X, site = np.random.default_rng(0).normal(size=(90, 3)), np.repeat(["A", "B", "C"], 30)
     >>> X[60:, 2] += 9
     >>> display = ShiftDisplay.from_features(X, site, new=["C"])
-    >>> [label.get_text() for label in display.ax_.get_yticklabels()][0]
+    >>> [label.get_text() for label in display.ax_.get_ytickchecked_labels()][0]
     'x2'
     """
 
@@ -125,7 +125,7 @@ class ShiftDisplay(style.Display):
             Of :meth:`from_features` and :meth:`plot`.
         """
         given = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
-        told: Any = {name: labels(values, "y_pred") for name, values in given.items()}
+        told: Any = {name: checked_labels(values, "y_pred") for name, values in given.items()}
         for values in told.values():
             style.by_domain(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import check_sample_domain, label_array
-from domainwise.checks.labels import same_length
+from domainwise.checks.inputs import check_sample_domain, label_array, same_length
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure

@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
+from domainwise.backends.base import NumpyBackend
 from domainwise.backends.devices import Movable
-from domainwise.backends.numpy import NumpyBackend
-from domainwise.checks.inputs import Labels, label_array
-from domainwise.checks.rows import validate_rows
+from domainwise.checks.inputs import Labels, label_array, validate_rows
 from domainwise.estimators.fast_base import check_kinds, chosen_landmarks, kinds_of_labels
 from domainwise.estimators.projection import one_thread_for_few
-from domainwise.gram.cells import CellSums
 from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import CellSums
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.functions import Kernel
 from domainwise.ridge.candidates import RidgeCandidates, named
@@ -134,13 +133,13 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
                 self._forget()
                 self._search(Rows(rows, target, domain))
                 return
-            from domainwise.backends.dask_input import partitions_of
+            from domainwise.backends.partitions import partitions_of
 
             self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
 
     def fit_partitions(self, parts: Any) -> Self:
         """Fit to rows that lie in partitions, in one pass; a score of predictions takes another."""
-        from domainwise.backends.dask_sums import sum_partitions
+        from domainwise.backends.partitions import sum_partitions
 
         self._refuse_splits_of_rows("a pass over partitions")
         before = dict(vars(self))

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from domainwise.arrays import Array
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels
-from domainwise.gram.cells import Cells, check_cell_memory
-from domainwise.gram.label_sums import finalize
+from domainwise.gram.sums import Cells, check_cell_memory, finalize
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import LabelSpace

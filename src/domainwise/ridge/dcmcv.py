@@ -15,8 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import ArrayLike, CrossValidator, Estimator, Given, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
-from domainwise.checks.inputs import quiet_about_domains
-from domainwise.checks.rows import validate_rows
+from domainwise.checks.inputs import quiet_about_domains, validate_rows
 from domainwise.checks.signatures import (
     ExactArguments,
     LabelLandmarkArguments,
@@ -66,6 +65,7 @@ class _Search(search.Searched):
     domain_gamma: float | str = "median"
 
     _estimator: ClassVar[type[Projection]]
+    _method: ClassVar[Any] = None  #: that of the chosen estimator is called
     _fold: ClassVar[type]
     _needs_target = True
     verbose = 0

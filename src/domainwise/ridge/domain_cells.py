@@ -9,8 +9,8 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.backends import Backend
-from domainwise.gram.cells import CellRows, Cells, CellSums, check_cell_memory, merged_cells
 from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import CellRows, Cells, CellSums, check_cell_memory, merged_cells
 from domainwise.ridge.moments import (
     Judge,
     Penalties,

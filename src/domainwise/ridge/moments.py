@@ -13,8 +13,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
-from domainwise.gram.cells import Cells, merged_cells
-from domainwise.gram.nystrom import added
+from domainwise.gram.sums import Cells, added, merged_cells
 from domainwise.gram.tiles import in_threads
 from domainwise.labels.factors import within
 from domainwise.ridge import problem as ridge

@@ -15,8 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from domainwise.arrays import Array
-from domainwise.backends.dask_input import Partitions, named
-from domainwise.backends.dask_sums import Plan
+from domainwise.backends.partitions import Partitions, Plan, named
 from domainwise.gram.dask import graphs
 from domainwise.ridge.problem import Expansion
 from domainwise.ridge.rows import Rows

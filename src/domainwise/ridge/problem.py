@@ -20,8 +20,8 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_host
 from domainwise.backends import backend_of
 from domainwise.backends.devices import moved, portable, restored
-from domainwise.gram.cells import Cells, merged_cells
-from domainwise.gram.nystrom import NystromMap, NystromSums, added
+from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import Cells, NystromSums, added, merged_cells
 from domainwise.kernels.fourier import Basis
 
 #: Directions of domains below this share of the largest are rounding.

@@ -15,9 +15,8 @@ from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import backend_of
 from domainwise.calibration.curves import equal_weights
 from domainwise.checks.inputs import Labels
-from domainwise.gram.cells import CellRows, check_cell_memory
-from domainwise.gram.label_sums import LabelMap
-from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.nystrom import LabelMap, NystromMap
+from domainwise.gram.sums import CellRows, check_cell_memory
 from domainwise.labels.factors import residual_trace
 from domainwise.ridge import moments as moment_search
 from domainwise.ridge.candidates import named

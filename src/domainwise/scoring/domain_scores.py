@@ -11,8 +11,7 @@ from sklearn.model_selection import cross_validate
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label, Scoring
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.inputs import check_sample_domain, count_rows, take_rows
-from domainwise.checks.rows import refuse_no_rows
+from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_rows, take_rows
 from domainwise.checks.warn import warn_caller
 from domainwise.splits.splitters import LeaveDomainsOut
 

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, Frame, Given, Label
 from domainwise.backends import refuse_elsewhere
-from domainwise.checks.inputs import check_sample_domain
-from domainwise.checks.rows import validate_rows
+from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.ensemble.moments import group_sums, rows_moments
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.kernels.landmarks import choose_landmarks

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
+from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LOG2E = 1.4426950408889634
@@ -35,6 +37,10 @@ PANEL = 2**18
 #: Columns of one launch.
 MAX_COLUMNS = 64
 MAX_DEGREE = 16
+#: Rows of a stretch whose kernel values are summed in float32.
+STRETCH = 16384
+#: Padding every group to whole tiles may add this share of the rows.
+MAX_PADDING = 1 / 8
 PIECES = {"tf32": 1, "tf32x3": 2, "ieee": 0}
 INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
@@ -356,3 +362,112 @@ def _power_below(x: float) -> float:
 def on_device(X: Any) -> AbstractContextManager[Any]:
     """Launch where X is; there is nothing to choose under Triton's interpreter."""
     return torch.cuda.device(X.device) if X.is_cuda else nullcontext()
+
+
+#: Of sums over groups.
+TILE = Tile()
+
+
+def worth_grouping(n_rows: int, n_groups: int) -> bool:
+    """Whether groups are large enough for their padding not to matter."""
+    return n_groups * TILE.columns <= MAX_PADDING * n_rows
+
+
+class GroupedProduct:
+    """``(K - 1) table[codes]`` for any table, with K the fused kernel of the rows of X.
+
+    ``codes`` are the groups of the rows, 0 ... G - 1, and ``counts`` the sizes of the groups.
+    """
+
+    def __init__(
+        self, kernel: Kernel, X: Any, codes: Any, counts: Array, *, precision: str
+    ) -> None:
+        sizes = counts.astype(np.int64)
+        tiles = -(-sizes // TILE.columns)
+        ends = np.cumsum(tiles) * TILE.columns
+        starts = ends - tiles * TILE.columns
+        order = codes.argsort(stable=True)
+        # Sorted row i of group g goes to starts[g] + i - (rows of the groups before).
+        shift = torch.from_numpy(starts - (np.cumsum(sizes) - sizes)).to(X.device)
+        place = torch.arange(len(X), device=X.device) + shift[codes[order]]
+        source = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
+        source[place] = order
+        self.fused = FusedKernel(kernel, X[source], X, precision=precision)
+        self.weights = torch.zeros(self.fused.right.padded, device=X.device)
+        self.weights[place] = 1.0
+        if self.fused.factored:
+            self.weights *= torch.exp2(-self.fused.right.half)
+        self.counts = torch.from_numpy(sizes).to(X.device).double()
+        self.group_weights = torch.zeros_like(self.counts).index_add_(
+            0, codes[order], self.weights[place].double()
+        )
+        blocks = self.fused.left.padded // TILE.rows
+        splits = split_count(blocks, int(tiles.sum()))
+        segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // splits))
+        self.segments = torch.from_numpy(segments).to(X.device)
+        self.bounds = torch.from_numpy(bounds).to(X.device)
+        self.grid = (blocks, len(bounds) - 1)
+
+    def product(self, table: Array) -> Any:
+        """Multiply; ``table`` has one row per group."""
+        place = self.counts.device
+        values = torch.from_numpy(np.array(table, dtype=np.float64)).to(place)
+        parts = [
+            self._launch(values[:, i : i + MAX_COLUMNS])
+            for i in range(0, values.shape[1], MAX_COLUMNS)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _launch(self, table: Any) -> Any:
+        from domainwise.gram.torch.triton_kernel import fused_group_product
+
+        fused, r = self.fused, table.shape[1]
+        R = 1 << (r - 1).bit_length()
+        padded = torch.zeros((len(table), R), device=table.device)
+        padded[:, :r] = table
+        out = torch.empty((self.grid[1], fused.left.padded, R), device=table.device)
+        with on_device(table):
+            fused_group_product[self.grid](
+                fused.left.rows,
+                fused.right.rows,
+                fused.left.half,
+                fused.right.half,
+                self.weights,
+                padded,
+                self.segments,
+                self.bounds,
+                out,
+                fused.coefs,
+                fused.left.padded,
+                fused.right.padded,
+                *fused.scalars,
+                R=R,
+                BM=TILE.rows,
+                BN=TILE.columns,
+                num_warps=TILE.warps,
+                num_stages=TILE.stages,
+                **fused.options,
+            )
+        ones = torch.ones(r, dtype=torch.float64, device=table.device)
+        return fused._finished(out, r, ones, self.group_weights @ table, self.counts @ table)
+
+
+def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:
+    """Cut groups at the borders of chunks and after ``STRETCH`` rows.
+
+    Returns (first, last, group) of each stretch, and the first stretch of each chunk.
+    """
+    chunk = -(-chunk // TILE.columns) * TILE.columns
+    stretches: list[tuple[int, int, int]] = []
+    bounds = [0]
+    for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        while start < end:
+            border = len(bounds) * chunk
+            stop = min(end, start + STRETCH, border)
+            stretches.append((start, stop, group))
+            if stop == border:
+                bounds.append(len(stretches))
+            start = stop
+    if bounds[-1] != len(stretches):
+        bounds.append(len(stretches))
+    return np.array(stretches, dtype=np.int32).reshape(-1), np.array(bounds, dtype=np.int32)

@@ -10,12 +10,11 @@ import torch
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import beside, cross_distances, to_host
-from domainwise.gram.cells import CellRows, Cells, CellSums, given_landmarks
-from domainwise.gram.nystrom import NystromMap, NystromSums
+from domainwise.gram.nystrom import NystromMap
+from domainwise.gram.sums import CellRows, Cells, CellSums, NystromSums, given_landmarks
 from domainwise.gram.tiles import panels
-from domainwise.gram.torch.products import full_precision
-from domainwise.kernels.functions import Kernel
-from domainwise.kernels.precision import current_precision
+from domainwise.gram.torch.operator import full_precision
+from domainwise.kernels.functions import Kernel, current_precision
 
 Tensor = Any
 
@@ -36,7 +35,7 @@ def sum_rows(
     *,
     moments: bool = True,
 ) -> NystromSums:
-    """Sum over the rows of X as :func:`domainwise.gram.nystrom.sum_rows` does.
+    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_rows` does.
 
     Rows are taken about the mean of the first batch, which keeps the digits of their moments;
     everything is added up in float64.
@@ -59,7 +58,7 @@ def sum_rows(
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums:
-    """Sum over the rows of X as :func:`domainwise.gram.cells.sum_cells` does, all on the device.
+    """Sum over the rows of X as :func:`domainwise.gram.sums.sum_cells` does, all on the device.
 
     Products of features with each other are taken in float64. Those that make the features follow
     :func:`domainwise.precision`: ``"tf32"`` lets float32 rows have TF32 features.

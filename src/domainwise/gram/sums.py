@@ -1,0 +1,451 @@
+"""Sums over rows that are seen once: of all of them, or cell by cell (theory 9.2, 13.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+
+from domainwise.arrays import Array, is_tensor
+from domainwise.arrays.namespace import to_host
+from domainwise.gram.dense import available_memory
+from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
+from domainwise.gram.tiles import in_threads
+from domainwise.labels.factors import (
+    LabelSpace,
+    category_space,
+)
+
+#: Rows summed at a time: their features take a few megabytes.
+BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class NystromSums:
+    """Sums over rows of the features Phi, followed by those of continuous labels.
+
+    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into a
+    Gram operator. That is all a distributed engine has to know.
+
+    Centred second moments are merged by Chan's update so that no digits are lost; those between
+    features are left zero where nobody asks for them.
+    """
+
+    n_samples: int
+    mean: Array
+    second: Array
+    groups: dict[Any, tuple[int, Array]]  #: count and sum of features of each (class, domain)
+
+    def __sizeof__(self) -> int:
+        """Bytes with all arrays: what moving it to another worker takes."""
+        totals = sum(total.nbytes for _, total in self.groups.values())
+        return int(self.mean.nbytes + self.second.nbytes + totals)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Lists instead of a dict with tuples as keys, which saved models cannot hold.
+        groups = self.groups.values()
+        return vars(self) | {
+            "groups": list(self.groups),
+            "counts": [count for count, _ in groups],
+            "totals": [total for _, total in groups],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pairs = zip(state["counts"], state["totals"], strict=True)
+        keys = [tuple(key) for key in state["groups"]]
+        for name in ("n_samples", "mean", "second"):
+            object.__setattr__(self, name, state[name])
+        object.__setattr__(self, "groups", dict(zip(keys, pairs, strict=True)))
+
+    @classmethod
+    def partial(
+        cls,
+        features: Array,
+        codes: Array,
+        keys: Sequence[Hashable],
+        dense: Array | None = None,
+        *,
+        moments: bool = True,
+    ) -> NystromSums:
+        """Sum over one batch of features, which are overwritten.
+
+        ``codes`` are the rows' groups, as indices of ``keys``, the (class, domain) pairs; ``dense``
+        are features of continuous labels. ``moments=False`` leaves zeros for the features' second
+        moments.
+        """
+        n, m = features.shape
+        rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
+        mean = rows.mean(axis=0, dtype=np.float64)
+        rows -= mean.astype(rows.dtype)
+        # What rounding the mean to the rows' precision left over.
+        rest = rows.mean(axis=0, dtype=np.float64)
+        mean = mean.astype(rows.dtype).astype(np.float64)
+        second = np.zeros((rows.shape[1], rows.shape[1]))
+        first = 0 if moments else m
+        second[first:] = (rows[:, first:].T @ rows).astype(np.float64)
+        second[first:] -= n * np.outer(rest[first:], rest)
+        second[:first, first:] = second[first:, :first].T
+        present, inside = np.unique(codes, return_inverse=True)
+        counts = np.bincount(inside)
+        if len(present) == 1:
+            sums = n * (mean + rest)[None]
+        else:
+            one = np.ones(n, dtype=rows.dtype)
+            indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
+            sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
+        groups = {
+            keys[g]: (int(count), total)
+            for g, count, total in zip(present, counts, sums, strict=True)
+        }
+        return cls(n, mean + rest, second, groups)
+
+    def of_features(self, nystrom: NystromMap) -> NystromSums:
+        """Turn sums over :meth:`NystromMap.summands` into sums over features."""
+        triangle, constant = nystrom.triangle, nystrom.kernel.constant
+        if not nystrom.direct or triangle is None:
+            return self
+        m = len(triangle)
+
+        def solved(rows: Array, shift: float = 0.0) -> Array:
+            out = rows.copy()
+            out[..., :m] = solve_triangular(triangle, (rows[..., :m] + shift).T, lower=True).T
+            return out
+
+        groups = {
+            key: (count, solved(total, count * constant))
+            for key, (count, total) in self.groups.items()
+        }
+        second = solved(solved(self.second).T)
+        return NystromSums(self.n_samples, solved(self.mean, constant), second, groups)
+
+    def mapped(self, convert: Callable[[Any], Any]) -> NystromSums:
+        """Return the same sums with every array converted."""
+        groups = {key: (count, convert(total)) for key, (count, total) in self.groups.items()}
+        return NystromSums(self.n_samples, convert(self.mean), convert(self.second), groups)
+
+    def classes(self) -> set[Any]:
+        """Classes that occurred."""
+        return {key[0] for key in self.groups}
+
+    def regrouped(self, key_of: Callable[[Any], Any]) -> NystromSums:
+        """Return the same sums with groups joined that have the same new key."""
+        return replace(self, groups=added((key_of(key), sums) for key, sums in self.groups.items()))
+
+    def merge(self, other: NystromSums) -> NystromSums:
+        """Join the sums of two sets of rows."""
+        n = self.n_samples + other.n_samples
+        delta = other.mean - self.mean
+        share = other.n_samples / n
+        second = self.second + other.second
+        second += delta[:, None] * (delta * (self.n_samples * share))
+        groups = added(chain(self.groups.items(), other.groups.items()))
+        return NystromSums(n, self.mean + share * delta, second, groups)
+
+
+def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
+    """Add up the counts and sums of groups that have the same key."""
+    found: dict[Any, tuple[int, Any]] = {}
+    for key, (count, total) in groups:
+        mine = found.get(key)
+        found[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+    return found
+
+
+def sum_rows(
+    nystrom: NystromMap,
+    X: Array,
+    codes: Array,
+    keys: Sequence[Hashable],
+    dense: Callable[[slice], Array | None],
+    *,
+    moments: bool = True,
+) -> NystromSums:
+    """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
+
+    ``dense`` gives the features of continuous labels of a batch; see
+    :meth:`NystromSums.partial` for the others.
+    """
+    starts = range(0, len(X), BATCH_ROWS)
+
+    def work(thread: int, threads: int) -> NystromSums:
+        total: NystromSums | None = None
+        memory = np.empty((BATCH_ROWS, nystrom.n_features), dtype=nystrom.landmarks.dtype)
+        for start in starts[thread::threads]:
+            rows = slice(start, start + BATCH_ROWS)
+            part = NystromSums.partial(
+                nystrom.summands(np.asarray(X[rows]), memory),
+                codes[rows],
+                keys,
+                dense(rows),
+                moments=moments,
+            )
+            total = part if total is None else total.merge(part)
+        assert total is not None
+        return total
+
+    return reduce(NystromSums.merge, in_threads(len(starts), work))
+
+
+Cells = dict[Any, NystromSums]
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """Where each row belongs, and what is summed beside its features.
+
+    A group is a (class, domain), of which the sums of the features alone are kept; a cell may hold
+    many groups.
+    """
+
+    cells: Any  #: of each row, as an index of the keys
+    groups: Any  #: likewise
+    cell_keys: Sequence[Hashable]
+    group_keys: Sequence[Hashable]
+    dense: Any = None  #: further columns: descriptors of domains, then continuous targets
+
+    @property
+    def width(self) -> int:
+        """Number of further columns."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Array]]:
+        """Yield the key of a cell and up to so many of its rows, cell by cell."""
+        order = np.argsort(self.cells, kind="stable")
+        ends = np.cumsum(np.bincount(self.cells, minlength=len(self.cell_keys)))
+        for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
+            for a in range(start, end, batch_rows):
+                yield key, order[a : min(a + batch_rows, end)]
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Cells of the same rows for each of several maps."""
+
+    maps: list[Cells]
+
+    def merge(self, other: CellSums) -> CellSums:
+        """Join the sums of two sets of rows."""
+        pairs = zip(self.maps, other.maps, strict=True)
+        return CellSums([merged_cells(mine, theirs) for mine, theirs in pairs])
+
+    def mapped(self, convert: Callable[[Any], Any]) -> CellSums:
+        """Return the same sums with every array converted."""
+        return CellSums(
+            [{key: cell.mapped(convert) for key, cell in cells.items()} for cells in self.maps]
+        )
+
+    def classes(self) -> set[Any]:
+        """Classes that occurred."""
+        return set().union(*(cell.classes() for cell in self.maps[0].values()))
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return sum(cell.n_samples for cell in self.maps[0].values())
+
+    def __sizeof__(self) -> int:
+        """Bytes with all arrays: what moving it to another worker takes."""
+        return sum(cell.__sizeof__() for cells in self.maps for cell in cells.values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Lists instead of dicts with tuples as keys, which saved models cannot hold.
+        held = self.mapped(to_host)  # a file is read where there may be no such device
+        return {
+            "keys": [list(cells) for cells in held.maps],
+            "cells": [list(cells.values()) for cells in held.maps],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        maps = [
+            dict(zip((tuple(key) for key in keys), cells, strict=True))
+            for keys, cells in zip(state["keys"], state["cells"], strict=True)
+        ]
+        object.__setattr__(self, "maps", maps)
+
+
+def merged_cells(a: Cells, b: Cells) -> Cells:
+    """Join two sets of cells, those of the same key into one."""
+    joined = dict(a)
+    for key, cell in b.items():
+        mine = joined.get(key)
+        joined[key] = cell if mine is None else mine.merge(cell)
+    return joined
+
+
+def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
+    """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
+
+    The maps are of the same landmarks; several of them share their distances.
+    """
+    tasks = list(rows.batches(BATCH_ROWS))
+    shared = given_landmarks(maps)
+
+    def work(thread: int, threads: int) -> CellSums:
+        own = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
+        memory = np.empty(BATCH_ROWS * max(m.n_features + rows.width for m in maps))
+        total: list[Cells] = [{} for _ in maps]
+        for key, index in own:
+            batch = np.asarray(X[_as_slice(index)])
+            distances = None if shared is None else cdist(batch, shared, "cityblock")
+            for cells, nystrom in zip(total, maps, strict=True):
+                m = nystrom.n_features
+                values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
+                if nystrom.landmarks.dtype == values.dtype:
+                    summands = nystrom.summands(batch, values[:, :m], distances)
+                else:
+                    summands = nystrom.summands(batch, None, distances)
+                if not np.shares_memory(summands, values):
+                    values[:, :m] = summands
+                if rows.dense is not None:
+                    values[:, m:] = rows.dense[index]
+                part = NystromSums.partial(values, rows.groups[index], rows.group_keys)
+                cells[key] = cells[key].merge(part) if key in cells else part
+        return CellSums(total)
+
+    total = reduce(CellSums.merge, in_threads(len(tasks), work))
+    found = [
+        (cells, key, nystrom)
+        for nystrom, cells in zip(maps, total.maps, strict=True)
+        for key in cells
+        if nystrom.direct
+    ]
+
+    def turn_into_features(thread: int, threads: int) -> None:
+        for cells, key, nystrom in found[thread::threads]:
+            cells[key] = cells[key].of_features(nystrom)
+
+    if found:
+        in_threads(len(found), turn_into_features)
+    return total
+
+
+def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
+    """Refuse cells of maps with so many columns if they do not fit where X is.
+
+    Merges of cells take about as much again as the cells.
+    """
+    needed = 2.0 * 8.0 * n_cells * sum(width**2 for width in widths)
+    free = available_memory()
+    if is_tensor(X) and X.device.type == "cuda":
+        import torch
+
+        unused = torch.cuda.memory_reserved(X.device) - torch.cuda.memory_allocated(X.device)
+        free = torch.cuda.mem_get_info(X.device)[0] + unused
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"moments of {n_cells} cells and {len(widths)} kernel(s) with {max(widths)} columns "
+            f"take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free: {advice}"
+        )
+
+
+def given_landmarks(maps: Sequence[NystromMap]) -> Array | None:
+    """Landmarks that several maps were made from; zeros for those that none of them uses."""
+    first = maps[0]
+    if len(maps) == 1 or first.chosen is None:
+        return None
+    landmarks = np.zeros((first.n_asked, first.landmarks.shape[1]), dtype=first.landmarks.dtype)
+    for nystrom in maps:
+        landmarks[nystrom.chosen] = nystrom.landmarks
+    return landmarks
+
+
+def _as_slice(index: Array) -> Any:
+    """Neighbouring rows as a slice, which copies nothing."""
+    if index[-1] - index[0] + 1 == len(index):
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def finalize(
+    sums: NystromSums,
+    nystrom: NystromMap,
+    *,
+    target: LabelMap | None = None,
+    domain: LabelMap | None = None,
+    conditional: bool = False,
+) -> tuple[NystromGram, list[Any], list[Any]]:
+    """Turn sums over rows into a Gram operator, and list the classes and domains that occurred.
+
+    The sums are of features first, then of those of a continuous target, of the target itself, and
+    of the features of continuous domain descriptors; ``target`` and ``domain`` are their maps.
+    """
+    m = nystrom.n_features
+    keys: list[Any] = sorted(sums.groups, key=repr)
+    counts = np.array([sums.groups[key][0] for key in keys], dtype=np.float64)
+    totals = np.array([sums.groups[key][1] for key in keys])
+    classes = sorted({key[0] for key in keys if key[0] is not None})
+    domains = sorted({key[1] for key in keys if key[1] is not None})
+    class_of = _codes([key[0] for key in keys], classes) if classes else None
+    domain_of = _codes([key[1] for key in keys], domains) if len(domains) > 1 else None
+    groups = category_space(counts, class_of, domain_of, conditional=conditional)
+    # Orthonormal group directions 1_g / sqrt(n_g) times the centred features.
+    centred = (totals - counts[:, None] * sums.mean) / np.sqrt(counts)[:, None]
+    if target is None and domain is None:
+        space, cross = groups, centred[: groups.size, :m]
+    else:
+        space, cross = _joint_space(sums, groups, centred, np.sqrt(counts), m, target, domain)
+    # Without landmarks signs are settled on the weights of the columns.
+    landmark_features = np.eye(m) if nystrom.triangle is None else nystrom.triangle - sums.mean[:m]
+    gram = NystromGram(
+        sums.second[:m, :m], cross, space, landmark_features, nystrom.landmarks.dtype
+    )
+    return gram, classes, domains
+
+
+def _joint_space(
+    sums: NystromSums,
+    groups: LabelSpace,
+    centred: Array,
+    root: Array,
+    m: int,
+    target: LabelMap | None,
+    domain: LabelMap | None,
+) -> tuple[LabelSpace, Array]:
+    """Label space of group directions together with continuous label features.
+
+    ``root`` has the roots of the groups' sizes.
+    """
+    n_groups, continuous = len(centred), sums.second[m:, m:]
+    # Group directions are orthonormal but for the constant, which centring removes.
+    inner_groups = np.eye(n_groups) - np.outer(root, root) / sums.n_samples
+    gram = np.block([[inner_groups, centred[:, m:]], [centred[:, m:].T, continuous]])
+    # Features of any scale count alike; the constant group direction must stay a zero.
+    variance = np.diagonal(continuous)
+    floor = np.finfo(float).eps * float(variance.max(initial=np.finfo(float).tiny))
+    scale = np.concatenate([np.ones(n_groups), np.sqrt(np.maximum(variance, floor))])
+    d, U = np.linalg.eigh(gram / np.outer(scale, scale))
+    keep = d > len(d) * np.finfo(float).eps * d[-1]
+    d, U = d[keep], U[:, keep]
+    coordinates = (np.sqrt(d)[:, None] * U.T) * scale  # of each group direction and feature
+    basis = U / np.sqrt(d) / scale[:, None]
+    products = np.vstack([centred[:, :m], sums.second[m:, :m]])
+    cross = basis.T @ products
+    of_groups, of_features = coordinates[:, :n_groups], coordinates[:, n_groups:]
+    n_target = 0 if target is None else target.n_features
+    # Behind the features of a target stands the target itself.
+    ends = [n_target, n_target + (target is not None)]
+    of_target, of_values, of_domain = np.split(of_features, ends, axis=1)
+
+    def from_groups(part: Array | None) -> Array | None:
+        return None if part is None else of_groups @ part
+
+    space = LabelSpace(
+        sums.n_samples,
+        from_groups(groups.target) if target is None else of_target,
+        from_groups(groups.domain) if domain is None else of_domain,
+        from_groups(groups.domain_means) if domain is None else None,
+        from_groups(groups.sign) if target is None else of_values[:, 0],
+    )
+    return space, cross
+
+
+def _codes(labels: list[Any], names: list[Any]) -> Array:
+    index = {name: i for i, name in enumerate(names)}
+    return np.array([index[label] for label in labels])
