@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from domainwise import __version__
 from domainwise.cli import app
-from domainwise.paper.cases import Case, Table
-from domainwise.paper.protocols import TABLES
+from domainwise.paper.protocols import TABLES, Case, Table
 
 runner = CliRunner()
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from domainwise.paper.cases import Case, Table
-from domainwise.paper.protocols import TABLES
+from domainwise.paper.protocols import TABLES, Case, Table
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from domainwise.paper.data import make_split, rows_of_domain, seed_of, split_domains
+from domainwise.paper.trials import make_split, rows_of_domain, seed_of, split_domains
 
 
 def test_a_split_shares_no_domain_between_sources_and_unseen_ones(tiny_case):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from domainwise.paper.longrun import LongRun, plan_long_runs
+from domainwise.paper.reproduce import LongRun, plan_long_runs
 from domainwise.paper.trials import Trial
 
 

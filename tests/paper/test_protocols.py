@@ -3,9 +3,7 @@ from dataclasses import replace
 import pytest
 
 from domainwise.paper.methods import METHODS
-from domainwise.paper.printed import PAPER
-from domainwise.paper.protocols import TABLES, find_case, select_tables
-from domainwise.paper.scores import METRICS
+from domainwise.paper.protocols import METRICS, PAPER, TABLES, find_case, select_tables
 
 CASES = [case for table in TABLES.values() for case in table.cases]
 
@@ -15,9 +13,8 @@ def test_a_case_names_only_what_exists(case):
     assert set(case.methods) | set(case.tuned_methods) <= set(METHODS)
     assert set(case.metrics) <= set(METRICS)
     assert case.table in TABLES
-    if case.paper is not None:
-        assert set(case.paper.rows) <= set(case.methods)
-        assert all(set(row.cells) <= set(case.metrics) for row in case.paper.rows.values())
+    assert set(case.paper) <= set(case.methods)
+    assert all(set(row.cells) <= set(case.metrics) for row in case.paper.values())
 
 
 def test_every_table_of_the_paper_has_a_case():
@@ -26,12 +23,12 @@ def test_every_table_of_the_paper_has_a_case():
 
 def test_the_papers_numbers_are_those_of_its_source():
     """A sample of each table, read off dcm.tex."""
-    assert PAPER["synthetic/eta0.5-gamma0.5"].cell("dcm", "accuracy") == (59.06, 4.25)
-    assert PAPER["parkinsons/total"].cell("coir", "rmse") == (12.23, 1.46)
-    assert PAPER["parkinsons/motor"].rows["dica"].seconds == 408.25
-    assert PAPER["gvhd/n1000"].cell("fastdcm", "g_mean") == (0.9021, 0.0158)
-    assert PAPER["landmine/n200"].cell("svm", "label_auc") == (0.5076, 0.0069)
-    assert PAPER["oil/wells"].rows["fastdcm"].seconds == 216.43
+    assert PAPER["synthetic/eta0.5-gamma0.5"]["dcm"].cells["accuracy"] == (59.06, 4.25)
+    assert PAPER["parkinsons/total"]["coir"].cells["rmse"] == (12.23, 1.46)
+    assert PAPER["parkinsons/motor"]["dica"].seconds == 408.25
+    assert PAPER["gvhd/n1000"]["fastdcm"].cells["g_mean"] == (0.9021, 0.0158)
+    assert PAPER["landmine/n200"]["svm"].cells["label_auc"] == (0.5076, 0.0069)
+    assert PAPER["oil/wells"]["fastdcm"].seconds == 216.43
 
 
 def test_constants_are_those_of_the_design():

@@ -5,18 +5,9 @@ import pytest
 
 from domainwise.jobs.statistics import p_text
 from domainwise.jobs.store import ResultsError, ResultStore
-from domainwise.paper.report.layout import case_caption, case_table
-from domainwise.paper.report.markdown import to_markdown
-from domainwise.paper.report.publish import publish
-from domainwise.paper.report.summary import summarise_run
-from domainwise.paper.report.words import (
-    count,
-    how_close,
-    join,
-    unfinished,
-    what_was_run,
-    who_wins,
-)
+from domainwise.paper.report import case_caption, case_table, publish, to_markdown
+from domainwise.paper.sentences import count, how_close, join, unfinished, what_was_run, who_wins
+from domainwise.paper.summary import summarise_run
 
 NOT_IN_THE_PAPER = {"sca", "mda", "mida"}
 

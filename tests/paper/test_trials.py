@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from domainwise import DCM
-from domainwise.paper.data import make_split
-from domainwise.paper.methods import (
-    METHODS,
-    Parameters,
-    build_pipeline,
-    paper_parameters,
-)
-from domainwise.paper.scores import METRICS, score_predictions
-from domainwise.paper.trials import Trial
-from domainwise.paper.tuning import domain_folds, grid, select, tuning_rows
+from domainwise.paper.methods import METHODS, Parameters, build_pipeline, paper_parameters
+from domainwise.paper.protocols import METRICS, score_predictions
+from domainwise.paper.trials import Trial, domain_folds, grid, make_split, tune, tuning_rows
 from domainwise.reference import algorithm1, algorithm2_stable
 from domainwise.scoring.predictions import fit_with_domains
 
@@ -46,9 +39,9 @@ def test_tuning_never_sees_unseen_domains(tiny_case):
     """Changing every unseen row leaves the choice as it is."""
     split = make_split(tiny_case, 0, 0)
     method = METHODS["dcm"]
-    first = select(tiny_case, method, split, np.random.default_rng(3), 0)
+    first = tune(tiny_case, method, split, np.random.default_rng(3), 0)
     split.X_test[:] = np.nan
-    again = select(tiny_case, method, split, np.random.default_rng(3), 0)
+    again = tune(tiny_case, method, split, np.random.default_rng(3), 0)
     assert first == again
     assert "held out" in first[1]["rule"]
     assert first[1]["candidates"] == 18
@@ -63,8 +56,8 @@ def test_a_tuned_row_records_the_rule_and_the_choice(tiny_case):
 def test_the_invariant_machine_without_weight_is_the_svm_and_searches_the_weight_last(tiny_case):
     split = make_split(tiny_case, 0, 0)
     svm, ours = METHODS["svm"], METHODS["invariant"]
-    chosen, record = select(tiny_case, svm, split, np.random.default_rng(3), 0)
-    weighted, other = select(tiny_case, ours, split, np.random.default_rng(3), 0)
+    chosen, record = tune(tiny_case, svm, split, np.random.default_rng(3), 0)
+    weighted, other = tune(tiny_case, ours, split, np.random.default_rng(3), 0)
     assert other["candidates"] == record["candidates"] + 3
     assert other["source_score"] >= record["source_score"]
     same = ("C", "gamma", "class_weight")

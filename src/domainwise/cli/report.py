@@ -42,7 +42,7 @@ def report(
 
 def publish_folder(folder: Path, *, html: bool, as_json: bool) -> None:
     """Write the Markdown tables and the report; print the tables."""
-    from domainwise.paper.report.publish import publish
+    from domainwise.paper.report import publish
 
     with usage_errors():
         written = publish(folder, html=html)

@@ -21,8 +21,8 @@ from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
 from domainwise.estimators import COIR, DCM, DICA
 from domainwise.jobs.runner import Row
-from domainwise.paper.data import seed_of
-from domainwise.paper.reference_models import delta_kernel
+from domainwise.paper.methods import delta_kernel
+from domainwise.paper.trials import seed_of
 from domainwise.reference import algorithm1
 
 GAMMA = 1.0

@@ -1,19 +1,20 @@
 """The methods of the tables, each built as one scikit-learn pipeline.
 
-A pipeline is: fill missing values, scale, project, predict; the first two where the data ask for
-them, the projection where the method has one. Everything in it is fitted on source domains.
+A pipeline fills missing values, scales, projects and predicts: the first two where the data need
+them, the projection where the method has one. All of it is fitted on source domains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.impute import SimpleImputer
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
@@ -22,13 +23,103 @@ from domainwise.arrays import Array
 from domainwise.estimators import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA, FastCOIR, FastDCM, FastDICA
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.models.table_model import plain_parameters
-from domainwise.paper.cases import Case
-from domainwise.paper.reference_models import ReferenceDCM, ReferenceFastDCM
+from domainwise.paper.protocols import Case
+from domainwise.reference import algorithm1, algorithm2_stable, project
+
+# The paper's algorithms as transformers: slow, with N x N matrices, to be compared with -----------
+
+
+@dataclass(eq=False, repr=False)
+class ReferenceDCM(TransformerMixin, BaseEstimator):
+    """Algorithm 1: the dense generalized eigenproblem, without a ridge."""
+
+    __metadata_request__fit = {"sample_domain": True}
+
+    n_components: int = 1
+    gamma: float = 1.0
+    target_gamma: float = 1.0
+    epsilon: float = 1e-3
+    domain_weight: float = 1.0
+    continuous: bool = False  #: whether the target is continuous (RBF) or a label (delta)
+
+    def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
+        """Solve for the source domains."""
+        self.X_fit_, self.kernel_ = X, rbf_kernel(X, gamma=self.gamma)
+        result = algorithm1(
+            self.kernel_,
+            self._target_kernel(y, y),
+            delta_kernel(sample_domain, sample_domain),
+            epsilon=self.epsilon,
+            n_components=self.n_components,
+            domain_weight=self.domain_weight,
+        )
+        self.coefficients_, self.eigenvalues_ = result.coefficients, result.eigenvalues
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Project rows, centred with the training means."""
+        between = rbf_kernel(self.X_fit_, X, gamma=self.gamma)
+        return project(self.kernel_, between, self.coefficients_)
+
+    def _target_kernel(self, a: Array, b: Array) -> Array:
+        if not self.continuous:
+            return delta_kernel(a, b)
+        kernel: Array = rbf_kernel(a.reshape(-1, 1), b.reshape(-1, 1), gamma=self.target_gamma)
+        return kernel
+
+
+@dataclass(eq=False, repr=False)
+class ReferenceFastDCM(ReferenceDCM):
+    """Algorithm 2 in its stable form, with ``n_landmarks`` uniformly drawn landmarks."""
+
+    n_landmarks: int = 100
+    random_state: int = 0
+
+    def fit(self, X: Array, y: Array, sample_domain: Array) -> Self:
+        """Solve for the source domains."""
+        rng = np.random.default_rng(self.random_state)
+        drawn = np.sort(rng.choice(len(X), min(self.n_landmarks, len(X)), replace=False))
+        landmarks = X[drawn]
+        # The extension to new points is linear in their kernel values: a zero column and the unit
+        # columns read it off, so that new rows can be projected later.
+        probes = np.hstack([np.zeros((len(drawn), 1)), np.eye(len(drawn))])
+        result = algorithm2_stable(
+            rbf_kernel(X, landmarks, gamma=self.gamma),
+            rbf_kernel(landmarks, gamma=self.gamma),
+            self._target_kernel(y, y[drawn]),
+            self._target_kernel(y[drawn], y[drawn]),
+            delta_kernel(sample_domain, sample_domain[drawn]),
+            delta_kernel(sample_domain[drawn], sample_domain[drawn]),
+            probes,
+            epsilon=self.epsilon,
+            n_components=self.n_components,
+            domain_weight=self.domain_weight,
+        )
+        assert result.projected_new is not None
+        self.landmarks_, self.eigenvalues_ = landmarks, result.eigenvalues
+        self.offset_ = result.projected_new[0]
+        self.extension_ = result.projected_new[1:] - self.offset_
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Project rows by the Nyström extension."""
+        between = rbf_kernel(X, self.landmarks_, gamma=self.gamma)
+        projected: Array = between @ self.extension_ + self.offset_
+        return projected
+
+
+def delta_kernel(a: Array, b: Array) -> Array:
+    """1 where labels are equal, 0 elsewhere."""
+    same: Array = (np.asarray(a)[:, None] == np.asarray(b)).astype(np.float64)
+    return same
+
+
+# Methods by name ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Everything a method may be told; each uses what it knows.
+    """Parameters of all methods; a method reads the ones that it has.
 
     ``predictor_gamma`` is the SVM's; None means the same as ``gamma`` (the paper's choice).
     ``n_landmarks`` belongs to the fast methods.
@@ -59,11 +150,17 @@ class Method:
     key: str  #: in result files
     label: str  #: in tables
     kind: str  #: baseline, exact, ridge, fast, reference; or beside, which is not in the paper
-    #: ``project(parameters, task)`` returns the transformer; None predicts from the features.
-    project: Callable[[Parameters, str], BaseEstimator] | None = None
+    names: tuple[str, ...] = ()  #: fields of ``Parameters`` it depends on, beside those of an SVM
+    projection: type[BaseEstimator] | None = None  #: None predicts from the features
     landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
-    uses: tuple[str, ...] = ()  #: fields of ``Parameters`` it depends on
     overrides: Mapping[str, Any] = field(default_factory=dict)  #: of the paper setting
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Fields of ``Parameters`` it depends on."""
+        if self.key == "majority":
+            return ()
+        return (*self.names, *(["n_landmarks"] if self.landmarks else []), "C", "class_weight")
 
     @property
     def main(self) -> bool:
@@ -72,11 +169,8 @@ class Method:
 
     def name(self, task: str) -> str:
         """Label for a task: a support vector machine for regression is an SVR."""
-        if self.key == "majority":
-            return "constant" if task == "regression" else "majority"
-        if self.key in ("svm", "invariant") and task == "regression":
-            return {"svm": "SVR", "invariant": "InvariantSVR"}[self.key]
-        return self.label
+        regression = {"majority": "constant", "svm": "SVR", "invariant": "InvariantSVR"}
+        return regression.get(self.key, self.label) if task == "regression" else self.label
 
     def n_landmarks(self, n_rows: int, m: int | None) -> int | None:
         """Landmarks this method uses on ``n_rows`` source rows with the paper's M."""
@@ -88,18 +182,19 @@ class Method:
             raise ValueError(f"{self.key} needs the paper's M, and this case has none")
         return max(round(n_rows / m), 2) if self.landmarks == "divisor" else m
 
-
-def _build(estimator: type, *names: str) -> Callable[[Parameters, str], BaseEstimator]:
-    def build(parameters: Parameters, task: str) -> BaseEstimator:
+    def steps(self, parameters: Parameters, task: str) -> list[tuple[str, BaseEstimator]]:
+        """The projection, if there is one, and the predictor."""
+        predictor = ("predict", _predictor(self, parameters, task))
+        if self.projection is None:
+            return [predictor]
+        names = (*self.names, *(("n_landmarks", "random_state") if self.landmarks else ()))
         chosen = {name: getattr(parameters, name) for name in names}
         # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
-        if estimator is DICA:
+        if self.projection is DICA:
             chosen["solver"] = "dense"
-        if issubclass(estimator, ReferenceDCM):
+        if self.kind == "reference":
             chosen["continuous"] = task == "regression"
-        return estimator(**chosen)
-
-    return build
+        return [("project", self.projection(**chosen)), predictor]
 
 
 _KERNEL = ("n_components", "gamma")
@@ -110,27 +205,6 @@ _DCM = (*_COIR, "domain_weight")
 _SCATTER = (*_KERNEL, "ridge", "domain_weight")
 _MIDA = (*_KERNEL, "domain_weight")
 _REFERENCE = (*_LABELS, "domain_weight")
-_SVM = ("C", "class_weight")
-
-
-def _projection(
-    key: str,
-    label: str,
-    kind: str,
-    estimator: type,
-    names: tuple[str, ...],
-    landmarks: str = "",
-    **overrides: float,
-) -> Method:
-    """A method that projects before an SVM predicts; the names are its parameters."""
-    drawn = ("n_landmarks", "random_state") if landmarks else ()
-    build = _build(estimator, *names, *drawn)
-    return Method(key, label, kind, build, landmarks, (*names, *drawn[:1], *_SVM), overrides)
-
-
-_INFINITE = float("inf")
-_FAST = (("FastCOIR", FastCOIR, _COIR), ("FastDICA", FastDICA, _DICA), ("FastDCM", FastDCM, _DCM))
-_BESIDE = (("SCA", SCA, _SCATTER), ("MDA", MDA, _SCATTER), ("MIDA", MIDA, _MIDA))
 #: The end of a key, the end of a label, and how the paper's M is read.
 _READINGS = (
     ("", "", "divisor"),
@@ -142,36 +216,48 @@ METHODS: dict[str, Method] = {
     method.key: method
     for method in (
         Method("majority", "majority", "baseline"),
-        Method("svm", "SVM", "baseline", uses=("gamma", *_SVM)),
-        _projection("kpca", "KPCA", "exact", KPCA, _KERNEL),
-        _projection("coir", "COIR", "exact", COIR, _COIR),
-        _projection("dica", "DICA", "exact", DICA, _DICA),
-        _projection("dcm", "DCM", "exact", DCM, _DCM),
-        Method("invariant", "InvariantSVC", "exact", uses=("gamma", "domain_weight", *_SVM)),
-        _projection("coir_small", "COIR, ridge 1e-5", "ridge", COIR, _COIR, ridge=1e-5),
-        _projection("dcm_small", "DCM, ridge 1e-5", "ridge", DCM, _DCM, ridge=1e-5),
-        _projection("coir_inf", "COIR, ridge ∞", "ridge", COIR, _COIR, ridge=_INFINITE),
-        _projection("dcm_inf", "DCM, ridge ∞", "ridge", DCM, _DCM, ridge=_INFINITE),
+        Method("svm", "SVM", "baseline", ("gamma",)),
+        Method("kpca", "KPCA", "exact", _KERNEL, KPCA),
+        Method("coir", "COIR", "exact", _COIR, COIR),
+        Method("dica", "DICA", "exact", _DICA, DICA),
+        Method("dcm", "DCM", "exact", _DCM, DCM),
+        Method("invariant", "InvariantSVC", "exact", ("gamma", "domain_weight")),
         *(
-            _projection(name.lower() + end, name + words, "fast", estimator, names, reading)
-            for end, words, reading in _READINGS
-            for name, estimator, names in _FAST
+            Method(name.lower() + end, name + text, "ridge", names, estimator, overrides=ridge)
+            for end, text, ridge in (
+                ("_small", ", ridge 1e-5", {"ridge": 1e-5}),
+                ("_inf", ", ridge ∞", {"ridge": np.inf}),
+            )
+            for name, names, estimator in (("COIR", _COIR, COIR), ("DCM", _DCM, DCM))
         ),
-        _projection("algorithm1", "Algorithm 1", "reference", ReferenceDCM, _REFERENCE),
         *(
-            _projection(
+            Method(name.lower() + end, name + text, "fast", names, estimator, reading)
+            for end, text, reading in _READINGS
+            for name, names, estimator in (
+                ("FastCOIR", _COIR, FastCOIR),
+                ("FastDICA", _DICA, FastDICA),
+                ("FastDCM", _DCM, FastDCM),
+            )
+        ),
+        Method("algorithm1", "Algorithm 1", "reference", _REFERENCE, ReferenceDCM),
+        *(
+            Method(
                 f"algorithm2{end}",
-                f"Algorithm 2{words}",
+                f"Algorithm 2{text}",
                 "reference",
-                ReferenceFastDCM,
                 _REFERENCE,
+                ReferenceFastDCM,
                 reading,
             )
-            for end, words, reading in _READINGS[:2]
+            for end, text, reading in _READINGS[:2]
         ),
         *(
-            _projection(name.lower(), f"{name} (not in the paper)", "beside", estimator, names)
-            for name, estimator, names in _BESIDE
+            Method(name.lower(), f"{name} (not in the paper)", "beside", names, estimator)
+            for name, names, estimator in (
+                ("SCA", _SCATTER, SCA),
+                ("MDA", _SCATTER, MDA),
+                ("MIDA", _MIDA, MIDA),
+            )
         ),
     )
 }
@@ -181,16 +267,11 @@ def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
     """Build a method for a case's task and scaling; ``impute`` fills with means."""
-    steps: list[tuple[str, Any]] = []
-    if impute:
-        steps.append(("impute", SimpleImputer()))
+    steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
     if case.scaling != "none":
         scalers = {"minmax": MinMaxScaler, "standard": StandardScaler}
         steps.append(("scale", scalers[case.scaling]()))
-    if method.project is not None:
-        steps.append(("project", method.project(parameters, case.task)))
-    steps.append(("predict", _predictor(method, parameters, case.task)))
-    return Pipeline(steps)
+    return Pipeline([*steps, *method.steps(parameters, case.task)])
 
 
 def paper_parameters(

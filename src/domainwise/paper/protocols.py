@@ -1,48 +1,249 @@
-"""The paper's experiments, declared in ``protocols.toml``: what one runner needs to know.
+"""The paper's experiments as declarations: metrics, cases, tables, and the numbers it prints.
 
-What the paper prints is in :mod:`domainwise.paper.printed`. A table is a set of cases; a case is
-one data set, one way of splitting its domains, and the methods to compare there.
+A table is a set of cases; a case is one data set, one way of splitting its domains, and the methods
+to compare there. Tables stand in ``protocols.toml``, the paper's numbers in ``printed.toml``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from domainwise.paper.cases import Case, Table
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, roc_auc_score, root_mean_squared_error
 
-_TEXT = (files("domainwise.paper") / "protocols.toml").read_text(encoding="utf-8")
-_DECLARED = tomllib.loads(_TEXT)
+from domainwise.metrics import g_mean_score
 
-
-def _names(listed: Sequence[str]) -> tuple[str, ...]:
-    """A list of names, with those of a group in place of ``*group``."""
-    groups = _DECLARED["groups"]
-    parts = (groups[name[1:]] if name.startswith("*") else [name] for name in listed)
-    return tuple(name for part in parts for name in part)
+#: The two ways of choosing parameters (theory 10.2).
+SETTINGS = ("paper", "tuned")
 
 
-def _table(key: str, declared: Mapping[str, Any]) -> Table:
-    cases = []
-    for name, own in declared["cases"].items():
-        values = {**declared["shared"], **own}
-        lists = {field: _names(values[field]) for field in ("metrics", "methods", "tuned_methods")}
-        cases.append(Case(key=f"{key}/{name}", **{**values, **lists}))
-    return Table(
-        key=key,
-        title=declared["title"],
-        cases=tuple(cases),
-        about=declared["about"],
-        stand_in=declared.get("stand_in", ""),
-        data_files=tuple(declared.get("data_files", ())),
+# Metrics ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: its name in tables, its direction, and the digits the paper prints."""
+
+    key: str
+    label: str
+    digits: int
+    greater_is_better: bool = True
+
+    def format(self, mean: float, deviation: float | None = None) -> str:
+        """Mean ± standard deviation as the paper prints them."""
+        if not np.isfinite(mean):
+            return "–"
+        text = f"{mean:.{self.digits}f}"
+        if deviation is None or not np.isfinite(deviation):
+            return text
+        return f"{text} ± {deviation:.{self.digits}f}"
+
+
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("accuracy", "accuracy (%)", 2),
+        # Of predicted labels, which is how the paper computed its AUC: balanced accuracy.
+        Metric("label_auc", "AUC of labels", 4),
+        Metric("g_mean", "G-mean", 4),
+        Metric("score_auc", "AUC of scores", 4),
+        Metric("balanced_accuracy", "balanced accuracy", 4),
+        Metric("rmse", "RMSE", 2, greater_is_better=False),
     )
-
-
-TABLES: dict[str, Table] = {
-    key: _table(key, declared) for key, declared in _DECLARED["tables"].items()
 }
+
+
+def score_predictions(
+    metrics: Iterable[str], y_true: NDArray, y_pred: NDArray, decision: NDArray | None = None
+) -> dict[str, float]:
+    """Compute metrics of one set of predictions, by key of ``METRICS``.
+
+    Metrics that are not defined (AUC where one class occurs, or without decision values) are left
+    out.
+
+    >>> import numpy as np
+    >>> y = np.array([0, 0, 1, 1])
+    >>> score_predictions(["accuracy", "label_auc"], y, np.array([0, 1, 1, 1]))
+    {'accuracy': 75.0, 'label_auc': 0.75}
+    """
+    scores: dict[str, float] = {}
+    binary = len(np.unique(y_true)) == 2
+    for key in metrics:
+        if key == "accuracy":
+            scores[key] = 100.0 * float(accuracy_score(y_true, y_pred))
+        elif key == "g_mean":
+            scores[key] = g_mean_score(y_true, y_pred)
+        elif key == "balanced_accuracy" or (key == "label_auc" and binary):
+            # This is also the AUC of hard labels. scikit-learn's function warns when a predicted
+            # class does not occur in y_true, as happens in a small unseen domain.
+            recalls = [np.mean(y_pred[y_true == label] == label) for label in np.unique(y_true)]
+            scores[key] = float(np.mean(recalls))
+        elif key == "rmse":
+            scores[key] = float(root_mean_squared_error(y_true, y_pred))
+        elif key == "score_auc" and binary and decision is not None:
+            scores[key] = float(roc_auc_score(y_true, decision))
+        elif key not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {key!r}")
+    return scores
+
+
+# The numbers of the paper -------------------------------------------------------------------------
+
+#: Where the numbers come from.
+PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
+
+Cell = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One method of one table of the paper: mean and sd by metric, and the time it reports."""
+
+    cells: Mapping[str, Cell]
+    seconds: float | None = None
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
+
+
+def _paper_row(seconds: float | None = None, **cells: Sequence[float]) -> PaperRow:
+    return PaperRow({metric: (mean, sd) for metric, (mean, sd) in cells.items()}, seconds)
+
+
+#: Rows that the paper prints, by case and method.
+PAPER: Mapping[str, Mapping[str, PaperRow]] = {
+    case: {method: _paper_row(**row) for method, row in rows.items()}
+    for case, rows in _read("printed.toml").items()
+}
+
+
+# Cases and tables ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One data set, one split, and the methods that are compared on it."""
+
+    key: str  #: ``table/case``, the name results are filed under
+    title: str  #: what a reader sees
+    source: str  #: a loader of :mod:`domainwise.datasets`, or "synthetic"
+    train_domains: int  #: drawn as sources
+    test_domains: int  #: drawn as unseen ones
+    metrics: tuple[str, ...]  #: the first one ranks the methods
+    #: RBF parameter of the paper setting, for the projection and for the SVM; "median_target" is
+    #: the median of the source domains' targets (the paper's words).
+    gamma: float | str
+    epsilon: float  #: regulariser of the label kernels in the paper setting
+    methods: tuple[str, ...]
+    tuned_methods: tuple[str, ...]
+    source_params: Mapping[str, Any] = field(default_factory=dict)  #: arguments of the loader
+    repeats: int = 20
+    tuned_repeats: int = 10  #: the first of the paper's
+    task: str = "classification"  #: or "regression"
+    n_components: int | None = None  #: as the paper gives it, None where it does not
+    m: int | None = None  #: the paper's M, of fast methods
+    rows_per_domain: int | None = None  #: drawn from each domain in each repeat; None keeps all
+    quick_rows: int | None = None  #: the same in the quick size; None changes nothing
+    stratified: bool = False  #: draw rows so that each domain keeps its class ratio
+    scaling: str = "none"  #: or "minmax", "standard"; fitted on the source domains
+    tuning_rows: int = 60  #: per source domain
+    tuning_folds: int = 5  #: groups of source domains held out while tuning
+    repeats_of: Mapping[str, int] = field(default_factory=dict)  #: fewer for slow methods
+    cost: float = 3.0  #: rough seconds of a repeat, for the remaining time
+    tuned_cost: float = 6.0
+
+    @property
+    def table(self) -> str:
+        """Key of the table the case belongs to."""
+        return self.key.split("/")[0]
+
+    @property
+    def paper(self) -> Mapping[str, PaperRow]:
+        """Rows that the paper prints for this case, by method; empty if there are none."""
+        return PAPER.get(self.key, {})
+
+    def quick(self) -> Case:
+        """The same case, small enough that all of them run in a few minutes."""
+        return replace(
+            self,
+            repeats=3,
+            tuned_repeats=1,
+            rows_per_domain=self.quick_rows or self.rows_per_domain,
+            tuning_rows=min(self.tuning_rows, 30),
+            tuning_folds=3,
+            repeats_of=dict.fromkeys(("algorithm1", "algorithm2", "algorithm2_count"), 1),
+        )
+
+    def methods_of(self, setting: str) -> tuple[str, ...]:
+        """Methods compared in a setting."""
+        return self.methods if setting == "paper" else self.tuned_methods
+
+    def planned_repeats(self, setting: str) -> int:
+        """Repeats that the protocol has in a setting."""
+        return self.repeats if setting == "paper" else self.tuned_repeats
+
+    def n_repeats(self, setting: str, method: str, asked: int | None = None) -> int:
+        """Repeats of a method in a setting; ``asked`` overrides the paper's number."""
+        count = self.planned_repeats(setting) if asked is None else asked
+        return min(count, self.repeats_of.get(method, count))
+
+    def fingerprint(self) -> str:
+        """Changes when a result under the same key would mean something else.
+
+        How many repeats are run, which methods and the words around them do not count: each
+        result depends on its own repeat and method only.
+        """
+        around = ("title", "methods", "tuned_methods", "repeats", "tuned_repeats", "repeats_of")
+        without = {*around, "quick_rows", "cost", "tuned_cost"}
+        meaning = {name: value for name, value in asdict(self).items() if name not in without}
+        text = json.dumps(meaning, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper: its cases, and what a reader must know about the data.
+
+    ``stand_in`` is empty where the data are the paper's; otherwise it says what replaces what, and
+    every output repeats it. ``data_files`` are names of ``list_datasets``.
+    """
+
+    key: str
+    title: str
+    cases: tuple[Case, ...]
+    about: str
+    stand_in: str = ""
+    data_files: Sequence[str] = ()
+
+
+def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
+    """Make the declared tables; ``*group`` in a list stands for the names of that group."""
+
+    def names(listed: list[str]) -> tuple[str, ...]:
+        parts = (groups[name[1:]] if name.startswith("*") else [name] for name in listed)
+        return tuple(name for part in parts for name in part)
+
+    made = {}
+    for key, declared in tables.items():
+        cases = []
+        for name, own in declared.pop("cases").items():
+            values = {**declared["shared"], **own}
+            lists = {part: names(values[part]) for part in ("metrics", "methods", "tuned_methods")}
+            cases.append(Case(key=f"{key}/{name}", **{**values, **lists}))
+        about = {name: value for name, value in declared.items() if name != "shared"}
+        made[key] = Table(key=key, cases=tuple(cases), **about)
+    return made
+
+
+TABLES: dict[str, Table] = _tables(**_read("protocols.toml"))
 
 
 def select_tables(name: str) -> tuple[Table, ...]:

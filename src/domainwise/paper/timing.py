@@ -21,11 +21,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from domainwise.jobs.runner import Row
-from domainwise.paper.cases import Case
-from domainwise.paper.data import make_split
 from domainwise.paper.methods import METHODS, build_pipeline
-from domainwise.paper.protocols import find_case
-from domainwise.paper.trials import Trial, check_protocol, choose_parameters, has_missing
+from domainwise.paper.protocols import Case, find_case
+from domainwise.paper.trials import Trial, check_protocol, make_split
 from domainwise.scoring.predictions import fit_with_domains
 
 #: A fit is repeated up to three times while that takes less than this many seconds.
@@ -46,8 +44,7 @@ class TimingPoint:
     cost: float = 4.0
 
     def run(self) -> list[Row]:
-        """Measure in a new process; a failure gives a row that says so."""
-        command = [sys.executable, "-m", "domainwise.paper.timing"]
+        """Measure in a new process; a failure gives a row with the error."""
         base: Row = {
             "kind": "timing",
             "table": self.case.split("/")[0],
@@ -57,7 +54,7 @@ class TimingPoint:
         }
         try:
             done = subprocess.run(
-                command,
+                [sys.executable, "-m", "domainwise.paper.timing"],
                 input=json.dumps(self.__dict__),
                 capture_output=True,
                 text=True,
@@ -103,13 +100,12 @@ def measure(point: TimingPoint) -> Row:
         warnings.simplefilter("ignore")
         split = make_split(case, point.root_seed, 0)
         trial = Trial(case, "paper", 0, (point.method,), point.root_seed)
-        parameters, _ = choose_parameters(trial, method, split)
-        impute = has_missing(split)
+        parameters, _ = trial.choose_parameters(method, split)
         before = peak_mib()
         seconds: list[float] = []
         wall: list[float] = []
         while len(seconds) < 3 and sum(seconds) < PATIENCE:
-            pipeline = build_pipeline(case, method, parameters, impute=impute)
+            pipeline = build_pipeline(case, method, parameters, impute=split.has_missing)
             started, began = time.process_time(), time.perf_counter()
             fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
             pipeline.predict(split.X_test)

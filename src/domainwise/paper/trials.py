@@ -1,32 +1,268 @@
-"""One repeat of a case: fit every method on the sources, judge it on unseen domains."""
+"""One repeat of a case: draw domains, choose parameters on the sources, score on unseen domains.
+
+In the tuned setting parameters are chosen by holding out source domains, never by looking further.
+The search is scikit-learn's. What is here is what the tables' numbers depend on: the grids, in the
+order in which ties are broken, the rows drawn for tuning, and the groups of domains held out.
+"""
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
+from domainwise import datasets
+from domainwise.arrays import Array
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultsError
+from domainwise.kernels.functions import resolve_gamma
 from domainwise.metrics import invariance_report
-from domainwise.paper.cases import SETTINGS, Case
-from domainwise.paper.data import Split, make_split, seed_of
-from domainwise.paper.methods import (
-    METHODS,
-    Method,
-    Parameters,
-    build_pipeline,
-    paper_parameters,
-)
-from domainwise.paper.scores import score_predictions
-from domainwise.paper.tuning import select
+from domainwise.paper.methods import METHODS, Method, Parameters, build_pipeline, paper_parameters
+from domainwise.paper.protocols import METRICS, SETTINGS, Case, score_predictions
 from domainwise.scoring.predictions import fit_with_domains
+
+# Source and unseen domains ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Source domains to fit on, unseen domains to score on."""
+
+    X: Array
+    y: Array
+    sample_domain: Array
+    X_test: Array
+    y_test: Array
+    test_domain: Array
+
+    @property
+    def domains(self) -> tuple[list[str], list[str]]:
+        """Names of the source and of the unseen domains."""
+        sources, unseen = np.unique(self.sample_domain), np.unique(self.test_domain)
+        return [str(name) for name in sources], [str(name) for name in unseen]
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether the pipeline has to begin with an imputer."""
+        return bool(np.isnan(self.X).any() or np.isnan(self.X_test).any())
+
+
+def seed_of(root_seed: int, *path: object) -> np.random.SeedSequence:
+    """Seed of one piece of work, from the root seed and what the work is.
+
+    It depends on nothing else, so that any subset of the work, in any order and on any number of
+    workers, draws the same numbers.
+    """
+    key = tuple(zlib.crc32(str(part).encode()) for part in path)
+    return np.random.SeedSequence(root_seed, spawn_key=key)
+
+
+def make_split(case: Case, root_seed: int, repeat: int) -> Split:
+    """Draw rows and domains of a repeat: the same for every method and setting, to be paired."""
+    rng = np.random.default_rng(seed_of(root_seed, case.key, repeat))
+    if case.source == "synthetic":
+        seed = int(rng.integers(2**31 - 1))
+        bunch = datasets.make_synthetic(random_state=seed, **case.source_params)
+    else:
+        bunch = _load(case.source, tuple(sorted(case.source_params.items())))
+    return split_domains(bunch, case, rng)
+
+
+def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
+    """Choose source and unseen domains at random, and the rows drawn from each."""
+    names = np.unique(bunch.sample_domain)
+    needed = case.train_domains + case.test_domains
+    if len(names) < needed:
+        raise ValueError(f"{case.key} needs {needed} domains, its data have {len(names)}")
+    rows = [
+        rows_of_domain(
+            np.flatnonzero(bunch.sample_domain == name),
+            bunch.target,
+            case.rows_per_domain,
+            stratified=case.stratified,
+            rng=rng,
+        )
+        for name in rng.permutation(names)[:needed]
+    ]
+    parts = (rows[: case.train_domains], rows[case.train_domains :])
+    arrays = (bunch.data, bunch.target, bunch.sample_domain)
+    return Split(*(values[np.concatenate(part)] for part in parts for values in arrays))
+
+
+def rows_of_domain(
+    rows: Array, target: Array, count: int | None, *, stratified: bool, rng: np.random.Generator
+) -> Array:
+    """At most ``count`` of the rows, in their order; stratified keeps the ratio of classes."""
+    if count is None or len(rows) <= count:
+        return rows
+    if not stratified:
+        return np.sort(rng.choice(rows, count, replace=False))
+    classes, sizes = np.unique(target[rows], return_counts=True)
+    # Largest remainders, so that the parts add up to count.
+    exact = sizes * count / len(rows)
+    parts = np.floor(exact).astype(int)
+    parts[np.argsort(parts - exact, kind="stable")[: count - parts.sum()]] += 1
+    drawn = [
+        rng.choice(rows[target[rows] == label], part, replace=False)
+        for label, part in zip(classes, parts, strict=True)
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+@lru_cache(maxsize=4)
+def _load(name: str, params: tuple[tuple[str, Any], ...]) -> Bunch:
+    bunch: Bunch = getattr(datasets, f"load_{name}")(**dict(params))
+    return bunch
+
+
+# Tuned parameters ---------------------------------------------------------------------------------
+
+#: Values searched, as multiples of the median rule for gamma.
+GAMMAS = (0.3, 1.0, 3.0)
+SVM_GAMMAS = (0.1, 0.3, 1.0, 3.0)
+SVM_COSTS = (0.1, 1.0, 10.0, 100.0)
+RIDGES = (1e-3, 1e-1, float("inf"))
+WEIGHTS = (0.01, 1.0)
+INVARIANT_WEIGHTS = (0.01, 0.1, 1.0)  #: tried after C and gamma were chosen without domains
+INDEPENDENCE = (0.1, 1.0, 10.0)  #: over the number of rows
+_SCATTER = {"ridge": (1e-4, 1e-2, 1.0), "domain_weight": WEIGHTS}
+#: Grids of projections beside gamma; fast ones have those of the exact ones.
+GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "kpca": {"n_components": (2, 10)},
+    "coir": {"ridge": RIDGES},
+    "dcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
+    "dica": {"lam": (1e-3, 1e-1, 10.0)},
+    "sca": _SCATTER,
+    "mda": _SCATTER,
+}
+
+
+def tune(
+    case: Case, method: Method, split: Split, rng: np.random.Generator, random_state: int
+) -> tuple[Parameters, dict[str, Any]]:
+    """Choose a method's parameters on source domains; ``rng`` draws rows and groups.
+
+    Also returns the record of how they were chosen, and their score on held-out sources.
+    """
+    rows = tuning_rows(split, case, rng)
+    X, y, domain = split.X[rows], split.y[rows], split.sample_domain[rows]
+    folds = list(domain_folds(domain, case.tuning_folds, rng))
+    metric = METRICS[tuning_metric(case)]
+    impute = bool(np.isnan(X).any())
+
+    def best_of(candidates: list[Parameters]) -> tuple[Parameters, float]:
+        """The best mean score; the first of equals wins, and what cannot be fitted loses."""
+        models = [build_pipeline(case, method, choice, impute=impute) for choice in candidates]
+        search = GridSearchCV(
+            Pipeline([("model", models[0])]),
+            {"model": models},
+            scoring=make_scorer(
+                lambda y_true, y_pred: score_predictions([metric.key], y_true, y_pred)[metric.key],
+                greater_is_better=metric.greater_is_better,
+            ),
+            cv=[(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds],
+            refit=False,
+            error_score=-np.inf,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit_with_domains(search, X, y, domain)
+        sign = 1.0 if metric.greater_is_better else -1.0
+        return candidates[search.best_index_], sign * float(search.best_score_)
+
+    candidates = grid(case, method, _scaled(case, X), random_state)
+    best, score = best_of(candidates)
+    if method.key == "invariant":
+        weighted = [replace(best, domain_weight=weight) for weight in INVARIANT_WEIGHTS]
+        candidates += weighted
+        best, score = best_of([best, *weighted])
+    n_domains = len(np.unique(domain))
+    groups = "each source domain" if len(folds) == n_domains else f"{len(folds)} groups of sources"
+    rule = (
+        f"best mean {metric.label} over {groups} held out in turn,"
+        f" at most {case.tuning_rows} rows per domain, {len(candidates)} candidates"
+    )
+    chosen = replace(best, n_landmarks=method.n_landmarks(len(split.X), case.m))
+    record = {"rule": rule, "parameters": chosen.shown(method), "source_score": score}
+    return chosen, {**record, "candidates": len(candidates)}
+
+
+def tuning_metric(case: Case) -> str:
+    """What tuning maximises: the ranking metric, with AUC of labels as balanced accuracy."""
+    return "balanced_accuracy" if case.metrics[0] == "label_auc" else case.metrics[0]
+
+
+def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
+    """At most ``case.tuning_rows`` rows of each source domain, keeping its class ratio."""
+    parts = [
+        rows_of_domain(
+            np.flatnonzero(split.sample_domain == name),
+            split.y,
+            case.tuning_rows,
+            stratified=case.task == "classification",
+            rng=rng,
+        )
+        for name in np.unique(split.sample_domain)
+    ]
+    return np.concatenate(parts)
+
+
+def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Masks of held-out rows: one domain each, or groups where there are more than ``n_folds``."""
+    names = rng.permutation(np.unique(domain))
+    for group in np.array_split(names, min(n_folds, len(names))):
+        yield np.isin(domain, group)
+
+
+def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parameters]:
+    """Candidates of a method. ``X`` are scaled source rows, for the median rule."""
+    median = resolve_gamma("median", "rbf", X)
+    base = Parameters(
+        epsilon=case.epsilon,
+        n_components=case.n_components,
+        class_weight="balanced" if tuning_metric(case) == "balanced_accuracy" else None,
+        predictor_gamma="scale",
+        n_landmarks=method.n_landmarks(len(X), case.m),
+        random_state=random_state,
+    )
+    axes: dict[str, tuple[Any, ...]]
+    if method.projection is None:
+        axes = {"C": SVM_COSTS, "gamma": tuple(median * factor for factor in SVM_GAMMAS)}
+        base = replace(base, predictor_gamma=None, domain_weight=0.0)
+    else:
+        axes = {"gamma": tuple(median * factor for factor in GAMMAS)}
+        axes |= GRIDS.get(method.key.removeprefix("fast"), {})
+        if method.key == "mida":
+            axes["domain_weight"] = tuple(weight / len(X) for weight in INDEPENDENCE)
+    return [
+        replace(base, **dict(zip(axes, values, strict=True)))
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def _scaled(case: Case, X: Array) -> Array:
+    """Rows as the projection will see them."""
+    if case.scaling == "none":
+        return X
+    low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+    mean, spread = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
+    origin, width = (low, high - low) if case.scaling == "minmax" else (mean, spread)
+    return np.nan_to_num((X - origin) / np.where(width > 0, width, 1.0))
+
+
+# A repeat -----------------------------------------------------------------------------------------
 
 #: Invariance costs O(rows^2): it is measured in the first repeats, on at most this many rows.
 INVARIANCE_REPEATS = 5
@@ -48,94 +284,79 @@ class Trial:
 
     @property
     def cost(self) -> float:
-        """Rough seconds, for the time left."""
+        """Rough seconds, for the remaining time."""
         share = len(self.methods) / max(len(self.case.methods_of(self.setting)), 1)
         return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
     def run(self) -> list[Row]:
-        """Results of all methods; one that fails gives a row that says so.
+        """Results of all methods; one that fails gives a row with the error.
 
         BLAS gets one thread, since the order of its sums, and with it the last digits, depends on
         the number of threads.
         """
         with threadpool_limits(limits=1):
             split = make_split(self.case, self.root_seed, self.repeat)
-            return [_run_method(self, METHODS[key], split) for key in self.methods]
+            return [self._row(METHODS[key], split) for key in self.methods]
 
+    def choose_parameters(self, method: Method, split: Split) -> tuple[Parameters, dict[str, Any]]:
+        """Parameters of a method in this setting, and the record of how they were chosen."""
+        path = (self.root_seed, self.case.key, self.repeat)
+        random_state = int(seed_of(*path, "method").generate_state(1)[0] % 2**31)
+        if self.setting != "tuned" or method.key == "majority":
+            parameters = paper_parameters(self.case, method, split.y, len(split.X), random_state)
+            return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
+        # The same tuning rows and groups of domains for every method.
+        rng = np.random.default_rng(seed_of(*path, "tuning"))
+        return tune(self.case, method, split, rng, random_state)
 
-def _run_method(trial: Trial, method: Method, split: Split) -> Row:
-    case = trial.case
-    sources, unseen = split.domains
-    row: Row = {
-        "kind": "result",
-        "table": case.table,
-        "case": case.key,
-        "fingerprint": case.fingerprint(),
-        "setting": trial.setting,
-        "repeat": trial.repeat,
-        "method": method.key,
-        "n_train": len(split.X),
-        "n_test": len(split.X_test),
-        "train_domains": sources,
-        "test_domains": unseen,
-    }
-    started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            row.update(_judge(trial, method, split))
-            row["status"] = "ok"
-        except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
-            row["status"] = "error"
-            row["error"] = f"{type(error).__name__}: {error}"
-    row["warnings"] = sorted({str(item.message)[:200] for item in caught})
-    row["seconds"] = round(time.perf_counter() - started, 4)
-    return row
+    def _row(self, method: Method, split: Split) -> Row:
+        sources, unseen = split.domains
+        row: Row = {
+            "kind": "result",
+            "table": self.case.table,
+            "case": self.case.key,
+            "fingerprint": self.case.fingerprint(),
+            "setting": self.setting,
+            "repeat": self.repeat,
+            "method": method.key,
+            "n_train": len(split.X),
+            "n_test": len(split.X_test),
+            "train_domains": sources,
+            "test_domains": unseen,
+        }
+        started = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                row |= self._scores(method, split)
+                row["status"] = "ok"
+            except (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError) as error:
+                row["status"] = "error"
+                row["error"] = f"{type(error).__name__}: {error}"
+        row["warnings"] = sorted({str(item.message)[:200] for item in caught})
+        row["seconds"] = round(time.perf_counter() - started, 4)
+        return row
 
-
-def _judge(trial: Trial, method: Method, split: Split) -> Row:
-    case = trial.case
-    parameters, selection = choose_parameters(trial, method, split)
-    pipeline = build_pipeline(case, method, parameters, impute=has_missing(split))
-    fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
-    predicted = pipeline.predict(split.X_test)
-    decision = None
-    if "score_auc" in case.metrics and hasattr(pipeline, "decision_function"):
-        decision = pipeline.decision_function(split.X_test)
-    judged: Row = {
-        "metrics": score_predictions(case.metrics, split.y_test, predicted, decision),
-        "selection": selection,
-    }
-    projection = pipeline.named_steps.get("project")
-    if projection is not None:
-        judged["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
-    sees_features = projection is not None or method.key == "svm"
-    if trial.setting == "paper" and trial.repeat < INVARIANCE_REPEATS and sees_features:
-        judged["invariance"] = measure_invariance(pipeline, split)
-    return judged
-
-
-def choose_parameters(
-    trial: Trial, method: Method, split: Split
-) -> tuple[Parameters, dict[str, Any]]:
-    """Parameters of a method in the trial's setting, and the record of how they were chosen."""
-    seed = seed_of(trial.root_seed, trial.case.key, trial.repeat, "method")
-    random_state = int(seed.generate_state(1)[0] % 2**31)
-    if trial.setting != "tuned" or method.key == "majority":
-        parameters = paper_parameters(trial.case, method, split.y, len(split.X), random_state)
-        return parameters, {"rule": _PAPER_RULE, "parameters": parameters.shown(method)}
-    # The same tuning rows and groups of domains for every method.
-    rng = np.random.default_rng(seed_of(trial.root_seed, trial.case.key, trial.repeat, "tuning"))
-    return select(trial.case, method, split, rng, random_state)
-
-
-def has_missing(split: Split) -> bool:
-    """Whether an imputer has to head the pipeline."""
-    return bool(np.isnan(split.X).any() or np.isnan(split.X_test).any())
+    def _scores(self, method: Method, split: Split) -> Row:
+        parameters, selection = self.choose_parameters(method, split)
+        pipeline = build_pipeline(self.case, method, parameters, impute=split.has_missing)
+        fit_with_domains(pipeline, split.X, split.y, split.sample_domain)
+        predicted, decision = pipeline.predict(split.X_test), None
+        if "score_auc" in self.case.metrics and hasattr(pipeline, "decision_function"):
+            decision = pipeline.decision_function(split.X_test)
+        scores = score_predictions(self.case.metrics, split.y_test, predicted, decision)
+        row: Row = {"metrics": scores, "selection": selection}
+        projection = pipeline.named_steps.get("project")
+        if projection is not None:
+            row["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
+        has_features = projection is not None or method.key == "svm"
+        if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
+            row["invariance"] = measure_invariance(pipeline, split)
+        return row
 
 
 def measure_invariance(pipeline: Pipeline, split: Split) -> dict[str, float | None]:
-    """Dependence of the features the predictor sees on unseen domains and on their targets."""
+    """Dependence of the predictor's features on unseen domains and on their targets."""
     rows = np.linspace(0, len(split.X_test) - 1, min(len(split.X_test), INVARIANCE_ROWS))
     rows = np.unique(rows.astype(int))
     features = split.X_test[rows]
@@ -155,8 +376,8 @@ def plan_trials(
 ) -> list[Trial]:
     """Trials that are still to do; those that failed in an earlier session are done again.
 
-    ``repeats`` stands in place of each case's own number. Rows that another protocol made under the
-    same name raise a ResultsError.
+    ``repeats`` replaces each case's own number. Rows that another protocol made under the same name
+    raise a ResultsError.
     """
     cases, done = list(cases), list(done)
     check_protocol(cases, done)
@@ -166,19 +387,16 @@ def plan_trials(
         if row["status"] == "ok"
     }
     trials = []
-    for case in cases:
-        for setting in settings:
-            names = case.methods_of(setting)
-            most = max((case.n_repeats(setting, name, repeats) for name in names), default=0)
-            for repeat in range(most):
-                todo = tuple(
-                    name
-                    for name in names
-                    if repeat < case.n_repeats(setting, name, repeats)
-                    and (case.key, setting, repeat, name) not in finished
-                )
-                if todo:
-                    trials.append(Trial(case, setting, repeat, todo, root_seed))
+    for case, setting in itertools.product(cases, settings):
+        counts = {name: case.n_repeats(setting, name, repeats) for name in case.methods_of(setting)}
+        for repeat in range(max(counts.values(), default=0)):
+            methods = tuple(
+                name
+                for name, count in counts.items()
+                if repeat < count and (case.key, setting, repeat, name) not in finished
+            )
+            if methods:
+                trials.append(Trial(case, setting, repeat, methods, root_seed))
     return trials
 
 

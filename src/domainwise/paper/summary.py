@@ -10,11 +10,8 @@ import numpy as np
 from domainwise.jobs.runner import Row
 from domainwise.jobs.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 from domainwise.jobs.store import ResultStore
-from domainwise.paper.cases import SETTINGS, Case, Table
 from domainwise.paper.methods import METHODS
-from domainwise.paper.printed import Cell
-from domainwise.paper.protocols import TABLES
-from domainwise.paper.scores import METRICS, Metric
+from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Cell, Metric, Table
 from domainwise.paper.trials import INVARIANCE
 
 #: Below this p-value a paired difference is called one.
@@ -201,21 +198,20 @@ def _case_view(
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
     scores = {key: _scores(by_method, key) for key in case.metrics}
-    ours = {
-        key: {name: summarise(list(each.values())) for name, each in found.items() if each}
-        for key, found in scores.items()
+    summaries = {
+        key: {name: summarise(list(values.values())) for name, values in by_name.items() if values}
+        for key, by_name in scores.items()
     }
-    best = {key: _best_methods(found, METRICS[key]) for key, found in ours.items()}
+    best = {key: _best_methods(by_name, METRICS[key]) for key, by_name in summaries.items()}
     values = scores[case.metrics[0]]
     methods = []
     for name in (key for key in METHODS if key in by_method):
         rows = [by_method[name][repeat] for repeat in sorted(by_method[name])]
         method = METHODS[name]
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
-        known = rival in values and name != rival
-        paired = compare(values[rival], values[name]) if known else None
+        is_paired = rival in values and name != rival
         timed = times.get((case.key, name), {}) if setting == "paper" else {}
-        paper_row = case.paper.rows.get(name) if case.paper and setting == "paper" else None
+        printed = case.paper.get(name) if setting == "paper" else None
         methods.append(
             MethodView(
                 key=name,
@@ -223,18 +219,18 @@ def _case_view(
                 kind=method.kind,
                 cells={
                     key: CellView(
-                        ours=ours[key][name],
-                        paper=None if paper_row is None else paper_row.cells.get(key),
+                        ours=by_name[name],
+                        paper=None if printed is None else printed.cells.get(key),
                         comparable=not table.stand_in,
                         best=name in best[key],
                     )
-                    for key in case.metrics
-                    if name in ours[key]
+                    for key, by_name in summaries.items()
+                    if name in by_name
                 },
                 values=values[name],
-                paired=paired,
+                paired=compare(values[rival], values[name]) if is_paired else None,
                 seconds=timed.get("seconds"),
-                paper_seconds=None if paper_row is None else paper_row.seconds,
+                paper_seconds=None if printed is None else printed.seconds,
                 peak_mib=timed.get("peak_mib"),
                 invariance=_mean_invariance(rows),
                 rules=list(dict.fromkeys(row["selection"]["rule"] for row in rows)),
@@ -259,8 +255,8 @@ def _scores(by_method: Mapping[str, Mapping[int, Row]], metric: str) -> dict[str
     }
 
 
-def _best_methods(ours: Mapping[str, Summary], metric: Metric) -> set[str]:
-    means = {name: each.mean for name, each in ours.items() if METHODS[name].main}
+def _best_methods(summaries: Mapping[str, Summary], metric: Metric) -> set[str]:
+    means = {name: ours.mean for name, ours in summaries.items() if METHODS[name].main}
     finite = [mean for mean in means.values() if np.isfinite(mean)]
     top = (max if metric.greater_is_better else min)(finite, default=np.nan)
     return {name for name, mean in means.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
@@ -275,24 +271,15 @@ def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:
     """Rank methods over data sets; the cases of one data set count once, by their mean rank."""
-    groups: dict[str, list[CaseView]] = {}
-    for table in tables:
-        for case in table.in_setting(setting):
-            groups.setdefault(case.case.source, []).append(case)
-    if not groups:
-        return None
-    cases = [case for group in groups.values() for case in group]
+    cases = [case for table in tables for case in table.in_setting(setting)]
     names = [name for name in RANKED if all(case.find(name) is not None for case in cases)]
-    if len(names) < 2:
+    if not cases or len(names) < 2:
         return None
-    scores = []
-    for group in groups.values():
-        ranks = [rank_methods(_signed_means(case, names), names).average_ranks for case in group]
-        scores.append(-np.mean(ranks, axis=0))
+    ranks: dict[str, list[np.ndarray]] = {}
+    for case in cases:
+        sign = 1.0 if case.primary.greater_is_better else -1.0
+        means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
+        signed = np.array([[sign * means[name] for name in names]])
+        ranks.setdefault(case.case.source, []).append(rank_methods(signed, names).average_ranks)
+    scores = [-np.mean(of_source, axis=0) for of_source in ranks.values()]
     return rank_methods(np.array(scores), [METHODS[name].label for name in names])
-
-
-def _signed_means(case: CaseView, names: Sequence[str]) -> np.ndarray:
-    sign = 1.0 if case.primary.greater_is_better else -1.0
-    means = {method.key: method.cells[case.primary.key].ours.mean for method in case.methods}
-    return np.array([[sign * means[name] for name in names]])

@@ -10,7 +10,7 @@ import numpy as np
 from domainwise.evaluation.plots import COLOURS as EVALUATED
 from domainwise.jobs.statistics import Ranking
 from domainwise.paper.methods import METHODS
-from domainwise.paper.report.summary import CaseView, MethodView, RunSummary, TableView
+from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
 

@@ -1,0 +1,358 @@
+"""From a results file to tables on a terminal, a Markdown file, an HTML page, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from domainwise.jobs.atomic import write_text
+from domainwise.jobs.statistics import PAIRED_CAVEAT, p_text
+from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.paper import sentences
+from domainwise.paper.methods import METHODS
+from domainwise.paper.protocols import PROVENANCE, Metric
+from domainwise.paper.summary import (
+    CaseView,
+    CellView,
+    MethodView,
+    RunSummary,
+    TableView,
+    summarise_run,
+)
+from domainwise.report.page import Templates, TextCell, TextTable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MARKDOWN_NAME = "REPRODUCTION.md"
+HTML_NAME = "report.html"
+
+
+@dataclass(frozen=True)
+class Published:
+    """The summary of a run and the files made from it."""
+
+    run: RunSummary
+    markdown: Path
+    html: Path | None
+
+    def print(self, console: Console) -> None:
+        """Print the tables, and where to look."""
+        print_run(self.run, console)
+        console.print(f"\ntables: {self.markdown}", soft_wrap=True)
+        if self.html is not None:
+            console.print(f"report: [bold]{self.html}[/] (open it in a browser)", soft_wrap=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything in the tables, for machines."""
+        return {
+            "header": self.run.header,
+            "cases": [_case_json(case) for case in self.run.cases()],
+            "summary": sentences.in_short(self.run),
+            "failures": [
+                {key: row[key] for key in ("case", "setting", "repeat", "method", "error")}
+                for row in self.run.failures
+            ],
+            "files": [str(path) for path in (self.markdown, self.html) if path is not None],
+        }
+
+
+def publish(folder: Path, *, html: bool = True) -> Published:
+    """Read a results folder and write the Markdown tables and the HTML report into it.
+
+    The report needs the extra ``report``. Results that cannot be read, or hold nothing yet, raise a
+    ResultsError.
+    """
+    store = ResultStore(folder)
+    store.read()
+    run = summarise_run(store)
+    if not run.tables:
+        raise ResultsError(f"{store.path} holds no finished result yet")
+    markdown, page = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
+    write_text(markdown, to_markdown(run))
+    if page is not None:
+        write_text(page, to_html(run))
+    return Published(run, markdown, page)
+
+
+def _case_json(case: CaseView) -> dict[str, Any]:
+    return {
+        "case": case.case.key,
+        "setting": case.setting,
+        "stand_in": case.stand_in,
+        "repeats": case.n_repeats,
+        "methods": {
+            method.key: {
+                "metrics": {
+                    key: {
+                        "mean": cell.ours.mean,
+                        "sd": cell.ours.deviation if cell.ours.n > 1 else None,
+                        "n": cell.ours.n,
+                        "paper": cell.paper,
+                        "within_one_paper_sd": cell.within,
+                    }
+                    for key, cell in method.cells.items()
+                },
+                "p_value": None if method.paired is None else method.paired.p_value,
+                "seconds": method.seconds,
+                "paper_seconds": method.paper_seconds,
+                "peak_mib": method.peak_mib,
+            }
+            for method in case.methods
+        },
+    }
+
+
+# The cells of a case's table as text, the same everywhere -----------------------------------------
+
+#: Marks beside our numbers: within one paper-sd, outside it.
+WITHIN, OUTSIDE = "✓", "✗"
+
+
+def legend(run: RunSummary) -> str:
+    """What the marks in the tables of a run mean."""
+    text = (
+        f"Bold: best mean of the competing methods. {WITHIN} / {OUTSIDE}: within / outside one of"
+        " the paper's standard deviations."
+    )
+    if any(_is_paired(case) for case in run.cases()):
+        text += (
+            " p: DCM against the method, paired over repeats (fast methods against FastDCM); ▲ DCM"
+            " better, ▼ DCM worse at 0.05. Approximate, since repeats share domains."
+        )
+    return text
+
+
+def _is_paired(case: CaseView) -> bool:
+    return any(method.paired and method.paired.p_value is not None for method in case.methods)
+
+
+def case_table(case: CaseView) -> TextTable:
+    """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
+    methods = case.methods
+    columns: list[tuple[str, Iterable[str | TextCell]]] = [("method", [m.label for m in methods])]
+    for metric in case.metrics:
+        cells = [method.cells.get(metric.key) for method in methods]
+        columns.append((metric.label, [_ours(metric, cell) for cell in cells]))
+        printed = [None if cell is None else cell.paper for cell in cells]
+        if any(printed):
+            texts = ["" if cell is None else metric.format(*cell) for cell in printed]
+            columns.append(("paper", texts))
+    if _is_paired(case):
+        columns.append(("p", [_p_value(case, method) for method in methods]))
+    timed = any(method.seconds is not None for method in methods)
+    if timed:
+        columns.append(("s", [seconds_text(method.seconds) for method in methods]))
+    if any(method.paper_seconds is not None for method in methods):
+        columns.append(("paper s", [seconds_text(method.paper_seconds) for method in methods]))
+    if timed:
+        peaks = [method.peak_mib for method in methods]
+        columns.append(("MiB", ["" if peak is None else f"{peak:.0f}" for peak in peaks]))
+    rows = [
+        [TextCell(cell) if isinstance(cell, str) else cell for cell in row]
+        for row in zip(*(cells for _, cells in columns), strict=True)
+    ]
+    kinds = ["" if METHODS[method.key].main else "variant" for method in methods]
+    return TextTable([heading for heading, _ in columns], rows, kinds)
+
+
+def case_caption(case: CaseView) -> str:
+    """What the case is, in one line."""
+    c = case.case
+    low, high = case.n_train
+    parts = [
+        f"{c.train_domains} source and {c.test_domains} unseen domains",
+        f"{low:,} source rows" if low == high else f"{low:,}–{high:,} source rows",
+        sentences.count(case.n_repeats, "repeat"),
+    ]
+    if case.setting == "paper":
+        gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
+        parts.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
+    fewer = [method for method in case.methods if len(method.values) < case.n_repeats]
+    if fewer:
+        names = sorted({f"{method.label} ({len(method.values)})" for method in fewer})
+        parts.append(f"fewer repeats: {', '.join(names)}")
+    return ", ".join(parts)
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds with three digits."""
+    if seconds is None:
+        return ""
+    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
+
+
+def _ours(metric: Metric, cell: CellView | None) -> TextCell:
+    if cell is None:
+        return TextCell("–")
+    text = metric.format(cell.ours.mean, cell.ours.deviation)
+    if cell.within is None:
+        return TextCell(text, cell.best)
+    mark, kind = (WITHIN, "within") if cell.within else (OUTSIDE, "outside")
+    return TextCell(f"{text} {mark}", cell.best, kind)
+
+
+def _p_value(case: CaseView, method: MethodView) -> str:
+    if method.paired is None:
+        return ""
+    ahead = case.advantage(method)
+    return p_text(method.paired.p_value) + (" ▲" if ahead > 0 else " ▼" if ahead < 0 else "")
+
+
+# Terminal -----------------------------------------------------------------------------------------
+
+_COLOURS = {"within": "green", "outside": "yellow"}
+
+
+def print_run(run: RunSummary, console: Console) -> None:
+    """Print every case as a table, then the summary in words."""
+    for table in run.tables:
+        console.print(f"\n[bold underline]{table.table.title}[/]")
+        if table.table.stand_in:
+            console.print(f"[magenta]stand-in data:[/] {table.table.stand_in}")
+        for case in table.cases:
+            _print_case(case, console)
+    console.print(f"\n[dim]{legend(run)}[/]\n")
+    for part in (sentences.what_was_run, sentences.how_close, sentences.who_wins):
+        for sentence in part(run):
+            console.print(f"• {sentence}", markup=False)
+
+
+def _print_case(case: CaseView, console: Console) -> None:
+    from rich.table import Table
+
+    setting = "paper's parameters" if case.setting == "paper" else "tuned on the sources"
+    stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
+    layout = case_table(case)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(layout.columns):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in layout.rows:
+        table.add_row(*(_rich_cell(cell) for cell in row))
+    console.print(
+        f"\n[bold]{case.case.title}[/]{stand_in}, {setting}: [dim]{case_caption(case)}[/]"
+    )
+    console.print(table)
+
+
+def _rich_cell(cell: TextCell) -> str:
+    text = f"[{_COLOURS[cell.mark]}]{cell.text}[/]" if cell.mark else cell.text
+    return f"[bold]{text}[/]" if cell.bold else text
+
+
+# Markdown -----------------------------------------------------------------------------------------
+
+_TIMES = (
+    "Times: CPU seconds of one fit and prediction, in a process of its own; MiB: its peak memory,"
+    " Python and data included; blank where not measured."
+)
+
+
+def to_markdown(run: RunSummary) -> str:
+    """Everything a reader of the repository needs: command, seed, words, tables, caveats."""
+    keys = [table.table.key for table in run.tables]
+    command = f"domainwise reproduce {keys[0] if len(keys) == 1 else 'all'}"
+    command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
+    lines = [
+        "# The paper's tables, reproduced",
+        "",
+        f"Made by `{command}`; do not edit."
+        " The numbers of the paper are those of its LaTeX source.",
+        "",
+        *(f"- {sentence}" for sentence in sentences.in_short(run)),
+    ]
+    if not run.quick:
+        lines += ["", "## What reproduces, what does not, and why", "", *_findings(run)]
+    lines += ["", "## Tables", "", legend(run), _TIMES]
+    for table in run.tables:
+        lines += ["", *_markdown_table(table)]
+    lines += ["", "## Machine and versions", "", _environment(run), ""]
+    return "\n".join(lines)
+
+
+def _findings(run: RunSummary) -> list[str]:
+    column = sentences.svm_column(run)
+    lines = [column, ""] if column else []
+    for title, entries in (
+        ("Within one of the paper's standard deviations", sentences.reproduced(run)),
+        (
+            "Outside (difference ours − paper, and in the paper's standard deviations)",
+            sentences.not_reproduced(run),
+        ),
+        ("Why", sentences.reasons(run)),
+        ("What the ridge is worth (1e-5 / 1e-3 / ∞)", sentences.ridge_paths(run)),
+    ):
+        if entries:
+            lines += [f"{title}:", "", *(f"- {entry}" for entry in entries), ""]
+    return lines[:-1]
+
+
+def _markdown_table(table: TableView) -> list[str]:
+    lines = [f"### {table.table.title}", "", table.table.about]
+    if table.table.stand_in:
+        lines += ["", f"**Stand-in data.** {table.table.stand_in}"]
+    titles = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
+    for setting, title in titles.items():
+        cases = table.in_setting(setting)
+        lines += ["", f"#### {title}"] if cases else []
+        for case in cases:
+            layout = case_table(case)
+            selection = f". Selection: {case.rule}." if case.rule else ""
+            lines += ["", f"**{case.title}**: {case_caption(case)}{selection}", ""]
+            lines.append("| " + " | ".join(layout.columns) + " |")
+            lines.append("|---" + "|---:" * (len(layout.columns) - 1) + "|")
+            for row in layout.rows:
+                texts = [f"**{c.text}**" if c.bold and c.text else c.text for c in row]
+                lines.append("| " + " | ".join(texts) + " |")
+    return lines
+
+
+def _environment(run: RunSummary) -> str:
+    header, machine = run.header, run.header.get("machine", {})
+    versions = [f"{name} {version}" for name, version in header.get("versions", {}).items()]
+    return (
+        f"domainwise {header.get('domainwise')}, Python {header.get('python')},"
+        f" {', '.join(versions)}; {machine.get('processor')}, {machine.get('cores')} cores,"
+        f" {machine.get('system')}; begun {header.get('started')}"
+        + (f", continued {sentences.count(len(run.sessions), 'time')}" if run.sessions else "")
+        + "."
+    )
+
+
+# HTML ---------------------------------------------------------------------------------------------
+
+
+def to_html(run: RunSummary) -> str:
+    """Make the report of a run: a complete HTML document, one file that needs no network."""
+    from domainwise.paper import plots
+
+    header, machine = run.header, run.header.get("machine", {})
+    facts = [
+        ("domainwise", header.get("domainwise")),
+        ("Python", header.get("python")),
+        *header.get("versions", {}).items(),
+        ("machine", f"{machine.get('processor')}, {machine.get('cores')} cores"),
+        ("system", machine.get("system")),
+        ("root seed", header.get("root_seed")),
+        ("size of the run", header.get("profile")),
+        ("begun", header.get("started")),
+    ]
+    if run.sessions:
+        facts.append(("continued", sentences.count(len(run.sessions), "time")))
+    return Templates("domainwise.paper").render(
+        "reproduce.html.j2",
+        styles=["style.css"],
+        title="The paper's tables, reproduced",
+        run=run,
+        settings={"paper": "With the paper's parameters", "tuned": "Tuned on source domains only"},
+        sentences=sentences,
+        case_caption=case_caption,
+        case_table=case_table,
+        legend=legend(run),
+        plots=plots,
+        caveat=PAIRED_CAVEAT,
+        provenance=PROVENANCE,
+        facts=facts,
+    )
