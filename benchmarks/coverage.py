@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise import InvariantRidgeClassifierCV
 from domainwise.calibration.quantiles import usual_coverage
-from domainwise.ensemble.weights import expected
+from domainwise.scoring.intervals import expected_score
 from domainwise.selection import DomainConformal, adapt_class_shares
 from domainwise.splits.draw import draw_rows
 
@@ -178,7 +178,7 @@ def intervals(n_runs: int) -> list[str]:
     for n in (4, 6, 9, 15, 30):
         hits = 0
         for _ in range(n_runs):
-            _, low, high = expected(rng.beta(8, 3, size=n), 0)
+            _, low, high = expected_score(rng.beta(8, 3, size=n), 0)
             hits += low <= 8 / 11 <= high
         lines.append(f"| {n} | {hits / n_runs:.3f} |")
     return lines

@@ -12,8 +12,8 @@ pytest.importorskip("skops")
 from domainwise import evaluate  # noqa: E402
 from domainwise.calibration.quantiles import DomainQuantiles  # noqa: E402
 from domainwise.cli import app  # noqa: E402
-from domainwise.ensemble.weights import expected  # noqa: E402
 from domainwise.models.calibration import calibrated, set_columns  # noqa: E402
+from domainwise.scoring.intervals import expected_score  # noqa: E402
 
 runner = testing.CliRunner()
 
@@ -140,7 +140,7 @@ def test_an_evaluation_has_expected_scores_and_calibrations_and_fit_takes_them(f
     assert mean == linear["mean"]
     assert low <= mean <= high
     scores = [row["score"] for row in linear["per_domain"]]
-    assert (mean, low, high) == pytest.approx(expected(scores, 0))
+    assert (mean, low, high) == pytest.approx(expected_score(scores, 0))
     done = run("fit", "--from", found, "-o", tmp_path / "m.skops")
     assert done.exit_code == 0, done.output
     kept = json.loads(run("info", tmp_path / "m.skops", "--json").stdout)["info"]["check"]

@@ -7,11 +7,11 @@ from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
 from domainwise.ensemble.weights import (
     balanced_accuracies,
     equal_weights,
-    expected,
     exponent_scores,
     softened,
     squared_errors,
 )
+from domainwise.scoring.intervals import expected_score
 
 
 def test_domains_and_their_classes_count_the_same():
@@ -52,22 +52,22 @@ def test_weights_fall_off_by_the_temperature():
 
 def test_an_expected_score_has_the_interval_of_its_domains():
     scores = np.array([0.6, 0.7, 0.8, np.nan])
-    mean, low, high = expected(scores, 0)
+    mean, low, high = expected_score(scores, 0)
     assert mean == pytest.approx(0.7)
     # The interval of Student's t is 0.452 to 0.948; means of three draws are few values.
     assert 0.4 < low < 0.5
     assert 0.9 < high <= 1.0
-    assert expected(scores - 1, 0)[2] <= 0.0
-    assert np.isnan(expected([0.5], 0)[1])
-    wide = expected([0.4, 1.0] * 2, 0)
-    narrow = expected([0.4, 1.0] * 50, 0)
+    assert expected_score(scores - 1, 0)[2] <= 0.0
+    assert np.isnan(expected_score([0.5], 0)[1])
+    wide = expected_score([0.4, 1.0] * 2, 0)
+    narrow = expected_score([0.4, 1.0] * 50, 0)
     assert narrow[2] - narrow[1] < (wide[2] - wide[1]) / 3
 
 
 def test_intervals_of_expected_scores_hold_the_mean_with_few_domains_too():
     rng = np.random.default_rng(0)
     for n_domains in (3, 6, 12):
-        ends = [expected(rng.normal(5, 1, size=n_domains), 0)[1:] for _ in range(300)]
+        ends = [expected_score(rng.normal(5, 1, size=n_domains), 0)[1:] for _ in range(300)]
         assert 0.89 < np.mean([low <= 5 <= high for low, high in ends]) < 0.99
 
 

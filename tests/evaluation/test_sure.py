@@ -17,11 +17,11 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import evaluate
-from domainwise.ensemble.weights import expected, widened
 from domainwise.evaluation import sure
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
 from domainwise.evaluation.sure import pooled_score, quick_scores, resampled
 from domainwise.evaluation.why import sure_sentences, sure_table
+from domainwise.scoring.intervals import expected_score, widened
 from domainwise.scoring.measures import choose_measure
 
 NAMES = np.array(["a", "b", "c"])
@@ -213,7 +213,7 @@ def test_intervals_of_a_mean_hold_that_of_all_domains_about_as_often_as_said():
     for _ in range(400):
         means = rng.normal(0.7, 0.03, size=8)
         hits = rng.random((8, 60)) < means[:, None]
-        _, low, high = expected(hits.mean(axis=1), 0)
+        _, low, high = expected_score(hits.mean(axis=1), 0)
         held += low <= 0.7 <= high
         scores = np.array([h[rng.integers(60, size=(50, 60))].mean(axis=1) for h in hits])
         two_stage = scores[draws, rng.integers(50, size=draws.shape)].mean(axis=1)

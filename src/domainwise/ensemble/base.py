@@ -24,8 +24,9 @@ from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
 from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.moments import sources_reach
-from domainwise.ensemble.weights import PRIOR_SHARES, expected
+from domainwise.ensemble.weights import PRIOR_SHARES
 from domainwise.estimators.projection import fixed_seed
+from domainwise.scoring.intervals import expected_score
 from domainwise.search.search import make_splits
 from domainwise.splits.draw import draw_rows
 from domainwise.splits.splitters import LeaveDomainsOut
@@ -196,7 +197,7 @@ class DomainEnsemble(BaseEstimator):
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
         self.weights_, mix, without = judge.mixed(plain)
         self.domain_scores_ = judge.scores(without)
-        self.expected_score_ = expected(self.domain_scores_, self._seed)
+        self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares: ShareRange | None = None
         self._quantiles = {"plain": judge.quantiles(without)}
         self.calibration_domains_ = self.domains_[np.unique(judge.domains[judge.rows])]
@@ -214,7 +215,7 @@ class DomainEnsemble(BaseEstimator):
                 **{name: shares["context"] * weight for name, weight in weights.items()},
             }
             self.context_domain_scores_ = judge.scores(scored)
-            self.context_expected_score_ = expected(self.context_domain_scores_, self._seed)
+            self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
             self._quantiles["context"] = judge.quantiles(scored)
             if judge.classes is not None:
                 rows = within.rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import equal_weights
@@ -15,8 +14,6 @@ from domainwise.calibration.curves import equal_weights
 TEMPERATURE = 0.02
 #: Parts of members that see rows one by one, and in context, before domains left out have spoken.
 PRIOR_SHARES = (0.6, 0.4)
-#: Draws of domains for an interval of the expected score, and what it leaves out on either side.
-BOOTSTRAP, TAIL = 2000, 0.025
 
 
 def balanced_accuracies(codes: Array, predicted: Array, domains: Array, n_domains: int) -> Array:
@@ -49,31 +46,3 @@ def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
     relative = np.exp((scores - scores.max()) / TEMPERATURE)
     relative = relative if prior is None else relative * np.asarray(prior)
     return np.asarray(relative / relative.sum())
-
-
-def expected(scores: Sequence[float] | Array, seed: int) -> tuple[float, float, float]:
-    """Mean over domains, and an interval of it by drawing domains with replacement.
-
-    Domains without a score are left out; one domain has no interval. Few domains vary less than
-    all do, so that the interval is widened as that of Student's t is. It is approximate.
-    """
-    known = np.asarray(scores, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if not len(known):
-        return float("nan"), float("nan"), float("nan")
-    mean = float(known.mean())
-    if len(known) < 2:
-        return mean, float("nan"), float("nan")
-    draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
-    # Shares are at most 1, negative errors at most 0.
-    most = next((bound for bound in (0.0, 1.0) if known.max() <= bound), np.inf)
-    return mean, *widened(mean, known[draws].mean(axis=1), len(known), most)
-
-
-def widened(mean: float, draws: Array, n: int, most: float) -> tuple[float, float]:
-    """Ends of an interval from means of draws of ``n`` domains, as wide as Student's t asks for."""
-    if n < 2:
-        return float("nan"), float("nan")
-    low, high = np.quantile(draws, [TAIL, 1 - TAIL])
-    wider = np.sqrt(n / (n - 1)) * stdtrit(n - 1, TAIL) / ndtri(TAIL)
-    return float(mean - wider * (mean - low)), float(min(mean + wider * (high - mean), most))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from domainwise.ensemble.weights import expected
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.found import plain
 from domainwise.evaluation.problem import make_problem
@@ -18,6 +17,7 @@ from domainwise.models.calibration import calibrated
 from domainwise.models.method import Method
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.table_model import table_setting
+from domainwise.scoring.intervals import expected_score
 from domainwise.tables.schema import Table
 
 
@@ -79,6 +79,6 @@ def compare_with_constant(
     worst = min(model, key=lambda name: model[name])
     better = bool(gain.mean() > max(error, 1e-12))
     mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
-    low, high = plain(expected(list(model.values()), 0)[1:])
+    low, high = plain(expected_score(list(model.values()), 0)[1:])
     told = (mean, other, model[worst], worst, len(gain), better, low, high)
     return Check(metric, *told, calibration)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.ensemble.weights import BOOTSTRAP, TAIL, widened
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.found import Found, MethodResult, plain
 from domainwise.evaluation.sure import grouped, resampled
 from domainwise.jobs.statistics import compare, p_text
+from domainwise.scoring.intervals import BOOTSTRAP, TAIL, widened
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.tables.errors import Argument, TableError
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from domainwise.arrays import CrossValidator, Label
-from domainwise.ensemble.weights import expected
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.projection import DomainProjection
 from domainwise.models.method import Method
+from domainwise.scoring.intervals import expected_score
 from domainwise.scoring.measures import Measure
 
 Row = dict[str, Any]
@@ -170,7 +170,7 @@ class Found:
 
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
-        mean, *ends = expected(list(result.known.values()), 0)
+        mean, *ends = expected_score(list(result.known.values()), 0)
         low, high = sorted(self.measure.shown(end) for end in ends)
         return self.measure.shown(mean), low, high
 

@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.ensemble.weights import BOOTSTRAP, TAIL, expected, widened
 from domainwise.evaluation.found import Found, MethodResult, Row
-from domainwise.scoring.intervals import defined_score, share_interval
+from domainwise.scoring.intervals import (
+    BOOTSTRAP,
+    TAIL,
+    defined_score,
+    expected_score,
+    share_interval,
+    widened,
+)
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.predictions import Predictions, codes_of
 
@@ -61,7 +67,7 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
                 inside[place] = resampled(measure, classes, theirs[name], place)
         outside[result.key] = scores
         draws = scores[chosen, drawn]
-        around = {"mean": expected(list(result.known.values()), 0)[1:]}
+        around = {"mean": expected_score(list(result.known.values()), 0)[1:]}
         around["worst"] = _ends(draws.min(axis=1)) if len(names) > 1 else UNKNOWN
         lost = inside - scores
         if np.isfinite(lost).all():
