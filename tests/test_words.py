@@ -1,12 +1,14 @@
 """Words that point somewhere: cited sections and named files exist."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 import domainwise
+from domainwise.checks.signatures import PLACE
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -113,3 +115,20 @@ def test_the_map_names_only_targets_that_make_knows():
 def test_the_citation_is_of_this_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {domainwise.__version__}\n" in citation
+
+
+def public_methods():
+    for name in domainwise.__all__:
+        cls = getattr(domainwise, name)
+        if isinstance(cls, type):
+            yield from ((cls, method) for method in dir(cls) if not method.startswith("_"))
+
+
+def test_no_place_for_a_shared_text_is_left_in_a_docstring():
+    texts = {
+        f"{cls.__name__}.{name}": inspect.getdoc(inspect.getattr_static(cls, name)) or ""
+        for cls, name in public_methods()
+    }
+    assert [name for name, text in texts.items() if PLACE.search(text)] == []
+    assert "kernel values between new rows and training rows" in texts["DCM.transform"]
+    assert "(n_rows, n_features)" in texts["InvariantSVC.predict_proba"]

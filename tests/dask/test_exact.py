@@ -97,7 +97,7 @@ def test_products_are_those_of_the_streamed_operator(name, dtype, monkeypatch):
     )
     V -= V.mean(axis=0)
     shift = 0.1 * scale
-    close(there.solve(V, shift).thin, here.solve(V, shift).thin, 1e-3 if single else 1e-5)
+    close(there.solve(V, shift).X, here.solve(V, shift).X, 1e-3 if single else 1e-5)
 
 
 @pytest.mark.usefixtures("_streamed")

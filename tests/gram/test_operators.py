@@ -165,14 +165,14 @@ def test_solutions_equal_the_dense_ones(kernel, shift):
     expected = np.linalg.solve(p.K + shift * np.eye(p.n), p.V)
     for gram in p.both(tol=1e-11):
         solution = gram.solve(p.V, shift)
-        close(solution.thin, expected, 1e-7)
+        close(solution.X, expected, 1e-7)
         assert solution.info["residual"] < 1e-10
 
 
 def test_conjugate_gradients_report_their_true_residual_and_keep_to_the_tolerance():
     p = Problem()
     solution = p.streamed(tol=1e-6).solve(p.V, 0.05)
-    residual = p.V - p.K @ solution.thin - 0.05 * solution.thin
+    residual = p.V - p.K @ solution.X - 0.05 * solution.X
     relative = np.linalg.norm(residual, axis=0) / np.linalg.norm(p.V, axis=0)
     assert solution.info["linear_solver"] == "pcg"
     assert solution.info["residual"] <= 1e-6
@@ -204,7 +204,7 @@ def test_a_null_right_hand_side_has_a_null_solution():
     p = Problem()
     V = np.c_[p.V[:, :1], np.zeros(p.n)]
     for gram in p.both():
-        X = gram.solve(V, 0.1).thin
+        X = gram.solve(V, 0.1).X
         np.testing.assert_array_equal(X[:, 1], 0)
         close(X[:, 0], np.linalg.solve(p.K + 0.1 * np.eye(p.n), V[:, 0]), 1e-5)
 
@@ -230,7 +230,7 @@ def test_a_solve_without_a_shift_is_the_pseudo_inverse_and_says_the_rank():
     with pytest.warns(UserWarning, match="numerical rank 5 of 149"):
         solution = p.dense().solve(p.V, 0.0)
     assert solution.info["rank"] == 5
-    close(solution.thin, np.linalg.pinv(p.K, rcond=1e-10, hermitian=True) @ p.V, 1e-10)
+    close(solution.X, np.linalg.pinv(p.K, rcond=1e-10, hermitian=True) @ p.V, 1e-10)
     with pytest.raises(ValueError, match='ridge=0.*solver="dense"'):
         p.streamed().solve(p.V, 0.0)
 
@@ -247,10 +247,10 @@ def test_several_shifts_are_solved_side_by_side_with_the_products_of_one():
     assert len(counted) <= alone.info["n_iterations"] + 3
     assert set(counted) == {len(shifts) * p.V.shape[1]}
     for shift, found in zip(shifts, together, strict=True):
-        close(found.thin, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
-        close(found.image, p.K @ found.thin, 1e-8)
+        close(found.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+        close(found.image, p.K @ found.X, 1e-8)
     for shift, found in zip(shifts, p.dense().solve_shifts(p.V, shifts), strict=True):
-        close(found.thin, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
+        close(found.X, np.linalg.solve(p.K + shift * np.eye(p.n), p.V), 1e-8)
     assert gram.solve_shifts(p.V, []) == []
 
 
@@ -262,8 +262,8 @@ def test_factors_in_float32_are_refined_to_double_precision_or_not_used(scale):
         shift = share * np.trace(K)
         found = refine.solve(p.V, shift)
         assert found.info["residual"] <= 1e-12
-        close(found.thin, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
-        close(found.image, K @ found.thin, 1e-12)
+        close(found.X, np.linalg.solve(K + shift * np.eye(p.n), p.V), 1e-9)
+        close(found.image, K @ found.X, 1e-12)
     assert refine.solve(p.V, 1e-9 * np.trace(K)) is None
     assert refine.solve(p.V, 0.0) is None
 
@@ -346,9 +346,9 @@ def test_a_stored_matrix_of_any_scale_has_its_pairs_and_inverses(scale):
         shift = scale * share * np.trace(p.K)
         (found, _) = gram.solve_shifts(p.V, [shift, 2 * shift])
         rough = gram.preconditioner(shift)(p.V)
-        close(found.image + shift * found.thin, p.V, 1e-10)
+        close(found.image + shift * found.X, p.V, 1e-10)
         if share < 1:  # from the trace on a multiple of V will do
-            close(rough, found.thin, 1e-4)
+            close(rough, found.X, 1e-4)
 
 
 def test_a_search_space_restarts_without_losing_its_pairs():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Frame: TypeAlias = "pandas.DataFrame"
 #: Arguments of estimators. Tensors, data frames and Dask collections count as ArrayLike.
-Given = ArrayLike | None
+MaybeArray = ArrayLike | None
 Seed = int | RandomState | None
 KernelLike = str | Callable[..., ArrayLike]
 ClassWeight = dict[Any, float] | str | None

@@ -1,8 +1,8 @@
 """The contract of a backend: all that is done differently for arrays, tensors and Dask.
 
 An estimator looks its backend up once in each call of ``fit``, ``partial_fit`` or ``transform`` and
-hands it on. *Rows* are X after :meth:`Backend.check_rows`; a *thin* is what the backend's Gram
-operators multiply (:mod:`domainwise.methods.contract`).
+hands it on. *Rows* are X after :meth:`Backend.check_rows`; the backend's Gram operators multiply
+thin matrices (:mod:`domainwise.methods.contract`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels, label_rows
-from domainwise.methods.contract import Thin
+from domainwise.methods.contract import Matrix
 
 
 class Backend(ABC):
@@ -106,7 +106,7 @@ class Backend(ABC):
         """Return rows that later changes of the caller's X do not reach."""
 
     @abstractmethod
-    def like_rows(self, thin: Thin, rows: Any) -> Any:
+    def like_rows(self, values: Matrix, rows: Any) -> Any:
         """Return values of the rows in the precision, and in the pieces, of the rows."""
 
     @abstractmethod
@@ -183,9 +183,9 @@ class NumpyBackend(Backend):
         """Return a copy."""
         return np.array(rows)
 
-    def like_rows(self, thin: Array, rows: Array) -> Any:
+    def like_rows(self, values: Array, rows: Array) -> Any:
         """Return values in the precision of the rows."""
-        return np.asarray(thin, dtype=rows.dtype)
+        return np.asarray(values, dtype=rows.dtype)
 
     def settle(self, model: Any, X: Any) -> None:
         """Fitted arrays are in memory already."""

@@ -29,7 +29,7 @@ from domainwise.labels.factors import RowLabels
 
 
 class DaskBackend(NumpyBackend):
-    """Rows are collections, ``known`` in part from files; small matrices and thins are NumPy's."""
+    """Rows are collections, ``known`` in part from files; small and thin matrices are NumPy's."""
 
     def __init__(self, known: partitions.KnownPartitions | None = None) -> None:
         self.known = known
@@ -151,9 +151,9 @@ class DaskBackend(NumpyBackend):
         """Return the rows themselves: a collection says how to compute them and does not change."""
         return rows
 
-    def like_rows(self, thin: Array, rows: Any) -> Any:
+    def like_rows(self, values: Array, rows: Any) -> Any:
         """Return values of the rows as an array with the chunks of the rows."""
-        return da.from_array(thin.astype(rows.dtype), chunks=(rows.chunks[0], thin.shape[1]))
+        return da.from_array(values.astype(rows.dtype), chunks=(rows.chunks[0], values.shape[1]))
 
     def settle(self, model: Any, X: Any) -> None:
         """Coefficients stay with the client; note how many partitions were seen."""

@@ -155,9 +155,9 @@ class TorchBackend(Backend):
         """Return a copy."""
         return rows.clone()
 
-    def like_rows(self, thin: Tensor, rows: Tensor) -> Tensor:
+    def like_rows(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return values in the precision of the rows."""
-        return thin.to(rows.dtype)
+        return values.to(rows.dtype)
 
     def settle(self, model: Any, X: Tensor) -> None:
         """Bring fitted arrays to the device of X, coefficients in its precision."""

@@ -12,7 +12,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray
 from domainwise.calibration.quantiles import DomainQuantiles, class_scores
 from domainwise.checks import inputs
 from domainwise.checks.arguments import CONSTRAINTS
@@ -125,7 +125,7 @@ class DomainConformal(AroundEstimator):
         name: CONSTRAINTS[name] for name in ("cv", "calibration")
     }
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Fit the estimator, and score it on rows of domains that it has not seen.
 
         Parameters
@@ -215,7 +215,7 @@ class DomainConformal(AroundEstimator):
         classes = getattr(self, "classes_", None)
         return Predictions(self.estimator_, X, classes, sample_domain), self._quantiles[which]
 
-    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Predict; ``sample_domain`` reaches an estimator that looks at a domain's rows together.
 
         Parameters
@@ -230,7 +230,7 @@ class DomainConformal(AroundEstimator):
         return self._told(X, sample_domain)[0].labels
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the estimator's probabilities, which are not changed by the calibration.
 
         Parameters
@@ -242,7 +242,7 @@ class DomainConformal(AroundEstimator):
 
     @available_if(lambda self: is_classifier(self.estimator))
     def predict_set(
-        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the classes that each row may have.
 
@@ -263,7 +263,7 @@ class DomainConformal(AroundEstimator):
 
     @available_if(lambda self: is_regressor(self.estimator))
     def predict_interval(
-        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the lower and the upper end of an interval for each row.
 

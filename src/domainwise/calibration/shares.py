@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domainwise.arrays import Array, ArrayLike, Given
+from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.checks.inputs import check_sample_domain
 
 MAX_STEPS, TOLERANCE = 1000, 1e-8
@@ -13,7 +13,7 @@ MAX_STEPS, TOLERANCE = 1000, 1e-8
 def adapt_class_shares(
     probabilities: ArrayLike,
     shares: ArrayLike,
-    sample_domain: Given = None,
+    sample_domain: MaybeArray = None,
     *,
     prior_rows: float = 20.0,
 ) -> Array:

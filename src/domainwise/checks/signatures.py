@@ -2,8 +2,8 @@
 
 Their descriptions stand in ``arguments.toml``. A docstring names some in braces on a line of their
 own, such as ``{kernel} {target}``, and :func:`with_shared_arguments` puts the texts there with the
-right indentation; so do the texts themselves. Inside them ``{class}`` is the class's name, and
-``{exact_class}`` that of its exact form.
+right indentation; so do the texts themselves, and the docstrings of methods. In the docstring of a
+class ``{class}`` is its name, and ``{exact_class}`` that of its exact form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, TypeVar, dataclass_transform
 
-from domainwise.arrays import ArrayLike, Given, KernelLike, Seed
+from domainwise.arrays import ArrayLike, KernelLike, MaybeArray, Seed
 from domainwise.checks.arguments import CONSTRAINTS
 
 T = TypeVar("T", bound=type)
@@ -29,17 +29,28 @@ SHARED: dict[str, str] = tomllib.loads(_TEXT)
 
 
 def with_shared_arguments(cls: T) -> T:
-    """Fill the shared texts into a class's docstring, and give its arguments their constraints.
+    """Fill the shared texts into the docstrings of a class and of the methods that it has.
 
-    A class says only where it differs from the shared constraints.
+    Its arguments get their constraints; a class says only where it differs from the shared ones.
     """
     doc, name = PLACE.sub(_texts, cls.__doc__ or ""), cls.__name__
     doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
     cls.__doc__ = doc
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
+    for member in (member for base in ours for member in vars(base).values()):
+        _fill(member)
+        _fill(getattr(member, "fn", None))  # of a method that is there on a condition
     rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
     names = inspect.signature(cls).parameters
     cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
     return cls
+
+
+def _fill(method: Any) -> None:
+    """Fill the shared texts into the docstring of a method, unless that has been done."""
+    doc = getattr(method, "__doc__", None)
+    if isinstance(doc, str) and not isinstance(method, type) and PLACE.search(doc):
+        method.__doc__ = PLACE.sub(_texts, doc)
 
 
 def _texts(place: re.Match[str]) -> str:
@@ -125,4 +136,4 @@ class LandmarkArguments:
 class LabelLandmarkArguments(LandmarkArguments):
     """Of those that may have landmarks of a continuous target, too."""
 
-    target_landmarks: Given = None
+    target_landmarks: MaybeArray = None

@@ -11,7 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring, Seed
+from domainwise.arrays import (
+    Array,
+    ArrayLike,
+    CrossValidator,
+    Estimator,
+    MaybeArray,
+    Scoring,
+    Seed,
+)
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.quantiles import DomainQuantiles
@@ -57,7 +65,12 @@ class DomainEnsemble(BaseEstimator):
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, learn_from: Given = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        *,
+        learn_from: MaybeArray = None,
     ) -> Self:
         """Fit members, and weight them by domains left out.
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Given, Label, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
@@ -131,7 +131,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
 
-    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn mean and deviation of the sources.
 
         Parameters
@@ -148,7 +148,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         return self._learn(X, sample_domain, reset=True)
 
-    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> Self:
         """Learn from more rows.
 
         Parameters
@@ -162,7 +164,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         return self._learn(X, sample_domain, reset=not hasattr(self, "_moments"))
 
-    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
+    def fit_transform(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> Array:
         """Fit, and return the source rows in their context.
 
         Parameters
@@ -176,7 +180,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
-    def transform(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def transform(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Put rows in the context of the rows beside them that are of the same domain.
 
         Parameters

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, Given
+from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
 from domainwise.calibration.quantiles import class_scores
 from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.checks.signatures import arguments, with_shared_arguments
@@ -134,7 +134,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         place = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, len(self.classes_))
 
-    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the class of each row.
 
         Parameters
@@ -151,7 +151,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         codes = self._predict(X, sample_domain).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def predict_proba(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
         Parameters
@@ -166,7 +166,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         return self._predict(X, sample_domain)
 
     def predict_set(
-        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the classes that each row may have; see ``promise_`` for how sure that is.
 
@@ -267,7 +267,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     def _known(self, y: Array) -> Array:
         return (y - self._mean) / self._deviation
 
-    def predict(self, X: ArrayLike, sample_domain: Given = None) -> Array:
+    def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the predicted target of each row.
 
         Parameters
@@ -282,7 +282,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         return self._predict(X, sample_domain)[:, 0] * self._deviation + self._mean
 
     def predict_interval(
-        self, X: ArrayLike, sample_domain: Given = None, *, coverage: float = 0.9
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
         """Return the lower and the upper end of an interval for each row.
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask
+from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.inputs import Labels, check_n_components, label_array
@@ -38,20 +38,16 @@ class LandmarkProjection(Projection):
     #: Whether the method looks at the second moment of the features, the dearest of the sums.
     _needs_moments = True
 
-    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> Self:
         """Add a batch of rows to what has been seen.
 
         Landmarks, ``gamma`` and the landmarks of continuous labels come from the first batch,
         unless they are given. Classes and domains may appear in any batch. The result equals
         :meth:`fit` on all rows with the same landmarks.
 
-        Parameters
-        ----------
-        X, y, sample_domain
-            As in :meth:`fit`.
-
-        Returns
-        -------
+        {as_in_fit}
         self : object
             Ready to transform once two classes have been seen (if y holds classes).
         """

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.devices import Movable, portable, restored
 from domainwise.checks.inputs import Labels, count_rows, warn_about_domains
@@ -91,21 +91,13 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel, gamma = target if role == "target" else (self.domain_kernel, self.domain_gamma)
         return "rbf" if kernel == "auto" else kernel, gamma
 
-    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the projection from source domains.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        {source_rows}
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Classes or continuous targets.
-        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
-            The domain of each row: labels, or continuous descriptors. None means one domain.
-
-        Returns
-        -------
-        self : object
+        {row_domains}
         """
         return self._fit_on(backend_of(X), X, y, sample_domain)
 
@@ -122,18 +114,14 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             backend.settle(self, X)
         return self
 
-    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
+    def fit_transform(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> Array:
         """Fit, and return the projected training rows.
 
         An exact form has them at hand; one on landmarks makes a second pass over the rows.
 
-        Parameters
-        ----------
-        X, y, sample_domain
-            As in :meth:`fit`.
-
-        Returns
-        -------
+        {as_in_fit}
         Z : ndarray of shape (n_samples, n_components)
         """
         self.fit(X, y, sample_domain)
@@ -142,10 +130,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def transform(self, X: ArrayLike) -> Array:
         """Project rows, those of unseen domains included.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            For ``kernel="precomputed"``, kernel values between new rows and training rows.
+        {new_kernel_rows}
 
         Returns
         -------

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import cholesky
 from sklearn.model_selection import ParameterGrid
 
-from domainwise.arrays import Array, Frame, Given, Label
+from domainwise.arrays import Array, Frame, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, SEED, check_arguments
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.nystrom import LabelMap, NystromMap
@@ -151,7 +151,7 @@ class Plan:
         *,
         target: str,
         domain: str = "site",
-        classes: Given = None,
+        classes: MaybeArray = None,
         **options: Any,
     ) -> Self:
         """Make a plan of the columns of a table: one's own, or a few made-up rows.

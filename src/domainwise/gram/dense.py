@@ -18,7 +18,7 @@ from domainwise.checks.warn import warn_caller
 from domainwise.gram.rows import RowsGram
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
-from domainwise.methods.contract import Images, RitzPairs, Solution, Thin, pairs_within
+from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pairs_within
 
 #: Up to here a full eigendecomposition is quicker than products.
 LAPACK_ROWS = 800
@@ -49,7 +49,13 @@ class DenseGram(RowsGram):
     """
 
     def __init__(
-        self, matrix: Thin, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
+        self,
+        matrix: Matrix,
+        labels: RowLabels,
+        dtype: Any,
+        *,
+        lapack: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
@@ -60,11 +66,11 @@ class DenseGram(RowsGram):
         self.K -= self._row_means
         self.K -= (self._row_means - self._row_means.mean())[:, None]
 
-    def uncentred_product(self, V: Thin) -> Thin:
+    def uncentred_product(self, V: Matrix) -> Matrix:
         """Return ``K V``; the matrix held is centred already."""
         return (V.T @ self.K).T  # quicker than K V, which copies more of K
 
-    def solve(self, V: Thin, shift: float) -> Solution:
+    def solve(self, V: Matrix, shift: float) -> Solution:
         """Solve by Cholesky, or by the eigenvalues of K where that breaks or the shift is 0."""
         info: dict[str, Any] = {"linear_solver": "cholesky"}
         inverse = cholesky_inverse(self.K, shift) if shift > 0 else None
@@ -87,7 +93,7 @@ class DenseGram(RowsGram):
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
         return Solution(X, image - image.mean(0), info)
 
-    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
+    def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
         """Solve with each shift, by factors in float32 refined to float64 where that works."""
         if self.lapack or len(shifts) < 2 or self.xp is not np:
             return super().solve_shifts(V, shifts)
@@ -97,21 +103,21 @@ class DenseGram(RowsGram):
     def _refine(self) -> RefinedCholesky:
         return RefinedCholesky(self.K)
 
-    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
+    def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the inverse, factored once: in float32, which is quicker, where that is enough."""
         if shift >= self._refine.trace:  # no eigenvalue of K is larger
             return lambda R: R
         inverse = self._refine.inverse(shift) or cholesky_inverse(self.K, shift)
         return inverse or super().preconditioner(shift)
 
-    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Thin], Thin]] | None:
+    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
         """Return inverses in float32, if the squares of their errors are rounding."""
         if self.lapack or self.xp is not np or not min(shifts) > ROUGH * self._refine.trace:
             return None
         found: list[Any] = [self._refine.inverse(shift) for shift in shifts]
         return None if None in found else found
 
-    def first_block(self, k: int) -> Thin:
+    def first_block(self, k: int) -> Matrix:
         """Return random columns that K has turned towards its leading eigenvectors, in float32."""
         block = super().first_block(k + 10)
         rough = cast(block - block.mean(0), self._refine.rough.dtype)
@@ -119,7 +125,7 @@ class DenseGram(RowsGram):
             rough = (rough.T @ self._refine.rough).T / self._refine.trace
         return cast(rough, self.xp.float64)
 
-    def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
+    def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return leading eigenpairs; of K itself by ARPACK where few are asked for, or LAPACK."""
         n, k = self.n_samples, min(k, self.n_samples - 1)
         if deflate is not None or self.xp is not np:
@@ -146,7 +152,7 @@ class DenseGram(RowsGram):
         return self._leading
 
     def ritz(
-        self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any
+        self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
         """Return leading eigenpairs, by LAPACK over the whole space where that is affordable."""
         if not self.lapack:

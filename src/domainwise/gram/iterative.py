@@ -21,7 +21,7 @@ from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import warn_stopped
-from domainwise.methods.contract import Solution, Thin
+from domainwise.methods.contract import Matrix, Solution
 
 #: Relative residual that products in float32 can tell from rounding.
 FLOAT32_TOLERANCE = 1e-5
@@ -117,14 +117,14 @@ class Preconditioner(ABC):
     values: Any  #: the diagonal of D, ascending
 
     @abstractmethod
-    def down(self, R: Thin) -> Any:
+    def down(self, R: Matrix) -> Any:
         """Return ``U'R``."""
 
     @abstractmethod
-    def up(self, W: Any) -> Thin:
+    def up(self, W: Any) -> Matrix:
         """Return ``U W``."""
 
-    def at(self, shift: float) -> Callable[[Thin], Thin]:
+    def at(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the preconditioner for one shift."""
         if not len(self.values):
             return lambda R: R
@@ -170,21 +170,21 @@ class IterativeGram(RowsGram):
         """Return the same matrix in memory, where that is affordable."""
         return None
 
-    def accurate_product(self, V: Thin) -> Thin:
+    def accurate_product(self, V: Matrix) -> Matrix:
         """Return a product for the true residual, where others are quick and rough."""
         return self.product(V)
 
-    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
+    def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the inverse that a few landmarks know."""
         if self._preconditioner is None:
             self._preconditioner = self._build_preconditioner()
         return self._preconditioner.at(shift)
 
-    def solve(self, V: Thin, shift: float) -> Solution:
+    def solve(self, V: Matrix, shift: float) -> Solution:
         """Solve by preconditioned conjugate gradients; directly if they stall and it fits."""
         return self.solve_shifts(V, [shift])[0]
 
-    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
+    def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
         """Solve with all shifts side by side: kernel values are computed once for all of them."""
         if min(shifts, default=1.0) <= 0:
             raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
@@ -192,7 +192,7 @@ class IterativeGram(RowsGram):
             return []
         inverses, n = [self.preconditioner(shift) for shift in shifts], len(shifts)
 
-        def precondition(R: Thin) -> Thin:
+        def precondition(R: Matrix) -> Matrix:
             parts = self.xp.hsplit(R, n)
             return self.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
 

@@ -27,7 +27,7 @@ from domainwise.labels.factors import (
     label_kernel,
     pivoted_cholesky,
 )
-from domainwise.methods.contract import Gram, Images, RitzPairs, Solution, Thin, pairs_within
+from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solution, pairs_within
 
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
@@ -266,7 +266,7 @@ def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
 class NystromGram(Gram):
     """The Gram matrix ``Phi Phi'`` of centred features, known by sums over its rows.
 
-    A thin is a matrix of coordinates: combinations of the columns of Phi first, then of the
+    A thin matrix holds coordinates: combinations of the columns of Phi first, then of the
     orthonormal label directions. ``second`` is ``Phi'Phi``, ``cross`` the label directions times
     Phi; signs are settled on the centred ``landmark_features``.
     """
@@ -280,7 +280,7 @@ class NystromGram(Gram):
         self.size = len(second)
         self.tolerance = 1e-10 if np.dtype(dtype) == np.float64 else 1e-5
 
-    def weights(self, V: Thin) -> Array:
+    def weights(self, V: Matrix) -> Array:
         """Return ``Phi'V``: the function ``k(x)'V`` as weights of the features of x."""
         return np.asarray(self.second @ V[: self.size] + self.cross.T @ V[self.size :])
 
@@ -297,9 +297,9 @@ class NystromGram(Gram):
         """Return ``V A``."""
         return np.asarray(V @ A)
 
-    def hstack(self, thins: list[Thin]) -> Array:
+    def hstack(self, matrices: list[Matrix]) -> Array:
         """Put coordinates side by side."""
-        return np.hstack(thins)
+        return np.hstack(matrices)
 
     def product(self, V: Array) -> Array:
         """Return ``K V``, which lies in the features."""
@@ -319,7 +319,7 @@ class NystromGram(Gram):
         return Solution((V - inside) / shift, inside, {"linear_solver": "cholesky"})
 
     def ritz(
-        self, images: Images, k: int, *, depth: int = 1, start: Thin = None, **options: Any
+        self, images: Images, k: int, *, depth: int = 1, start: Matrix = None, **options: Any
     ) -> RitzPairs:
         """Return leading eigenpairs over the whole space of features and starting directions."""
         d, U = self._spectrum()

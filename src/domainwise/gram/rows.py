@@ -13,18 +13,18 @@ from domainwise.arrays.namespace import to_host
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import norms
-from domainwise.methods.contract import Gram, Images, RitzPairs, Thin, project_pencil
+from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
 
 
 class RowsGram(Gram):
-    """Centred Gram matrix of N rows; thins are float64 arrays or tensors of shape (N, r).
+    """Centred Gram matrix of N rows; thin ones are float64 arrays or tensors of shape (N, r).
 
     Only small matrices and scalars leave the device of a tensor. ``dtype``, the precision of the
     rows, decides what counts as rounding; ``tol`` is the relative residual of linear solves, and
     eigenvectors are found to a hundredth of it.
     """
 
-    #: The module of the thins' functions.
+    #: The module of their functions.
     xp: Any = np
 
     def __init__(
@@ -43,42 +43,42 @@ class RowsGram(Gram):
         self.dtype = np.dtype(dtype if self.xp is np else str(dtype).removeprefix("torch."))
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self.tolerance = 1e-10 if self.dtype == np.float64 else 1e-5
-        self._row_means: Thin = None
+        self._row_means: Matrix = None
 
     @abstractmethod
-    def uncentred_product(self, V: Thin) -> Thin:
+    def uncentred_product(self, V: Matrix) -> Matrix:
         """Return the product of the uncentred kernel matrix (up to a constant) with V."""
 
-    def lift(self, coordinates: Array) -> Thin:
+    def lift(self, coordinates: Array) -> Matrix:
         """Turn label-space coordinates into rows."""
         return self.labels.rows(coordinates)
 
-    def inner(self, U: Thin, V: Thin) -> Array:
+    def inner(self, U: Matrix, V: Matrix) -> Array:
         """Return ``U'V``."""
         return to_host(U.T @ V)
 
-    def combine(self, V: Thin, A: Array) -> Thin:
+    def combine(self, V: Matrix, A: Array) -> Matrix:
         """Return ``V A``."""
         return V @ self.placed(A)
 
-    def hstack(self, thins: list[Thin]) -> Thin:
-        """Put thins side by side."""
-        return self.xp.hstack(thins)
+    def hstack(self, matrices: list[Matrix]) -> Matrix:
+        """Put thin matrices side by side."""
+        return self.xp.hstack(matrices)
 
-    def placed(self, A: Array) -> Thin:
-        """Return a small matrix where the thins are."""
+    def placed(self, A: Array) -> Matrix:
+        """Return a small matrix where the thin matrices are."""
         return A
 
-    def random(self, columns: int) -> Thin:
-        """Return a thin of normal numbers, the same for the same seed."""
+    def random(self, columns: int) -> Matrix:
+        """Return a thin matrix of normal numbers, the same for the same seed."""
         rng = np.random.default_rng(self.seed)
         return rng.standard_normal((self.n_samples, columns))
 
-    def product(self, V: Thin) -> Thin:
+    def product(self, V: Matrix) -> Matrix:
         """Return ``H K H V``; the first call gets the row means of K in the same pass."""
         return self._centred_product(V, self.uncentred_product)
 
-    def _centred_product(self, V: Thin, multiply: Callable[[Thin], Thin]) -> Thin:
+    def _centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
         (n, r), first = V.shape, self._row_means is None
         centred = self.xp.empty((n, r + first), dtype=self.xp.float64, device=self.device)
         self.xp.subtract(V, V.mean(0), out=centred[:, :r])
@@ -86,7 +86,7 @@ class RowsGram(Gram):
             centred[:, r] = 1.0
         return self._centred_image(multiply(centred), r)
 
-    def _centred_image(self, KV: Thin, r: int) -> Thin:
+    def _centred_image(self, KV: Matrix, r: int) -> Matrix:
         """Centre a product; a column behind the first r is that of the row means."""
         if KV.shape[1] > r:
             self._row_means = KV[:, r] / self.n_samples
@@ -95,13 +95,13 @@ class RowsGram(Gram):
         return check_finite(KV, self.dtype)
 
     @property
-    def row_means(self) -> Thin:
+    def row_means(self) -> Matrix:
         """Mean of each row of the uncentred kernel matrix, up to the kernel's constant."""
         if self._row_means is None:
             self.product(self.placed(np.zeros((self.n_samples, 0))))
         return self._row_means
 
-    def offset(self, dual: Thin) -> Thin:
+    def offset(self, dual: Matrix) -> Matrix:
         """What to subtract from ``k(x)'dual`` so that training rows have mean zero."""
         return self.row_means @ dual
 
@@ -111,8 +111,8 @@ class RowsGram(Gram):
         k: int,
         *,
         depth: int = 1,
-        start: Thin = None,
-        precondition: Callable[[Thin], Thin] | None = None,
+        start: Matrix = None,
+        precondition: Callable[[Matrix], Matrix] | None = None,
         **options: Any,
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces."""
@@ -127,11 +127,11 @@ class RowsGram(Gram):
         options.update(depth=depth, tol=tol, max_iter=self.max_iter, precondition=precondition)
         return krylov_pairs(self, images, k, first - first.mean(0), **options)
 
-    def first_block(self, k: int) -> Thin:
+    def first_block(self, k: int) -> Matrix:
         """Return columns with which a search for k eigenpairs can begin."""
         return self.random(min(self.n_samples, k + 8))
 
-    def anchors(self, dual: Thin, values: Thin) -> Array:
+    def anchors(self, dual: Matrix, values: Matrix) -> Array:
         """Signs are settled on all rows, of which those with a largest value tell."""
         rows = self.xp.unique(abs(values).argmax(0))
         return to_host(values[rows])
@@ -150,14 +150,14 @@ def krylov_pairs(
     gram: Gram,
     images: Images,
     k: int,
-    start: Thin,
+    start: Matrix,
     *,
     depth: int = 1,
     tol: float = 1e-8,
     max_iter: int = 200,
     max_columns: int = 400,
     grow: int | None = None,
-    precondition: Callable[[Thin], Thin] | None = None,
+    precondition: Callable[[Matrix], Matrix] | None = None,
 ) -> RitzPairs:
     """Find the k leading eigenpairs of a problem made of products with K.
 
@@ -209,7 +209,7 @@ def krylov_pairs(
         new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
 
 
-def _orthonormal(gram: Gram, V: Thin, against: Thin) -> Thin:
+def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
     """Orthonormal basis of V's part outside the columns of ``against``; rounding is left out."""
     sizes = norms(gram, V)
     V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))

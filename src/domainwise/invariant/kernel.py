@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Given
+from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.arguments import INVARIANCE_CONSTRAINTS
 from domainwise.checks.inputs import (
@@ -107,36 +107,24 @@ class InvariantKernel(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
 
-    def fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the correction from source domains, in O(N (p + r)) memory.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        {source_rows}
         y : array-like of shape (n_samples,), default=None
             Classes, needed for ``conditional=True`` and ignored otherwise.
-        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
-            The domain of each row: labels, or continuous descriptors. None means one domain.
-
-        Returns
-        -------
-        self : object
+        {row_domains}
         """
         with one_thread_for_few(X):
             self._fit(X, y, sample_domain, keep=False)
         return self
 
-    def fit_transform(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> Array:
+    def fit_transform(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> Array:
         """Fit, and return the Gram matrix of the training rows, which is exactly symmetric.
 
-        Parameters
-        ----------
-        X, y, sample_domain
-            As in :meth:`fit`.
-
-        Returns
-        -------
+        {as_in_fit}
         K : ndarray of shape (n_samples, n_samples)
         """
         with one_thread_for_few(X):
@@ -150,10 +138,7 @@ class InvariantKernel(
     def transform(self, X: ArrayLike) -> Array:
         """Evaluate the kernel between rows, those of unseen domains included, and training rows.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            For ``kernel="precomputed"``, kernel values between new rows and training rows.
+        {new_kernel_rows}
 
         Returns
         -------

@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, Seed
+from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import check_classes, check_target
 from domainwise.checks.signatures import (
@@ -54,21 +54,13 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     _machines: ClassVar[tuple[Any, Any]]  #: for a precomputed kernel, and a linear one
     _own_argument: ClassVar[str]  #: what they take beside ``C`` and ``tol``
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Learn from source domains.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of all source domains; for ``kernel="precomputed"`` their kernel matrix.
+        {source_rows}
         y : array-like of shape (n_samples,)
             Classes, or for regression numbers.
-        sample_domain : array-like of shape (n_samples,) or (n_samples, q), default=None
-            The domain of each row: labels, or continuous descriptors. None means one domain.
-
-        Returns
-        -------
-        self : object
+        {row_domains}
         """
         self._validate_params()
         with one_thread_for_few(X):
@@ -78,9 +70,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
     def predict(self, X: ArrayLike) -> Array:
         """Return the class of each row, or its number.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------
@@ -215,9 +205,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: of the last class for two, of each class for more.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------
@@ -229,9 +217,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, calibrated on held-out domains.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
+        {new_rows}
 
         Returns
         -------

@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Given, Scoring
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import class_columns
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import (
@@ -117,7 +117,7 @@ class InvariantSearchCV(AroundEstimator, Searched):
         name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_average", "n_jobs")
     }
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Score every candidate on held-out domains, and fit the best to all rows.
 
         Parameters

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from domainwise.arrays import Array
 from domainwise.checks.warn import warn_caller
 from domainwise.labels.factors import LabelSpace
-from domainwise.methods.contract import Gram, RitzPairs, Thin
+from domainwise.methods.contract import Gram, Matrix, RitzPairs
 
 #: Components of a continuous target are kept down to this share of the first (theory 4).
 CONTINUOUS_CUT = 1e-2
@@ -27,8 +27,8 @@ CONSTANT = (
 class Components:
     """What a method found."""
 
-    dual: Thin  #: coefficients; a row x projects to ``k(x)'dual``, centred
-    values: Thin  #: projected training rows, ``K dual``
+    dual: Matrix  #: coefficients; a row x projects to ``k(x)'dual``, centred
+    values: Matrix  #: projected training rows, ``K dual``
     eigenvalues: Array
     n_informative: int  #: how many of the problem's eigenvalues tell targets apart
     info: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def standardise(
     return replace(components, dual=dual, values=values, eigenvalues=components.eigenvalues[alive])
 
 
-def _signs(gram: Gram, dual: Thin, values: Thin, labels: LabelSpace) -> Array:
+def _signs(gram: Gram, dual: Matrix, values: Matrix, labels: LabelSpace) -> Array:
     anchors = gram.anchors(dual, values)
     signs = np.sign(anchors[np.abs(anchors).argmax(axis=0), np.arange(anchors.shape[1])])
     if labels.sign is not None:
@@ -71,12 +71,12 @@ def _signs(gram: Gram, dual: Thin, values: Thin, labels: LabelSpace) -> Array:
     return np.where(signs == 0, 1.0, signs)
 
 
-def norms(gram: Gram, V: Thin) -> Array:
-    """Length of each column of a thin."""
+def norms(gram: Gram, V: Matrix) -> Array:
+    """Length of each column of a thin matrix."""
     return np.sqrt(np.maximum(np.diagonal(gram.inner(V, V)), 0.0))
 
 
-def relative_floor(gram: Gram, values: Thin) -> float:
+def relative_floor(gram: Gram, values: Matrix) -> float:
     """Standard deviation that is rounding next to the largest component's."""
     size = norms(gram, values).max(initial=0.0) / np.sqrt(gram.n_samples)
     return float(1e-2 * gram.tolerance * size)
@@ -93,8 +93,8 @@ def from_pairs(gram: Gram, pairs: RitzPairs) -> Components:
 def with_extras(
     gram: Gram,
     components: Components,
-    Q: Thin,
-    KQ: Thin,
+    Q: Matrix,
+    KQ: Matrix,
     G: Array,
     extra: int,
     eigenvalue: float = 1.0,

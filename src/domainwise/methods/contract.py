@@ -1,9 +1,9 @@
 """The contract between methods and Gram operators (theory 8.1).
 
-A *thin* is a matrix with one row per sample and few columns, in whatever form its operator keeps
+A *thin* matrix has one row per sample and few columns, in whatever form its operator keeps
 samples: an array of N rows, a tensor on a device, or coordinates where the rows are not kept at
-all. Methods hold thins, add them and scale them, and do everything else through the verbs below,
-so that each method is written once. Small matrices are float64 NumPy arrays everywhere.
+all. Methods add and scale thin matrices, and do everything else through the verbs below, so that
+each method is written once. Small matrices are float64 NumPy arrays everywhere.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-Thin = Any
+Matrix = Any  #: a thin one
 #: ``images(X, KX, KKX) -> (test, AX, BX)``: both sides of an eigenproblem ``A x = theta B x``, and
 #: the test vectors with which ``test' A`` and ``test' B`` are symmetric. KKX is None at depth 1.
-Images = Callable[[Thin, Thin, Thin], tuple[Thin, Thin, Thin]]
+Images = Callable[[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
 @dataclass
 class Solution:
-    """A thin, its image under K, and how it was found."""
+    """A solution X, its image under K, and how it was computed."""
 
-    thin: Thin
-    image: Thin
+    X: Matrix
+    image: Matrix
     info: dict[str, Any]
 
 
@@ -38,13 +38,13 @@ class RitzPairs:
     """Eigenvalues in descending order with their vectors X and images KX."""
 
     values: Array
-    X: Thin
-    KX: Thin
+    X: Matrix
+    KX: Matrix
     info: dict[str, Any] = field(default_factory=dict)
 
 
 class Gram(ABC):
-    """A centred Gram matrix K of N samples, known by what it does to thins."""
+    """A centred Gram matrix K of N samples, known by what it does to thin matrices."""
 
     n_samples: int
     #: Relative size below which an eigenvalue of a small problem is rounding.
@@ -56,41 +56,41 @@ class Gram(ABC):
     info: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
-    def lift(self, coordinates: Array) -> Thin:
-        """Turn label-space coordinates (s, r) into a thin."""
+    def lift(self, coordinates: Array) -> Matrix:
+        """Turn label-space coordinates (s, r) into a thin matrix."""
 
     @abstractmethod
-    def inner(self, U: Thin, V: Thin) -> Array:
+    def inner(self, U: Matrix, V: Matrix) -> Array:
         """Return ``U'V`` in float64."""
 
     @abstractmethod
-    def combine(self, V: Thin, A: Array) -> Thin:
+    def combine(self, V: Matrix, A: Array) -> Matrix:
         """Return ``V A`` for a small matrix A."""
 
     @abstractmethod
-    def hstack(self, thins: list[Thin]) -> Thin:
-        """Put thins side by side."""
+    def hstack(self, matrices: list[Matrix]) -> Matrix:
+        """Put thin matrices side by side."""
 
     @abstractmethod
-    def product(self, V: Thin) -> Thin:
+    def product(self, V: Matrix) -> Matrix:
         """Return ``K V``."""
 
     @abstractmethod
-    def solve(self, V: Thin, shift: float) -> Solution:
+    def solve(self, V: Matrix, shift: float) -> Solution:
         """Return ``(K + shift I)^-1 V`` for centred V; shift 0 means the pseudo-inverse."""
 
-    def solve_shifts(self, V: Thin, shifts: Sequence[float]) -> list[Solution]:
+    def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
         """Solve with each of several shifts."""
         return [self.solve(V, shift) for shift in shifts]
 
-    def preconditioner(self, shift: float) -> Callable[[Thin], Thin]:
+    def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return a symmetric approximation of ``(K + shift I)^-1``, up to a factor, as a function.
 
         It is used many times; here it is the solution itself.
         """
-        return lambda V: self.solve(V, shift).thin
+        return lambda V: self.solve(V, shift).X
 
-    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Thin], Thin]] | None:
+    def rough_inverses(self, shifts: Sequence[float]) -> list[Callable[[Matrix], Matrix]] | None:
         """Return ``(K + shift I)^-1`` in about single precision, where that is much quicker."""
         return None
 
@@ -101,8 +101,8 @@ class Gram(ABC):
         k: int,
         *,
         depth: int = 1,
-        start: Thin = None,
-        precondition: Callable[[Thin], Thin] | None = None,
+        start: Matrix = None,
+        precondition: Callable[[Matrix], Matrix] | None = None,
     ) -> RitzPairs:
         """Return the k leading eigenpairs of a problem made of products with K.
 
@@ -112,31 +112,33 @@ class Gram(ABC):
         """
 
     @abstractmethod
-    def anchors(self, dual: Thin, values: Thin) -> Array:
+    def anchors(self, dual: Matrix, values: Matrix) -> Array:
         """Values of the components at fixed rows, by which signs are settled without labels."""
 
-    def leading(self, k: int, deflate: tuple[Thin, Thin, Array] | None = None) -> RitzPairs:
+    def leading(self, k: int, deflate: tuple[Matrix, Matrix, Array] | None = None) -> RitzPairs:
         """Return the k leading eigenpairs of K, or of ``K - K Q G^+ Q' K`` given (Q, KQ, G^+)."""
         if deflate is None:
             return self.ritz(lambda X, KX, _: (X, KX, X), k)
         Q, KQ, G_pinv = deflate
 
-        def images(X: Thin, KX: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
+        def images(X: Matrix, KX: Matrix, _: Matrix) -> tuple[Matrix, Matrix, Matrix]:
             return X, KX - self.combine(KQ, G_pinv @ self.inner(Q, KX)), X
 
         return self.ritz(images, k)
 
 
 def project_pencil(
-    gram: Gram, images: Images, X: Thin, KX: Thin, KKX: Thin
-) -> tuple[Array, Array, Thin, Thin]:
+    gram: Gram, images: Images, X: Matrix, KX: Matrix, KKX: Matrix
+) -> tuple[Array, Array, Matrix, Matrix]:
     """Rayleigh-Ritz in the span of X: eigenvalues, coefficients, and both sides' images of X."""
     test, AX, BX = images(X, KX, KKX)
     values, C = definite_pairs(gram.inner(test, AX), gram.inner(test, BX), 1e-3 * gram.tolerance)
     return values, C, AX, BX
 
 
-def pairs_within(gram: Gram, images: Images, k: int, X: Thin, KX: Thin, KKX: Thin) -> RitzPairs:
+def pairs_within(
+    gram: Gram, images: Images, k: int, X: Matrix, KX: Matrix, KKX: Matrix
+) -> RitzPairs:
     """The k leading eigenpairs of a problem in the span of X, by LAPACK."""
     values, C, _, _ = project_pencil(gram, images, X, KX, KKX)
     info = {"eigen_solver": "lapack", "converged": True}

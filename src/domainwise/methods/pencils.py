@@ -26,7 +26,7 @@ from domainwise.methods.components import (
     warn_unconverged,
     with_extras,
 )
-from domainwise.methods.contract import Gram, Images, RitzPairs, Thin
+from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs
 
 
 def dcm(
@@ -128,7 +128,7 @@ def _unsupervised_dcm(
     c = 1.0 / (1.0 + n * epsilon)
     F = gram.lift(F_d)
 
-    def images(V: Thin, KV: Thin, _: Thin) -> tuple[Thin, Thin, Thin]:
+    def images(V: Matrix, KV: Matrix, _: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         domain = weight * gram.combine(F, gram.inner(F, KV))
         return KV, c * KV - domain, V + domain
 
@@ -196,7 +196,7 @@ def dica(
     K_both = gram.product(both)
     solution = gram.solve(both, lam)
     pick_F, pick_Z = np.split(np.eye(both.shape[1]), [r], axis=1)
-    Z, Y_F = gram.combine(both, pick_Z), gram.combine(solution.thin, pick_F)
+    Z, Y_F = gram.combine(both, pick_Z), gram.combine(solution.X, pick_F)
     KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
     W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
@@ -227,7 +227,7 @@ def _unsupervised_dica(
     Z = gram.lift(Z_label) if Z_label.shape[1] else None
     KZ = None if Z is None else gram.product(Z)
 
-    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+    def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         right = KX + lam * X
         if Z is not None:
             right = right + gram.combine(KZ, gram.inner(Z, KX))
@@ -269,12 +269,14 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     return values[order].real, C[:, order].real
 
 
-def _from_scores(gram: Gram, scores: Thin, shift: float, image: Callable[[], Thin]) -> Components:
+def _from_scores(
+    gram: Gram, scores: Matrix, shift: float, image: Callable[[], Matrix]
+) -> Components:
     """From scores v to coefficients: ``(K + shift I)^-1 v``, or v itself at an infinite ridge."""
     if np.isinf(shift):
         return Components(scores, image(), np.empty(0), 0)
     solution = gram.solve(scores, shift)
-    return Components(solution.thin, solution.image, np.empty(0), 0, dict(solution.info))
+    return Components(solution.X, solution.image, np.empty(0), 0, dict(solution.info))
 
 
 def mida(
@@ -296,7 +298,7 @@ def mida(
         start = gram.hstack([F, KF])
         rounding = 1e-14 * domain_weight * float(norms(gram, KF).max(initial=0.0)) ** 2
 
-    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+    def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         if F is None:
             return X, KKX, X
         return X, KKX - domain_weight * gram.combine(KF, gram.inner(F, KX)), X

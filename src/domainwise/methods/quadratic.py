@@ -10,7 +10,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.methods.components import norms, warn_stopped
-from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.contract import Gram, Matrix
 
 #: From ``4 c delta`` of this on the roots of A are too close to each other, or complex.
 CLOSE_ROOTS = 0.99
@@ -22,8 +22,8 @@ REFINED = 1e-12
 class Inverse:
     """``Y = A^-1 K V`` and ``K Y``; where Y is rough, that is still the image of this Y."""
 
-    Y: Thin
-    KY: Thin
+    Y: Matrix
+    KY: Matrix
     info: dict[str, Any] = field(default_factory=dict)
     rough: bool = False
 
@@ -36,13 +36,13 @@ class Quadratic:
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
         self.gram, self.c, self.delta = gram, c, delta
-        self._rough: list[Callable[[Thin], Thin]] | None = None
+        self._rough: list[Callable[[Matrix], Matrix]] | None = None
 
-    def image(self, X: Thin, KX: Thin, KKX: Thin) -> Thin:
+    def image(self, X: Matrix, KX: Matrix, KKX: Matrix) -> Matrix:
         """Return ``A X``."""
         return self.c * KKX + KX + self.delta * X
 
-    def inverse_of_image(self, V: Thin, KV: Thin) -> Inverse:
+    def inverse_of_image(self, V: Matrix, KV: Matrix) -> Inverse:
         """Return ``A^-1 K V``, roughly if the operator has rough inverses.
 
         With s and t the roots of ``c s^2 - s + delta``, A is ``c (K + s)(K + t)``, and partial
@@ -62,7 +62,7 @@ class Quadratic:
             KY = KV - delta * Y
         elif delta == 0:
             solution = gram.solve(V, 1 / c)
-            return Inverse(solution.thin / c, solution.image / c, dict(solution.info))
+            return Inverse(solution.X / c, solution.image / c, dict(solution.info))
         elif (inverses := gram.rough_inverses(shifts)) is not None:
             self._rough = inverses
             Y = (V - small * inverses[0](V) - inverses[1](KV)) / root
@@ -76,7 +76,7 @@ class Quadratic:
             KY = gram.product(Y)  # next to a small kernel the shift leaves nothing of a difference
         return Inverse(Y, KY, dict(info))
 
-    def form(self, inverse: Inverse, KV: Thin) -> Array:
+    def form(self, inverse: Inverse, KV: Matrix) -> Array:
         """Return ``V'K A^-1 K V``; of an error E of a rough inverse only ``E'A E`` is left."""
         inner, Y, KY = self.gram.inner, inverse.Y, inverse.KY
         S = inner(KV, Y)
@@ -84,7 +84,7 @@ class Quadratic:
             return S
         return S + S.T - self.c * inner(KY, KY) - inner(Y, KY) - self.delta * inner(Y, Y)
 
-    def precondition(self, R: Thin) -> Thin:
+    def precondition(self, R: Matrix) -> Matrix:
         """Return roughly a multiple of ``A^-1 R``."""
         if self._rough is None:
             self._rough = [self.gram.preconditioner(shift) for shift in self._shifts()]
@@ -101,7 +101,7 @@ class Quadratic:
         small = 2 * delta / (1.0 + root)
         return [small, (1.0 + root) / (2 * c)] if c else [small]
 
-    def by_conjugate_gradients(self, V: Thin, start: Inverse | None = None) -> Inverse:
+    def by_conjugate_gradients(self, V: Matrix, start: Inverse | None = None) -> Inverse:
         """Solve ``A Y = V``, if from a rough Y to rounding; preconditioned, A is nearly I."""
         gram, goal = self.gram, 1e-2 * self.gram.tol if start is None else REFINED
         scale = norms(gram, V)
@@ -134,7 +134,7 @@ class Quadratic:
         return Inverse(X, KX, info | {"n_iterations": len(history)})
 
 
-def _dots(gram: Gram, U: Thin, V: Thin) -> Array:
+def _dots(gram: Gram, U: Matrix, V: Matrix) -> Array:
     return np.diagonal(gram.inner(U, V))
 
 

@@ -17,7 +17,7 @@ from domainwise.arrays import Array
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.labels.scatters import Scatters, mda_scatters, sca_scatters
 from domainwise.methods import components
-from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.contract import Gram, Matrix
 from domainwise.methods.quadratic import Inverse, Quadratic
 
 
@@ -28,8 +28,8 @@ class _Problem:
     ``left`` is J with the left side ``K Q J J' Q' K``, ``right`` is M of the right side.
     """
 
-    Q: Thin
-    KQ: Thin
+    Q: Matrix
+    KQ: Matrix
     left: Array
     right: Array
     A: Quadratic
@@ -97,7 +97,7 @@ def sca(
     left, right = between * problem.left @ problem.left.T, problem.right
     share = (1.0 - between) / gram.n_samples
 
-    def images(X: Thin, KX: Thin, KKX: Thin) -> tuple[Thin, Thin, Thin]:
+    def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         inside = gram.inner(Q, KX)
         return (
             X,

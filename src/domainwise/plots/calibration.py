@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
+from domainwise.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.inputs import checked_labels, same_length
 from domainwise.plots import style
@@ -113,7 +113,7 @@ class CalibrationByDomainDisplay(style.Display):
         y_prob: ArrayLike,
         sample_domain: ArrayLike,
         *,
-        classes: Given = None,
+        classes: MaybeArray = None,
         pos_label: Label | None = None,
         n_bins: int = 10,
         **options: Any,

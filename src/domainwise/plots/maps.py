@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
-from domainwise.arrays import Array, ArrayLike, Estimator, Given, Label
+from domainwise.arrays import Array, ArrayLike, Estimator, Label, MaybeArray
 from domainwise.checks.arguments import StrOptions, check_arguments
 from domainwise.checks.inputs import is_quantity, label_array, same_length
 from domainwise.plots import style
@@ -64,7 +64,7 @@ class DomainMapDisplay(style.Display):
         X: ArrayLike,
         sample_domain: ArrayLike,
         *,
-        y: Given = None,
+        y: MaybeArray = None,
         **options: Any,
     ) -> Self:
         """Draw the first two components of a fitted projection.
@@ -84,7 +84,7 @@ class DomainMapDisplay(style.Display):
 
     @classmethod
     def from_predictions(
-        cls, Z: ArrayLike, sample_domain: ArrayLike, *, y: Given = None, **options: Any
+        cls, Z: ArrayLike, sample_domain: ArrayLike, *, y: MaybeArray = None, **options: Any
     ) -> Self:
         """Draw rows that have been projected.
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from domainwise.arrays import Array, ArrayLike, Given, Label
+from domainwise.arrays import Array, ArrayLike, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.inputs import checked_labels
 from domainwise.plots import style
@@ -134,7 +134,7 @@ class ShiftDisplay(style.Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: object, X: ArrayLike, sample_domain: Given = None, **options: Any
+        cls, estimator: object, X: ArrayLike, sample_domain: MaybeArray = None, **options: Any
     ) -> Self:
         """Draw means and deviations of new rows beside those of a model's sources.
 

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Given, is_dask, is_tensor
+from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import NumpyBackend
@@ -67,7 +67,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
     curve_: Any  # of classes
     domains_: Array | None
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
 
         Parameters
@@ -87,7 +87,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         self._fit_on(backend_of(X), X, y, sample_domain)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Add a batch of rows to what has been seen.
 
         Landmarks and gammas come from the first batch, unless they are given. Classes and domains

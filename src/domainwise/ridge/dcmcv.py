@@ -13,7 +13,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.utils.metaestimators import available_if
 
-from domainwise.arrays import ArrayLike, CrossValidator, Estimator, Given, KernelLike, Scoring
+from domainwise.arrays import (
+    ArrayLike,
+    CrossValidator,
+    Estimator,
+    KernelLike,
+    MaybeArray,
+    Scoring,
+)
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.inputs import quiet_about_domains, validate_rows
 from domainwise.checks.signatures import (
@@ -237,5 +244,7 @@ class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
     _fold = FastFold
 
     @available_if(lambda self: False)
-    def partial_fit(self, X: ArrayLike, y: Given = None, sample_domain: Given = None) -> None:
+    def partial_fit(
+        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
+    ) -> None:
         """Not available: a search needs all rows. Give ``best_params_`` to FastDCM instead."""

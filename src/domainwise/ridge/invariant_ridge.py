@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from domainwise.arrays import Array, ArrayLike, ClassWeight, Given, is_tensor
+from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
@@ -75,7 +75,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     target_kernel = "delta"
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, sample_domain: Given = None, *, classes: Given = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_domain: MaybeArray = None,
+        *,
+        classes: MaybeArray = None,
     ) -> Self:
         """Add a batch of rows to what has been seen, as :meth:`InvariantRidgeCV.partial_fit` does.
 

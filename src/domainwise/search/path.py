@@ -24,7 +24,7 @@ from domainwise.gram.tiles import cross_product
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
 from domainwise.methods.components import CONTINUOUS_CUT, Components, standardise
-from domainwise.methods.contract import Gram, Thin
+from domainwise.methods.contract import Gram, Matrix
 from domainwise.methods.pencils import dcm_scores
 from domainwise.search.heads import quick_head
 
@@ -104,7 +104,7 @@ def _directions(
 
 
 def _projected(
-    fold: Any, gram: Gram, V: Thin, KV: Thin, ridges: Sequence[float]
+    fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
 ) -> list[tuple[Array, Array]]:
     """Training and test rows along the directions V for each ridge, in one pass over either."""
     shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
@@ -114,7 +114,7 @@ def _projected(
         dual, image = V, KV
         if not np.isinf(ridge):
             found = next(solutions)
-            dual, image = found.thin, found.image
+            dual, image = found.X, found.image
         duals.append(dual)
         images.append(image)
     train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))

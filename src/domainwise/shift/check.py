@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtri
 from sklearn.pipeline import Pipeline
 
-from domainwise.arrays import ArrayLike, Given, Label
+from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftWatch, View
 
 #: Chance of a finding about missing values, in any column, or about distance, where nothing is.
@@ -55,7 +55,7 @@ class Finding:
         return asdict(self)
 
 
-def check_shift(model: object, X: ArrayLike, sample_domain: Given = None) -> list[Finding]:
+def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -> list[Finding]:
     r"""Say what new rows have that no source of a model had.
 
     - ``missing``: a column has no values, or is missing by ten per cent of rows more, and more

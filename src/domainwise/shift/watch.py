@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, Frame, Given, Label
+from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.ensemble.moments import group_sums, rows_moments
@@ -115,7 +115,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    def fit(self, X: ArrayLike, y: object = None, sample_domain: Given = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_domain: MaybeArray = None) -> Self:
         """Sum up the sources.
 
         Parameters
@@ -201,7 +201,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return X
         return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
-    def look(self, X: ArrayLike, sample_domain: Given = None) -> dict[Label | None, View]:
+    def look(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
         """Sum up new rows beside the sources, by domain, or together under None."""
         check_is_fitted(self)
         rows: Any = X

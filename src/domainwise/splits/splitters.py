@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from domainwise.arrays import Array, ArrayLike, Given, Seed
+from domainwise.arrays import Array, ArrayLike, MaybeArray, Seed
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows
 
@@ -57,7 +57,9 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     __metadata_request__split = {"groups": "sample_domain"}
 
-    def get_n_splits(self, X: Given = None, y: Given = None, groups: Given = None) -> int:
+    def get_n_splits(
+        self, X: MaybeArray = None, y: MaybeArray = None, groups: MaybeArray = None
+    ) -> int:
         """Return the number of splits.
 
         Parameters
@@ -69,7 +71,7 @@ class LeaveDomainsOut(BaseCrossValidator):
         return len(self._test_sets(self._codes(groups)[1]))
 
     def split(
-        self, X: ArrayLike, y: Given = None, groups: Given = None
+        self, X: ArrayLike, y: MaybeArray = None, groups: MaybeArray = None
     ) -> Iterator[tuple[Array, Array]]:
         """Yield training and test rows of each split.
 

@@ -37,7 +37,7 @@ MAX_BLOCK_ROWS = 16_384
 LEAST_BLOCKS = 8
 #: Share of its memory that a task's two blocks of rows may take with everything made of them.
 MEMORY_SHARE = 1 / 8
-#: Columns of thins that blocks leave room for.
+#: Columns of thin matrices that blocks leave room for.
 THIN_COLUMNS = 64
 
 
@@ -55,21 +55,21 @@ class DaskGram(IterativeGram):
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` block by block."""
-        kernel, blocks, thins = self._constants(V)
+        kernel, blocks, parts = self._constants(V)
         n = len(blocks)
         if self.kernel.is_product:
-            inner = tree([call(_inner, kernel, blocks[i], thins[i]) for i in range(n)], _sum)
+            inner = tree([call(_inner, kernel, blocks[i], parts[i]) for i in range(n)], _sum)
             return np.vstack(run([call(_outer, kernel, block, inner) for block in blocks]))
-        sums = [call(_square, kernel, blocks[i], thins[i]) for i in range(n)]
+        sums = [call(_square, kernel, blocks[i], parts[i]) for i in range(n)]
         for pairs in tournament(n):
             for i, j in pairs:
-                both = (blocks[i], blocks[j], thins[i], thins[j], sums[i], sums[j])
+                both = (blocks[i], blocks[j], parts[i], parts[j], sums[i], sums[j])
                 sums[i], sums[j] = call(_pair, kernel, *both, n_results=2)
         return np.vstack(run(sums))
 
     def _constants(self, V: Array) -> tuple[Task, list[Task], list[Task]]:
-        thins = [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
-        return constant(self.kernel, "kernel"), row_blocks(self.X), thins
+        parts = [constant(np.ascontiguousarray(V[cut]), "thin") for cut in self.cuts]
+        return constant(self.kernel, "kernel"), row_blocks(self.X), parts
 
     def _build_preconditioner(self) -> BlockPreconditioner:
         return BlockPreconditioner(self)
@@ -121,7 +121,7 @@ def in_blocks(X: Any) -> Any:
     rows = min(MAX_BLOCK_ROWS, max(1, -(-n // LEAST_BLOCKS)))
     memory = memory_per_task()
     if memory is not None:
-        # Two blocks of rows as they came and prepared from both sides, thins and sums of both.
+        # Two blocks of rows as they came and prepared from both sides, their parts and sums.
         one_row = 2 * (X.dtype.itemsize * 3 * (p + 2) + 8 * 3 * THIN_COLUMNS)
         rows = min(rows, max(256, int(memory * MEMORY_SHARE / one_row)))
     return X.rechunk({0: rows, 1: -1})

@@ -1,4 +1,4 @@
-"""Gram operators whose thins are float64 tensors on the device of X."""
+"""Gram operators whose thin matrices are float64 tensors on the device of X."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PANEL_ROWS = 32768
 CUDA_TILE_BYTES = 256 * 2**20
 
 
-class TensorThins:
-    """Thins are float64 tensors on the device of the rows."""
+class TensorMatrices:
+    """Thin matrices are float64 tensors on the device of the rows."""
 
     xp = torch
     n_samples: int
@@ -38,21 +38,21 @@ class TensorThins:
     device: Any
 
     def placed(self, A: Array) -> Tensor:
-        """Return a small matrix where the thins are."""
+        """Return a small matrix where the thin matrices are."""
         return on_device(A, self.device)
 
     def random(self, columns: int) -> Tensor:
-        """Return a thin of normal numbers, the same for the same seed."""
+        """Return a thin matrix of normal numbers, the same for the same seed."""
         generator = torch.Generator(self.device).manual_seed(self.seed)
         place = {"dtype": torch.float64, "device": self.device}
         return torch.randn((self.n_samples, columns), generator=generator, **place)
 
 
-class TorchDenseGram(TensorThins, DenseGram):
+class TorchDenseGram(TensorMatrices, DenseGram):
     """A centred Gram matrix that is stored, in float64."""
 
 
-class TorchStreamedGram(TensorThins, IterativeGram):
+class TorchStreamedGram(TensorMatrices, IterativeGram):
     """Centred Gram matrix of the rows of a tensor, evaluated anew for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
