@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from domainwise import InvariantRidgeClassifierCV
 from domainwise.calibration.quantiles import usual_coverage
-from domainwise.scoring.intervals import expected_score
+from domainwise.scoring.statistics import expected_score
 from domainwise.selection import DomainConformal, adapt_class_shares
 from domainwise.splits.draw import draw_rows
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from leaderboard_data import DATA_SETS, OUTER_FOLDS, SCORED_ROWS, TRAINING_ROWS
 
-from domainwise.jobs.statistics import rank_methods
+from domainwise.scoring.statistics import rank_methods
 
 LABELS = {
     "constant": "constant",

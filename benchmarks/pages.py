@@ -16,7 +16,7 @@ import numpy as np
 import pandas
 
 from domainwise import evaluate
-from domainwise.evaluation import gather, jobs, page
+from domainwise.evaluation import jobs, page
 
 #: The module, whose name in its folder is that of the function.
 EVALUATING = importlib.import_module("domainwise.evaluation.evaluate")
@@ -137,7 +137,7 @@ def main():
     watch.on(jobs.MethodJob, "_seen")
     watch.on(jobs.MethodJob, "_within")
     watch.on(EVALUATING, "describe_differences")
-    watch.on(gather, "with_intervals")
+    watch.on(EVALUATING, "with_intervals")
     watch.on(page, "render")
     for name in options.tables.split(","):
         make, target, domain = TABLES[name]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.jobs.statistics import compare, rank_methods
 from domainwise.models.method import Method
+from domainwise.scoring.statistics import compare, rank_methods
 
 NAMES = {
     "facies": "facies",

@@ -13,7 +13,7 @@ from domainwise import evaluate  # noqa: E402
 from domainwise.calibration.quantiles import DomainQuantiles  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.models.calibration import calibrated, set_columns  # noqa: E402
-from domainwise.scoring.intervals import expected_score  # noqa: E402
+from domainwise.scoring.statistics import expected_score  # noqa: E402
 
 runner = testing.CliRunner()
 

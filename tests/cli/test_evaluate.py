@@ -165,14 +165,14 @@ def test_the_page_is_made_again_from_the_folder_alone(table, tmp_path):
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_result(table, tmp_path, monkeypatch):
-    from domainwise.evaluation import plots
+    from domainwise.evaluation import page
 
     def broken(*arguments):
         raise RuntimeError("no ink")
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(plots, "methods_picture", broken)
+        patch.setattr(page, "methods_picture", broken)
         result = run(table, "--out", out)
     assert result.exit_code == 1
     assert "no ink" in result.stderr

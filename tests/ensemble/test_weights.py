@@ -11,7 +11,7 @@ from domainwise.ensemble.weights import (
     softened,
     squared_errors,
 )
-from domainwise.scoring.intervals import expected_score
+from domainwise.scoring.statistics import expected_score
 
 
 def test_domains_and_their_classes_count_the_same():

@@ -15,8 +15,8 @@ from domainwise import (
     InvariantRidgeClassifierCV,
     InvariantSVC,
 )
-from domainwise.jobs.statistics import compare
 from domainwise.metrics import g_mean_score
+from domainwise.scoring.statistics import compare
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from sklearn.metrics import get_scorer
 
 from domainwise import evaluate
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.jobs.progress import Expected, TimeLeft
+from domainwise.jobs.runner import Expected, TimeLeft
 from domainwise.jobs.store import ResultsError
 from domainwise.models.registry import METHODS as METHODS_BY_KEY
 

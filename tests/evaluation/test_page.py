@@ -150,7 +150,7 @@ def test_tables_have_a_row_for_each_method_and_domain(found):
 
 
 def test_the_picture_of_shift_shows_medians_in_deviations_inside_domains(found):
-    from domainwise.evaluation.plots import shift_picture
+    from domainwise.evaluation.page import shift_picture
 
     picture = shift_picture(found, "shift")
     assert "x0" in picture.svg

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from domainwise.evaluation.found import MethodResult
-from domainwise.evaluation.gather import holm, with_p_values
-from domainwise.evaluation.result import Evaluation
+from domainwise.evaluation.evaluate import holm, with_p_values
+from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.results import MethodResult
 from domainwise.scoring.measures import choose_measure
 
 CLASSES = np.array([0, 0, 1, 1])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from domainwise.jobs.atomic import replacing, replacing_folder, write_text
+from domainwise.jobs.store import replacing, replacing_folder, write_text
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("typer")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from domainwise.jobs.statistics import compare, rank_methods, summarise
+from domainwise.scoring.statistics import compare, rank_methods, summarise
 
 
 def test_deviation_is_that_of_a_sample():

@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from domainwise.jobs.statistics import p_text
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.paper.report import case_caption, case_table, publish, to_markdown
 from domainwise.paper.sentences import count, how_close, join, unfinished, what_was_run, who_wins
 from domainwise.paper.summary import summarise_run
+from domainwise.scoring.statistics import p_text
 
 NOT_IN_THE_PAPER = {"sca", "mda", "mida"}
 

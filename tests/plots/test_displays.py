@@ -18,7 +18,7 @@ from domainwise.plots import (
     ShiftDisplay,
 )
 from domainwise.plots.calibration import reliability
-from domainwise.scoring.intervals import row_interval
+from domainwise.scoring.statistics import row_interval
 
 plt = pytest.importorskip("matplotlib.pyplot")
 plt.switch_backend("agg")

@@ -11,10 +11,10 @@ import pytest
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
-from domainwise.jobs.atomic import replacing, replacing_folder  # noqa: E402
+from domainwise.jobs.store import replacing, replacing_folder  # noqa: E402
 from domainwise.tables import schema as tables  # noqa: E402
+from domainwise.tables.files import writing_table  # noqa: E402
 from domainwise.tables.schema import ColumnError, TableError, check_table, load_table  # noqa: E402
-from domainwise.tables.writer import writing_table  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
 

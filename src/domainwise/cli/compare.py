@@ -34,7 +34,7 @@ def compare(
     the same. Differences are second minus first, with 95 % intervals.
     """
     from domainwise.evaluation.compare import compare_evaluations
-    from domainwise.jobs.atomic import write_text
+    from domainwise.jobs.store import write_text
 
     if out is not None:
         require("report")

@@ -94,9 +94,9 @@ def evaluate(
     """
     from domainwise.evaluation import evaluate as run
     from domainwise.evaluation.folder import JOBS, RESULT_NAME
-    from domainwise.jobs.atomic import write_text
+    from domainwise.jobs.store import write_text
     from domainwise.models.registry import choose_methods
-    from domainwise.tables.labels import ONE_CLASS
+    from domainwise.tables.schema import ONE_CLASS
 
     n_jobs = processes(jobs, dask)
     common.check_seed(seed)

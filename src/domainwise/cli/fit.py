@@ -69,8 +69,8 @@ def fit(
     evaluate does. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
     fastdica, fastkpca (landmarks, for large tables).
     """
-    from domainwise.evaluation.check import check_table, compare_with_constant
-    from domainwise.jobs.atomic import replacing
+    from domainwise.evaluation.compare import check_table, compare_with_constant
+    from domainwise.jobs.store import replacing
     from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table
 

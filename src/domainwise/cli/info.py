@@ -51,7 +51,7 @@ def export(
     """Write a model as an ONNX graph, which predicts without Python."""
     check_output(out, force, [".onnx"])
     from domainwise.export import to_onnx
-    from domainwise.jobs.atomic import replacing
+    from domainwise.jobs.store import replacing
     from domainwise.model_files.persistence import load
 
     made = to_onnx(load(model))

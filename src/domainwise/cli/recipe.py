@@ -104,7 +104,7 @@ class Recipe:
 
     def method(self, key: str, force: bool) -> Method:
         """The method that was measured, with the grid it had."""
-        from domainwise.evaluation.result import describe_grid
+        from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.method import CONTEXT
         from domainwise.models.registry import METHODS
 

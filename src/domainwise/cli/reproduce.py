@@ -38,7 +38,7 @@ def reproduce(
     Finished repeats are in the results file at once: the same command continues an interrupted run
     and gives the same numbers, whatever the number of workers.
     """
-    from domainwise.jobs.progress import progress_bar
+    from domainwise.jobs.runner import progress_bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import check_data, make_plan

@@ -20,7 +20,7 @@ from pyarrow import types
 
 from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Unread
-from domainwise.tables.arrow_files import arrow_frame, folder_keys, index_columns, is_data_file
+from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
 #: Row groups of a file are taken together up to this many bytes of columns in memory.
 PARTITION_BYTES = 32 * 2**20

@@ -34,7 +34,7 @@ from domainwise.ensemble.members import Member, fit_member
 from domainwise.ensemble.moments import sources_reach
 from domainwise.ensemble.weights import PRIOR_SHARES
 from domainwise.estimators.projection import fixed_seed
-from domainwise.scoring.intervals import expected_score
+from domainwise.scoring.statistics import expected_score
 from domainwise.search.search import make_splits
 from domainwise.splits.draw import draw_rows
 from domainwise.splits.splitters import LeaveDomainsOut

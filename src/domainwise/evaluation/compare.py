@@ -1,21 +1,28 @@
-"""Two evaluations side by side: what can be compared, and how they differ on each domain."""
+"""Comparisons: of a model with a constant, and of two evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
+from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.evaluation.found import Found, MethodResult, plain
-from domainwise.evaluation.sure import grouped, resampled
-from domainwise.jobs.statistics import compare, p_text
-from domainwise.scoring.intervals import BOOTSTRAP, TAIL, widened
+from domainwise.evaluation.problem import make_problem
+from domainwise.evaluation.results import Found, MethodResult, grouped, plain, resampled
+from domainwise.models.calibration import calibrated
+from domainwise.models.method import Method
+from domainwise.models.registry import METHODS, find_method
+from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
+from domainwise.scoring.statistics import BOOTSTRAP, TAIL, compare, expected_score, p_text, widened
 from domainwise.tables.errors import Argument, TableError
+from domainwise.tables.schema import Table
 
 
 @dataclass(frozen=True)
@@ -86,8 +93,7 @@ class Comparison:
     def page(self) -> str:
         """A complete HTML document, in the style of the other pages."""
         from domainwise.plots import DomainScoresDisplay
-        from domainwise.report.page import Templates
-        from domainwise.report.svg import Picture, drawing, to_svg
+        from domainwise.report.page import Picture, Templates, drawing, to_svg
 
         pair, (first, second) = self.pairs[0], self.names
         parts = ((second, "second"), (first, "first"))
@@ -259,3 +265,66 @@ def _laid_out(found: Found, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]
         if record["domain"] in shared:
             rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
     return rows, {frozenset(domains) for domains in folds.values()}
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a model does on domains it has not seen, beside a constant prediction."""
+
+    metric: str
+    model: float  #: mean over domains; larger is better (errors are negative)
+    constant: float  #: the same of a constant
+    worst: float  #: the model's score on the worst domain
+    worst_domain: Any
+    n_domains: int
+    better: bool  #: whether the gain over the constant is more than chance among so many domains
+    low: float | None = None  #: of a 95 % interval of ``model`` (bootstrap over domains)
+    high: float | None = None
+    calibration: dict[str, Any] | None = None  #: for prediction sets
+
+
+def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
+    """Score a method, and a constant, on the domains and rows that `evaluate` would leave out.
+
+    For options see :func:`~domainwise.models.table_model.table_setting`.
+    """
+    setting = table_setting(table, **options)
+    chosen = find_method(method, len(table.y))
+    problem = make_problem(
+        table.X,
+        table.y,
+        table.sample_domain,
+        task=table.schema.task,
+        scoring=options.get("scoring"),
+        inner_scoring=setting.scoring,
+        max_rows="auto",
+        random_state=setting.seed,
+        pos_label=setting.pos_label,
+    )
+    compare = partial(compare_methods, inside=False, n_jobs=setting.n_jobs, progress=False)
+    decided = {"class_weight": setting.class_weight, "predictor": setting.predictor}
+    constant, model = (
+        compare(replace(problem, overrides=overrides), [replace(one, context=False)])
+        for one, overrides in ((METHODS["constant"], {}), (chosen, decided))
+    )
+    calibration = calibrated(model.records[model.best_], problem.classes)
+    known = model.best.known, constant.best.known
+    return compare_with_constant(problem.measure.name, *known, calibration)
+
+
+def compare_with_constant(
+    metric: str,
+    model: Mapping[Any, float],
+    constant: Mapping[Any, float],
+    calibration: dict[str, Any] | None = None,
+) -> Check:
+    """Sum up scores of a model and of a constant by domain; larger ones are better."""
+    gain = np.array([score - constant[name] for name, score in model.items()])
+    # One-sided at 10 %: of models that know nothing, nine in ten are called what they are.
+    error = gain.std(ddof=1) / np.sqrt(len(gain)) * stdtrit(len(gain) - 1, 0.9)
+    worst = min(model, key=lambda name: model[name])
+    better = bool(gain.mean() > max(error, 1e-12))
+    mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
+    low, high = plain(expected_score(list(model.values()), 0)[1:])
+    told = (mean, other, model[worst], worst, len(gain), better, low, high)
+    return Check(metric, *told, calibration)

@@ -21,15 +21,14 @@ from sklearn.metrics import (
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, usual_coverage
-from domainwise.evaluation.found import Found, Row, percent
-from domainwise.evaluation.sure import grouped, joined
-from domainwise.evaluation.why import hardest_first
+from domainwise.evaluation.results import Found, Row, grouped, joined, percent
+from domainwise.evaluation.verdict import hardest_first
 from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
-from domainwise.report.svg import INK, Picture, drawing, to_svg
-from domainwise.scoring.intervals import share_interval
+from domainwise.report.page import INK, Picture, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
+from domainwise.scoring.statistics import share_interval
 
 #: Domains in colour, or with a panel of their own; and rows of a picture with one for each domain.
 FEW, MOST_ROWS = 5, 15

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.evaluation.found import MethodResult, plain
+from domainwise.evaluation.differences import DomainProjection
+from domainwise.evaluation.evaluation import AS_IT_IS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
-from domainwise.evaluation.projection import DomainProjection
-from domainwise.evaluation.result import AS_IT_IS, Evaluation, describe_grid, record_columns
-from domainwise.jobs.atomic import replacing
+from domainwise.evaluation.results import MethodResult, plain
 from domainwise.jobs.runner import Row
-from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.jobs.store import ResultsError, ResultStore, replacing
 from domainwise.models.method import Method
 from domainwise.scoring.measures import Measure
 from domainwise.splits.folds import Split

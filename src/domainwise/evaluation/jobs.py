@@ -1,12 +1,13 @@
-"""One method on one split: choose on the sources, predict each domain that was left out."""
+"""One method on one split: choose parameters on the sources, predict and score held-out domains."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ from threadpoolctl import threadpool_limits
 from domainwise.arrays import Array
 from domainwise.checks.inputs import quiet_about_domains
 from domainwise.evaluation.problem import Problem, within_splits
-from domainwise.evaluation.worth import worth_of_columns
+from domainwise.jobs.runner import Bar, Expected, TimeLeft, clock
 from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, takes
+from domainwise.splits.draw import spaced_rows
 from domainwise.splits.folds import NO_DOMAINS, Split
 
 Row = dict[str, Any]
@@ -246,3 +248,198 @@ def can_score(method: Method, problem: Problem) -> bool:
         except AttributeError:
             return False
     return True
+
+
+class Judge:
+    """Scores the rows of jobs by the measure of a problem, given the outer splits."""
+
+    def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
+        self.problem, self.splits = problem, splits
+        self._defined, self._folds = cache(self._is_defined), cache(self._splits_within)
+
+    def __call__(self, row: Row) -> Row:
+        """Add ``scores`` and ``within``, by domain; a measure that fails makes the job fail."""
+        if "error" in row:
+            return row
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
+            outer = [code for code, fold in records if fold == OUTSIDE]
+            number = row["split"]
+            try:
+                scores = {code: self._score(number, records[code, OUTSIDE]) for code in outer}
+            except FAILURES as error:
+                return {**row, "error": f"{error}" or type(error).__name__}
+            within = {code: self._within(number, code, records) for code in outer}
+        told = sorted({*row["warnings"], *unexpected(caught)})
+        return {**row, "scores": scores, "within": within, "warnings": told}
+
+    def _score(self, number: int, record: Row) -> float:
+        measure, classes = self.problem.measure, self.problem.classes
+        if not self._defined(number, record["domain"], record["fold"]):
+            return float("nan")
+        if measure.own:
+            return float(record["score"])
+        named = (record[name] for name in ("prediction", "probabilities", "decisions"))
+        return float(measure.scorer(Predictions.kept(classes, *named), None, record["target"]))
+
+    def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
+        """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
+        if not any(domain == code and fold not in (OUTSIDE, SEEN) for domain, fold in records):
+            return float("nan")
+        folds = range(len(self._folds(number, code)))
+        counting = [fold for fold in folds if self._defined(number, code, fold)]
+        try:
+            scores = [self._score(number, records[code, fold]) for fold in counting]
+        except (*FAILURES, KeyError):
+            return float("nan")
+        return float(np.mean(scores)) if scores else float("nan")
+
+    def _rows(self, number: int, code: int) -> Any:
+        test = self.splits[number][1]
+        return test[self.problem.codes[test] == code]
+
+    def _splits_within(self, number: int, code: int) -> list[Split]:
+        return within_splits(self.problem, self._rows(number, code))
+
+    def _is_defined(self, number: int, code: int, fold: int) -> bool:
+        """Whether the measure can judge anything there; the same for all methods."""
+        if fold == OUTSIDE and code in self.problem.unscored:
+            return False
+        train, test = self.splits[number][0], self._rows(number, code)
+        if fold != OUTSIDE:
+            inner, held = self._folds(number, code)[fold]
+            train, test = test[inner], test[held]
+        y = self.problem.y
+        return self.problem.measure.defined(y[train], y[test], self.problem.classification)
+
+
+#: Rows of all domains of a split that are shuffled, over and over up to as many, and rows that
+#: are predicted at a time.
+MAX_ROWS, AT_A_TIME = 400, 2000
+
+
+def worth_of_columns(
+    problem: Problem,
+    method: Method,
+    model: Any,
+    split: tuple[Array, Array],
+    columns: Sequence[str],
+    context: bool,
+) -> dict[str, list[float]]:
+    """Loss of the measure by column, one for each domain on which it is defined.
+
+    A column is shuffled among the rows of a domain; ``context`` shows the model these together.
+    Own scorers of the caller ask the model themselves, which would take long: they get nothing.
+    """
+    train, test = split
+    given = problem.rows(test[:1], method.prepare)
+    if problem.measure.own or not (hasattr(given, "iloc") or isinstance(given, np.ndarray)):
+        return {}
+    codes = np.unique(problem.codes[test])
+    local = np.searchsorted(codes, problem.codes[test])
+    rows = test[spaced_rows(local, np.full(len(codes), max(10, MAX_ROWS // len(codes))))]
+    y, kind = problem.y, problem.classification
+    defined = [
+        code
+        for code in np.setdiff1d(codes, problem.unscored)
+        if problem.measure.defined(y[train], y[rows[problem.codes[rows] == code]], kind)
+    ]
+    if not defined:
+        return {}
+    rng = np.random.default_rng(problem.seed)
+    repeats = int(np.clip(MAX_ROWS // len(rows), 1, 5))
+    # The first copy is as it was; all others have a column shuffled.
+    copies: list[str | None] = [None, *(name for name in columns for _ in range(repeats))]
+    scores: dict[str | None, list[list[float]]] = {}
+    step = max(1, AT_A_TIME // len(rows))
+    for start in range(0, len(copies), step):
+        some = copies[start : start + step]
+        X = problem.rows(np.tile(rows, len(some)), method.prepare).copy()
+        for place, name in enumerate(some):
+            if name is not None:
+                _shuffle(X, place * len(rows), problem.codes[rows], name, rng)
+        # Each copy of a domain is a domain of its own.
+        of = np.repeat(np.arange(len(some)), len(rows)) * len(problem.domains)
+        domains = of + np.tile(problem.codes[rows], len(some)) if context else None
+        told = Predictions(model, X, problem.classes, domains)
+        for place, name in enumerate(some):
+            scores.setdefault(name, []).append(_scores(problem, told, rows, place, defined))
+    before = np.array(scores.pop(None)[0])
+    return {str(n): (before - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
+
+
+def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
+    """Shuffle a column, in place, among the rows of each domain of one copy."""
+    order = np.lexsort([rng.random(len(codes)), codes])
+    place = np.lexsort([np.arange(len(codes)), codes])
+    if isinstance(X, np.ndarray):
+        column = X[:, int(name[1:])]
+        column[start + place] = column[start + order]
+    else:
+        at = X.columns.get_loc(name)
+        X.iloc[start + place, at] = X.iloc[start + order, at].to_numpy()
+
+
+def _scores(
+    problem: Problem, told: Predictions, rows: Array, place: int, defined: Sequence[int]
+) -> list[float]:
+    found = []
+    for code in defined:
+        mine = np.flatnonzero(problem.codes[rows] == code)
+        at = mine + place * len(rows)
+        parts = [None if v is None else v[at] for v in (told.probabilities, told.decisions)]
+        some = Predictions.kept(problem.classes, told.labels[at], *parts)
+        found.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
+    return found
+
+
+class Follow:
+    """Told about finished jobs, tells a bar of them; ``rows`` are those of earlier sessions."""
+
+    def __init__(
+        self,
+        bar: Bar,
+        judge: Judge,
+        jobs: Mapping[tuple[str, int], MethodJob],
+        rows: Sequence[Row],
+        workers: int,
+    ) -> None:
+        self._bar, self._judge, self._jobs = bar, judge, jobs
+        # Most methods compare pairs of rows.
+        sizes = {k: Expected(k[0], float(len(j.split[0])) ** 2, j.cost) for k, j in jobs.items()}
+        self._time = TimeLeft(sizes, workers)
+        self._scores: dict[str, list[float]] = {}
+        self._open = {key: sum(k == key for k, _ in jobs) for key, _ in jobs}
+        for row in rows:
+            if row["method"] in self._open:
+                self._note(row)
+
+    def __call__(self, cost: float, rows: list[Row]) -> None:
+        """Take note, and say so."""
+        self._bar(cost, rows)
+        for row in rows:
+            if row["method"] not in self._open:  # the second row of a job
+                continue
+            told = self._note(row)
+            left = self._time.left()
+            self._bar.describe(told, left)
+            key = row["method"]
+            if not self._open[key]:
+                others = f"{sum(not n for n in self._open.values())} of {len(self._open)} methods"
+                self._bar.line(f"{told} ({others}, {clock(left)} left)")
+
+    def _note(self, row: Row) -> str:
+        key, job = row["method"], self._jobs[row["method"], row["split"]]
+        problem, measure = self._judge.problem, self._judge.problem.measure
+        self._time.done((key, row["split"]), row["seconds"])
+        self._open[key] -= 1
+        known = self._scores.setdefault(key, [])
+        known += [s for s in self._judge(row).get("scores", {}).values() if np.isfinite(s)]
+        mean = measure.format(float(np.mean(known))) if known else "–"
+        told = ", ".join(str(name) for name in np.unique(problem.domain_of(job.split[1])))
+        told = told if len(told) < 30 else f"{told[:29]}…"
+        shown = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
+        shown += " so far, last" if self._open[key] else ""
+        shown = f"{shown} without {told}" if self._open[key] else shown
+        return "".join(mark if mark.isprintable() else "?" for mark in shown)

@@ -21,7 +21,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan
-from domainwise.jobs.atomic import replacing
+from domainwise.jobs.store import replacing
 from domainwise.model_files.persistence import check_archive
 
 FORMAT, ABOUT = 1, "about.json"

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
-from domainwise.evaluation.check import compare_with_constant
+from domainwise.evaluation.compare import compare_with_constant
 from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
 from domainwise.federated.rounds import check_moments, unpacked

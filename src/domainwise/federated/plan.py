@@ -18,7 +18,7 @@ from domainwise.arrays import Array, Frame, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, SEED, check_arguments
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.nystrom import LabelMap, NystromMap
-from domainwise.jobs.atomic import write_text
+from domainwise.jobs.store import write_text
 from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt

@@ -9,12 +9,10 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.federated.plan import Plan
-from domainwise.tables.cells import decimal_marks, without
-from domainwise.tables.columns import as_labels, as_numbers
+from domainwise.tables.cells import as_labels, as_numbers, decimal_marks, without
 from domainwise.tables.errors import describe_names
 from domainwise.tables.features import named_frame
-from domainwise.tables.labels import target_column
-from domainwise.tables.schema import TableError, require_columns
+from domainwise.tables.schema import TableError, require_columns, target_column
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from domainwise import __version__
 from domainwise.arrays import Estimator, is_dask, is_tensor
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.warn import warn_caller
-from domainwise.jobs.atomic import replacing
+from domainwise.jobs.store import replacing
 from domainwise.model_files.types import (
     TRUSTED,
     check_numbers,

@@ -13,7 +13,7 @@ from domainwise.models.context import Learnt, learn_domains
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import find_watch
 from domainwise.shift.watch import View
-from domainwise.tables.columns import as_labels
+from domainwise.tables.cells import as_labels
 from domainwise.tables.schema import TableError, import_pandas, iter_table
 
 

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from domainwise.jobs.atomic import replacing_folder
+from domainwise.jobs.store import replacing_folder
 from domainwise.models.application import Application, Part
 from domainwise.models.context import Learnt, find_context, holding, merged_domains
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
-from domainwise.tables.files import CHUNK_ROWS
+from domainwise.tables.files import CHUNK_ROWS, writing_table
 from domainwise.tables.schema import require_columns, table_columns
-from domainwise.tables.writer import writing_table
 
 CONTEXTS = ("column", "one")
 

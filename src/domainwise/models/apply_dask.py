@@ -11,8 +11,7 @@ from typing import Any
 from domainwise.distributed.parquet import Piece, cut_pieces, read_footers, read_piece
 from domainwise.gram.dask.graphs import constant, task
 from domainwise.models.application import Application, Part
-from domainwise.tables.files import CHUNK_ROWS, existing_format
-from domainwise.tables.writer import TableWriter
+from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format
 
 #: Rows of a task, at most. A longer row group is read by several tasks, each of which uses a part.
 TASK_ROWS = 2 * CHUNK_ROWS

@@ -25,9 +25,8 @@ from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described, table_setting
 from domainwise.models.table_statistics import Statistics, labels_by_text, sketched
 from domainwise.shift.watch import ShiftWatch
-from domainwise.tables.arrow_files import index_columns
-from domainwise.tables.columns import as_labels, as_numbers, split_names
-from domainwise.tables.files import existing_format
+from domainwise.tables.cells import as_labels, as_numbers, split_names
+from domainwise.tables.files import existing_format, index_columns
 from domainwise.tables.schema import (
     Schema,
     Table,

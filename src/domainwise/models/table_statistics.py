@@ -15,8 +15,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.ensemble.moments import Moments
-from domainwise.tables.cells import MAX_CATEGORIES
-from domainwise.tables.columns import as_labels
+from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.schema import Schema, TableError, import_pandas, make_preprocessor
 
 #: Values of a sketch. Each merge moves a rank by up to half of one over this; there are few merges.

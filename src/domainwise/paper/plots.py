@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.plots import COLOURS as EVALUATED
-from domainwise.jobs.statistics import Ranking
+from domainwise.evaluation.page import COLOURS as EVALUATED
 from domainwise.paper.methods import METHODS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
-from domainwise.report.svg import FAINT, INK, Picture, drawing, to_svg
+from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
+from domainwise.scoring.statistics import Ranking
 
 #: Those of ``evaluate``, in which the searched DCM stands for all; fast methods have their exact
 #: one's.

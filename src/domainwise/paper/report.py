@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainwise.jobs.atomic import write_text
-from domainwise.jobs.statistics import PAIRED_CAVEAT, p_text
-from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.jobs.store import ResultsError, ResultStore, write_text
 from domainwise.paper import sentences
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import PROVENANCE, Metric
@@ -22,6 +20,7 @@ from domainwise.paper.summary import (
     summarise_run,
 )
 from domainwise.report.page import Templates, TextCell, TextTable
+from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
 
 if TYPE_CHECKING:
     from rich.console import Console

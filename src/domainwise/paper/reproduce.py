@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from domainwise.datasets.lookup import verified_path
 from domainwise.datasets.registry import data_files
 from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
-from domainwise.jobs.statistics import summarise
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.figures import plan_figures
 from domainwise.paper.protocols import Case, Table
 from domainwise.paper.timing import plan_timing
 from domainwise.paper.trials import Trial, plan_trials
+from domainwise.scoring.statistics import summarise
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from domainwise.jobs.statistics import PAIRED_CAVEAT, in_words, p_text
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import SETTINGS
 from domainwise.paper.summary import LEVEL, CaseView, CellView, RunSummary, TableView
+from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
 #: Each setting in words.
 PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}

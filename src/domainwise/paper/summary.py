@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from domainwise.jobs.runner import Row
-from domainwise.jobs.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Cell, Metric, Table
 from domainwise.paper.trials import INVARIANCE
+from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
 #: Below this p-value a paired difference is called one.
 LEVEL = 0.05

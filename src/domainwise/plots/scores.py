@@ -15,9 +15,9 @@ from domainwise.arrays import Array, ArrayLike, Estimator, Scoring
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import checked_labels, is_quantity, same_length
 from domainwise.plots import style
-from domainwise.scoring.intervals import defined_score, row_interval
 from domainwise.scoring.measures import choose_measure, default_scoring
 from domainwise.scoring.predictions import Predictions
+from domainwise.scoring.statistics import defined_score, row_interval
 
 
 class DomainScoresDisplay(style.Display):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from domainwise.tables.csv_text import row_numbers_name
+from domainwise.tables.csv_files import row_numbers_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
 

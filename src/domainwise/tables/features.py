@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.tables import cells
-from domainwise.tables.columns import (
+from domainwise.tables.cells import (
     Words,
     as_days,
     as_numbers,

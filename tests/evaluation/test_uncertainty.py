@@ -17,12 +17,12 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from domainwise import evaluate
-from domainwise.evaluation import sure
+from domainwise.evaluation import results
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
-from domainwise.evaluation.sure import pooled_score, quick_scores, resampled
-from domainwise.evaluation.why import sure_sentences, sure_table
-from domainwise.scoring.intervals import expected_score, widened
+from domainwise.evaluation.results import pooled_score, quick_scores, resampled
+from domainwise.evaluation.verdict import sure_sentences, sure_table
 from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.statistics import expected_score, widened
 
 NAMES = np.array(["a", "b", "c"])
 
@@ -144,17 +144,17 @@ def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
              "probabilities": None, "decisions": None}  # fmt: skip
     measure = choose_measure("balanced_accuracy", target, True)
     draws = resampled(measure, NAMES[:2], [given], 0)
-    low, high = sure._ends_of(measure, [given], draws)
+    low, high = results._ends_of(measure, [given], draws)
     few, many = (binomtest(*of).proportion_ci(0.95, "exact") for of in ((11, 11), (49, 89)))
     score = (1 + 49 / 89) / 2
     assert low == pytest.approx(score - np.hypot(1 - few.low, 49 / 89 - many.low) / 2)
     assert high == pytest.approx(score + (many.high - 49 / 89) / 2)
-    twice = sure._ends_of(measure, [given, given], draws)  # left out twice: the same rows
+    twice = results._ends_of(measure, [given, given], draws)  # left out twice: the same rows
     assert twice == pytest.approx((low, high))
     assert low < np.quantile(draws, 0.025)
     target[0], told[0] = "b", "b"
     given["prediction"][1] = "b"
-    assert sure._ends_of(measure, [given], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
+    assert results._ends_of(measure, [given], draws) == tuple(np.quantile(draws, (0.025, 0.975)))
 
 
 def test_scores_that_some_draws_do_not_have_are_left_out_without_a_warning():

@@ -1,4 +1,4 @@
-"""The answer: what was found, ways to show it, and the model that follows from it."""
+"""The answer: the results of an evaluation, ways to show them, and the model that follows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
-from domainwise.evaluation.found import Found, MethodResult, Row, plain
+from domainwise.evaluation.results import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
-from domainwise.jobs.statistics import p_text
 from domainwise.models.calibration import calibrated
 from domainwise.models.method import CONTEXT, In
 from domainwise.scoring.predictions import fit_with_domains
+from domainwise.scoring.statistics import p_text
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Evaluation(Found):
 
     def plot(self) -> Figure:
         """Return a matplotlib figure of every method's score on every domain."""
-        from domainwise.evaluation.plots import scores_figure
+        from domainwise.evaluation.page import scores_figure
 
         return scores_figure(self)
 
@@ -190,7 +190,7 @@ class Evaluation(Found):
             Heading of the page.
         """
         from domainwise.evaluation.page import render
-        from domainwise.jobs.atomic import write_text
+        from domainwise.jobs.store import write_text
 
         target = Path(path)
         write_text(target, render(self, title=title))

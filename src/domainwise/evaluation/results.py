@@ -1,0 +1,365 @@
+"""Scores by method and domain, their intervals, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from domainwise.arrays import Array, CrossValidator, Label
+from domainwise.evaluation.differences import DomainProjection
+from domainwise.evaluation.problem import Problem
+from domainwise.models.method import Method
+from domainwise.scoring.measures import Measure
+from domainwise.scoring.predictions import Predictions, codes_of
+from domainwise.scoring.statistics import (
+    BOOTSTRAP,
+    TAIL,
+    defined_score,
+    expected_score,
+    share_interval,
+    widened,
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """How a method did."""
+
+    key: str
+    label: str
+    kind: str
+    about: str
+    #: Of each domain when it was left out; larger is better, NaN where undefined.
+    scores: Mapping[Any, float]
+    within: Mapping[Any, float]  #: of folds inside each domain: what labels there would give
+    parameters: Sequence[Mapping[str, Any]] = ()  #: what was chosen, split by split
+    candidates: int = 1
+    seconds: float = 0.0  #: of all its splits together
+    warnings: tuple[str, ...] = ()  #: said while fitting
+    #: Wilcoxon's signed-rank test over domains against the best plain baseline; None for baselines,
+    #: and where there are too few domains.
+    p_value: float | None = None
+    p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
+    context: bool = False  #: whether it was given the rows of a left-out domain together
+    #: Of each domain in random folds of all rows: what is reached where a domain was seen.
+    seen: Mapping[Any, float] = field(default_factory=dict)
+    #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (what being
+    #: unseen costs) and, of the best method, "gap" (to its rival).
+    ends: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
+    around: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: What is lost on left-out domains if a column is shuffled, by column.
+    worth: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[Any, float]:
+        """Scores of the domains on which the measure is defined."""
+        return {name: score for name, score in self.scores.items() if np.isfinite(score)}
+
+    @property
+    def mean(self) -> float:
+        """Mean over domains, each counting once."""
+        return float(np.mean(list(self.known.values())))
+
+    @property
+    def worst(self) -> float:
+        """Score of the worst domain."""
+        return min(self.known.values())
+
+    @property
+    def worst_domain(self) -> Label:
+        """The worst domain."""
+        return min(self.known, key=lambda name: self.known[name])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over domains."""
+        values = list(self.known.values())
+        return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+
+    @property
+    def reference(self) -> float:
+        """Mean over domains of the score inside each."""
+        return _mean(self.within.values())
+
+    @property
+    def seen_mean(self) -> float:
+        """Mean score in random folds, over the domains that are scored when left out, too."""
+        return _mean(self.seen.get(name, float("nan")) for name in self.known)
+
+    @property
+    def price(self) -> float:
+        """What being unseen costs."""
+        return self.seen_mean - self.mean
+
+
+@dataclass(repr=False)
+class Found:
+    """Scores of methods on domains left out; :class:`Evaluation` says what the attributes are."""
+
+    results: list[MethodResult]
+    domains: list[Label]
+    measure: Measure
+    left_out: dict[str, str]
+    facts: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    projection: DomainProjection | None = None
+    records: dict[str, list[Row]] = field(default_factory=dict)
+    methods: list[Method] = field(default_factory=list)
+    source: Problem | None = None
+    inner_cv: CrossValidator = None
+    next_step: str = ""
+    others: list[Self] = field(default_factory=list)
+    chosen_for: Measure | None = None
+    calibration: dict[str, Any] = field(default_factory=dict)
+    differences: dict[str, Any] = field(default_factory=dict)
+    lacking: str = ""
+
+    @property
+    def best(self) -> MethodResult:
+        """The method with the best mean."""
+        return self.results[0]
+
+    @property
+    def best_(self) -> str:
+        """Name of the method with the best mean, as :meth:`fit` takes it."""
+        return self.best.key
+
+    @property
+    def baseline(self) -> MethodResult | None:
+        """The plain method with the best mean."""
+        return next((result for result in self.results if result.kind == "baseline"), None)
+
+    @property
+    def worst_domain(self) -> Label:
+        """The domain on which the best method does worst."""
+        return self.best.worst_domain
+
+    @property
+    def scores(self) -> dict[str, dict[Label, float]]:
+        """Scores by method and domain; larger is better."""
+        return {result.key: dict(result.scores) for result in self.results}
+
+    @property
+    def main(self) -> list[MethodResult]:
+        """The best method, and the best plain one where that is another."""
+        plain = self.baseline
+        return [self.best] if plain is None or plain is self.best else [self.best, plain]
+
+    @property
+    def rival(self) -> MethodResult | None:
+        """Whom the best method is set against: the best plain one, or for that the best other."""
+        if self.best.kind != "baseline":
+            return self.baseline
+        others = [result for result in self.results if result.kind != "baseline"]
+        if not others and self.best.key == "constant":
+            others = self.results[1:]
+        return others[0] if others else None
+
+    @property
+    def margin(self) -> float:
+        """A difference of means below this is none in practice: 0.01, or 2 % of an error."""
+        if self.measure.sign > 0:
+            return 0.01
+        return 0.02 * abs((self.baseline or self.best).mean)
+
+    def show(self, score: float | None) -> str:
+        """A score with as many digits as tell the best method from the next and its rival."""
+        rivals = [r.mean for r in (*self.results[1:2], self.rival) if r is not None]
+        for digits in (3, 4, 5):
+            texts = {self.measure.format(mean, digits) for mean in rivals}
+            if self.measure.format(self.best.mean, digits) not in texts:
+                return self.measure.format(score, digits, self.best.mean)
+        return self.measure.format(score, like=self.best.mean)
+
+    def expect(self, result: MethodResult) -> tuple[float, float, float]:
+        """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
+        mean, *ends = expected_score(list(result.known.values()), 0)
+        low, high = sorted(self.measure.shown(end) for end in ends)
+        return self.measure.shown(mean), low, high
+
+    def ends(self, result: MethodResult, domain: Label) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on a domain, as they are shown."""
+        ends = result.ends.get(domain, (np.nan, np.nan))[:: self.measure.sign]
+        return self.measure.shown(ends[0]), self.measure.shown(ends[1])
+
+    def find(self, name: str) -> MethodResult | None:
+        """A method by its key or its name in tables, if it was evaluated."""
+        wanted = name.lower()
+        named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
+        return next(named, None)
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def percent(share: float) -> str:
+    """A share in words, to the whole per cent."""
+    return f"{100 * share:.0f} %"
+
+
+def plain(value: Any) -> Any:
+    """A name, a number, or whatever holds such as JSON knows it; None for what is not known."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+#: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
+ROW_DRAWS, SLOW_DRAWS = 400, 100
+PARTS = ("prediction", "probabilities", "decisions")
+#: Measures of which all draws are scored at once; a scorer takes a millisecond for each.
+ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
+QUICK = ("accuracy", "balanced_accuracy", *(f"neg_{name}_error" for name in ERRORS))
+Ends = tuple[float, float]
+UNKNOWN: Ends = (float("nan"), float("nan"))
+
+
+def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResult]:
+    """Return the results with intervals, and scores of ``seen``: records of random folds.
+
+    Rows of all methods are drawn alike, so that differences are those of the same rows.
+    """
+    measure, classes = found.measure, found.facts["classes"]
+    classes = None if classes is None else np.asarray(classes)
+    names = list(found.best.known)
+    chosen = np.random.default_rng(0).integers(len(names), size=(BOOTSTRAP, len(names)))
+    drawn = np.random.default_rng(1).integers(ROW_DRAWS, size=chosen.shape)
+    some = {result.key for result in (*found.main, found.rival) if result is not None}
+    results, outside = [], {}
+    for result in found.results:
+        if list(result.known) != names:
+            results.append(result)
+            continue
+        mine, theirs = (grouped(records.get(result.key, ())) for records in (found.records, seen))
+        pooled = {d: pooled_score(measure, classes, theirs[d]) for d in names if d in theirs}
+        known = {d: pooled.get(d, float("nan")) for d in result.scores}
+        # Others that need a scorer of scikit-learn are judged by their domains alone.
+        rows = measure.name in QUICK or (result.key in some and not measure.own)
+        scores = np.array([[result.known[name]] * ROW_DRAWS for name in names])
+        inside = np.array([[known[name]] * ROW_DRAWS for name in names])
+        ends = dict.fromkeys(names, UNKNOWN)
+        for place, name in enumerate(names if rows else ()):
+            scores[place] = resampled(measure, classes, mine[name], place)
+            ends[name] = _ends_of(measure, mine[name], scores[place])
+            if name in theirs:
+                inside[place] = resampled(measure, classes, theirs[name], place)
+        outside[result.key] = scores
+        draws = scores[chosen, drawn]
+        around = {"mean": expected_score(list(result.known.values()), 0)[1:]}
+        around["worst"] = _ends(draws.min(axis=1)) if len(names) > 1 else UNKNOWN
+        lost = inside - scores
+        if np.isfinite(lost).all():
+            around["price"] = _between(lost, chosen)
+        results.append(replace(result, seen=known, ends=ends, around=around))
+    first, rival = results[0], found.rival
+    if rival is not None and {first.key, rival.key} <= outside.keys():
+        gap = _between(outside[first.key] - outside[rival.key], chosen)
+        results[0] = replace(first, around={**first.around, "gap": gap})
+    return results
+
+
+def _between(differences: Array, chosen: Array) -> Ends:
+    by_domain = differences.mean(axis=1)
+    draws = by_domain[chosen].mean(axis=1)
+    return widened(float(by_domain.mean()), draws, len(by_domain), np.inf)
+
+
+def _ends(values: Array) -> Ends:
+    low, high = np.nanquantile(values, (TAIL, 1 - TAIL))
+    return (float(low), float(high)) if high > low else UNKNOWN
+
+
+def _ends_of(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
+    """Interval of a domain's score; exact, with added squares, where a share in it is 0 or 1."""
+    names = ("row", "target", "prediction")
+    row, target, told = (np.concatenate([r[name] for r in records]) for name in names)
+    of = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}.get(measure.name, target[:0])
+    parts = [(target == told)[of == group] for group in np.unique(of)]
+    if all(part.any() and not part.all() for part in parts):
+        return _ends(draws)
+    times = len(row) / len(np.unique(row))  # that the domain was left out
+    shares = np.array([part.mean() for part in parts])
+    ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
+    below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(parts)
+    return float(shares.mean() - below), float(shares.mean() + above)
+
+
+def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
+    """Records by domain."""
+    found: dict[Any, list[Row]] = {}
+    for record in records:
+        found.setdefault(record["domain"], []).append(record)
+    return found
+
+
+def joined(records: Sequence[Row]) -> Row:
+    """Rows of one domain from several models, in the order of the table."""
+    order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
+
+    def part(name: str) -> Any:
+        values = [record[name] for record in records]
+        return None if any(v is None for v in values) else np.concatenate(values)[order]
+
+    return {name: part(name) for name in ("target", *PARTS)}
+
+
+def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]) -> float:
+    """Score of all rows of a domain together, whichever model predicted them."""
+    if measure.own:
+        return float(
+            np.average([r["score"] for r in records], weights=[len(r["row"]) for r in records])
+        )
+    return _score(measure, classes, joined(records), slice(None))
+
+
+def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float:
+    parts = [rows[name] if rows[name] is None else rows[name][at] for name in PARTS]
+    some = Predictions.kept(classes, *parts)
+    return defined_score(lambda at: measure.scorer(some, None, rows["target"][at]), at)
+
+
+def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
+    """Scores of a domain whose rows are drawn with replacement.
+
+    A domain that was left out more than once has the mean over its models, of the same rows.
+    """
+    found = []
+    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # pieces of it
+        records = [joined(records)]
+    for record in records:
+        n = len(record["target"])
+        rng = np.random.default_rng([seed, n])
+        if measure.name in QUICK:
+            counts = rng.multinomial(n, np.full(n, 1 / n), size=ROW_DRAWS).astype(np.float64)
+            scores = quick_scores(measure.name, record, counts, classes)
+        else:
+            draws = rng.integers(n, size=(SLOW_DRAWS, n))
+            scores = np.array([_score(measure, classes, record, at) for at in draws])
+            scores = np.resize(scores, ROW_DRAWS)
+        usual = np.nanmean(scores) if np.isfinite(scores).any() else np.nan
+        found.append(np.where(np.isfinite(scores), scores, usual))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
+    """Scores of all draws at once, by how often each row was drawn."""
+    target, told = record["target"], record["prediction"]
+    if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
+        member = np.eye(len(classes))[codes_of(target, classes)]
+        of, right = counts @ member, counts @ (member * (target == told)[:, None])
+        return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
+    values = target == told if name == "accuracy" else np.abs(target - told)
+    values = values.astype(np.float64) ** (2 if "squared" in name else 1)
+    means = np.asarray(counts @ values / counts.sum(axis=1))
+    means = np.sqrt(means) if "root" in name else means
+    return means if name == "accuracy" else -means
