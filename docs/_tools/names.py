@@ -30,7 +30,16 @@ DESCRIBED_ONCE = {"domainwise.reference"}
 GROUPS = {
     "From a table to a model": (
         "Compare methods on domains left out, fit, save, and look at new rows.",
-        ("evaluate", "Evaluation", "check_shift", "ShiftWatch", "save", "load", "to_onnx"),
+        (
+            "evaluate",
+            "Evaluation",
+            "check_shift",
+            "ShiftWatch",
+            "save",
+            "load",
+            "trusted_types",
+            "to_onnx",
+        ),
     ),
     "Predictors": (
         "Each chooses its own arguments by leaving source domains out.",

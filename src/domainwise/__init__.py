@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from domainwise.invariant import *
     from domainwise.kernels.functions import precision
     from domainwise.model_files.persistence import load, save
+    from domainwise.model_files.types import trusted_types
     from domainwise.ridge import *
     from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
     from domainwise.shift.check import check_shift
@@ -32,6 +33,7 @@ _LAZY = {
         "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
         "kernels.functions": "precision",
         "model_files.persistence": "load save",
+        "model_files.types": "trusted_types",
         "shift.check": "check_shift",
         "shift.watch": "ShiftWatch",
         "selection": "DCMCV FastDCMCV InvariantRidgeCV InvariantRidgeClassifierCV",
@@ -74,6 +76,7 @@ __all__ = [
     "precision",
     "save",
     "to_onnx",
+    "trusted_types",
 ]
 
 

@@ -36,8 +36,9 @@ from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
 from domainwise.datasets import make_synthetic
+from domainwise.model_files import types
 from domainwise.model_files.persistence import FORMAT, ModelFileError, digest, load, read_info, save
-from domainwise.model_files.types import OBJECTS, TRUSTED, nodes
+from domainwise.model_files.types import OWN, SKLEARN, TRUSTED, localize, nodes
 from domainwise.selection import (
     DCMCV,
     DomainConformal,
@@ -441,6 +442,13 @@ def test_an_array_that_is_a_pickle_is_refused_and_not_run(path):
     assert not sprung.exists()
 
 
+def test_skops_loads_what_it_wrote_itself_with_the_trusted_types(path):
+    model = fitted(make_pipeline(StandardScaler(), dw.DCM(), ExtraTreesClassifier(2)))
+    skops_io.dump(model, path)
+    again = skops_io.load(path, trusted=dw.trusted_types())
+    np.testing.assert_array_equal(again.predict(DATA.data), model.predict(DATA.data))
+
+
 def test_a_plain_skops_file_is_refused(path):
     skops_io.dump(dw.DCM(), path)
     with pytest.raises(ModelFileError, match="not written by domainwise"):
@@ -524,6 +532,7 @@ def nested(depth):
 def test_what_skops_loads_and_we_do_not(change, path):
     save(fitted(dw.DCM()), path)
     rewritten(path, change)
+    rewritten(path, edit_json("schema.json", localize))  # as skops knows the types
     assert skops_io.load(path, trusted=TRUSTED).gamma is not None
     with pytest.raises(ModelFileError):
         load(path)
@@ -536,29 +545,56 @@ def test_a_list_that_holds_itself_is_refused(path):
         load(path)
 
 
-def test_a_file_of_the_old_layout_says_what_to_do(path):
-    save(fitted(dw.FastDCM(n_landmarks=20)), path)
-    names = {
-        "estimators.fast": "fast",
-        "gram.nystrom": "gram.nystrom",
-        "kernels.functions": "kernels",
-    }
-
-    def change(parts):
-        for new, old in names.items():
-            parts["schema.json"] = parts["schema.json"].replace(
-                f'"domainwise.{new}"'.encode(), f'"domainwise.{old}"'.encode()
-            )
-
-    rewritten(path, change)
-    with pytest.raises(ModelFileError, match="written by another domainwise.*fit the model again"):
-        load(path)
-    # The file as it was written then.
+def test_a_file_of_another_layout_says_what_to_do(path):
     save(dw.DCM(), path)
-    rewritten(path, edit_json("domainwise.json", lambda header: header.update(format=1)))
+    rewritten(path, edit_json("schema.json", lambda schema: schema.update(__class__="Gone")))
+    with pytest.raises(ModelFileError, match=r"domainwise\.Gone; fit the model again"):
+        load(path)
+    save(dw.DCM(), path)
+    rewritten(path, edit_json("domainwise.json", lambda header: header.update(format=2)))
     with pytest.raises(ModelFileError, match="fit the model again"):
         load(path)
     assert read_info(path)["model"] == "DCM"
+
+
+def test_files_name_our_types_without_their_modules(path):
+    save(fitted(make_pipeline(StandardScaler(), dw.FastDCM(n_landmarks=20))), path)
+    with zipfile.ZipFile(path) as archive:
+        schema = json.loads(archive.read("schema.json"))
+    own = {n["__class__"] for n in nodes(schema) if n["__module__"].startswith("domainwise")}
+    assert {"FastDCM", "Kernel", "NystromMap"} <= own
+    assert {n["__module__"] for n in nodes(schema) if n["__class__"] in own} == {"domainwise"}
+
+
+def test_names_of_types_are_unique():
+    names = [name for names in OWN.values() for name in names.split()]
+    assert len(names) == len(set(names))
+    renamed = [name for names in types.RENAMED_ATTRIBUTES for name in names.split()]
+    assert {*types.RENAMED_TYPES.values(), *renamed} <= set(names)
+    assert not types.RENAMED_TYPES.keys() & set(names)
+
+
+def test_types_and_attributes_with_an_older_name_are_found(path, monkeypatch):
+    monkeypatch.setitem(types.RENAMED_TYPES, "Correlation", "DCM")
+    monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
+    save(dw.DCM(gamma=0.3), path)
+
+    def age(schema):
+        schema.update(__module__="domainwise.elsewhere", __class__="Correlation")
+        old = {"width" if name == "gamma" else name: v for name, v in attributes(schema).items()}
+        schema["content"]["content"] = old
+
+    rewritten(path, edit_json("schema.json", age))
+    assert repr(load(path)) == repr(dw.DCM(gamma=0.3))
+
+
+@pytest.mark.parametrize("content", [None, 3, [], {}, {"content": []}])
+def test_attributes_that_are_none_are_refused_in_words(content, path, monkeypatch):
+    monkeypatch.setitem(types._ATTRIBUTES, "DCM", {"width": "gamma"})
+    save(dw.DCM(), path)
+    rewritten(path, edit_json("schema.json", lambda schema: schema.update(content=content)))
+    with pytest.raises(ModelFileError, match="damaged"):
+        load(path)
 
 
 def test_the_same_model_is_the_same_bytes_and_every_listed_type_is_there(path):
@@ -569,7 +605,7 @@ def test_the_same_model_is_the_same_bytes_and_every_listed_type_is_there(path):
         with zipfile.ZipFile(path) as archive:
             contents.append({name: archive.read(name) for name in archive.namelist()})
     assert contents[0] == contents[1]
-    for module, names in OBJECTS.items():
+    for module, names in (OWN | SKLEARN).items():
         for name in names.split():
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 

@@ -34,13 +34,15 @@ from domainwise.model_files.types import (
     TRUSTED,
     check_numbers,
     forbidden_types,
+    localize,
+    name_types,
     nodes,
     number_arrays,
 )
 from domainwise.model_files.values import check_tree, check_values
 
-#: Format of the files written here; files of another one are refused.
-FORMAT = 3
+#: Format of the files written here, and the oldest one that is read.
+FORMAT, OLDEST_FORMAT = 4, 3
 #: First protocol of skops in which all that it trusts is declared.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
@@ -112,23 +114,20 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         ) from None
     except Exception as error:
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {error}") from error
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as written, zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(io.BytesIO(content)) as written:
         schema = json.loads(written.read(SCHEMA))
         foreign = forbidden_types(schema)
         if foreign:
             raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(foreign)}")
         files = number_arrays(schema)
+        name_types(schema)
         # skops writes this indented: most of the file, for a small model.
         parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         parts |= {new: written.read(old) for old, new in files.items()}
-        header = _header(model, info)
-        header["sha256"] = digest(parts, header["info"])
-        archive.writestr(HEADER, json.dumps(header, indent=2))
-        for name, part in parts.items():
-            archive.writestr(name, part)
+    header = _header(model, info)
+    header["sha256"] = digest(parts, header["info"])
     with replacing(path) as temporary:
-        temporary.write_bytes(buffer.getbuffer())
+        temporary.write_bytes(packed({HEADER: json.dumps(header, indent=2).encode(), **parts}))
 
 
 def load(path: str | Path) -> Any:
@@ -153,13 +152,16 @@ def load(path: str | Path) -> Any:
         those that models are made of.
     """
     skops = _skops()
-    with _opened(path) as (content, archive):
+    with _opened(path) as archive:
         header = _header_of(path, archive)
         versions, parts = header["versions"], {n: archive.read(n) for n in archive.namelist()}
+        if header["sha256"] != digest(parts, header["info"]):
+            raise ValueError("it was changed after it was written")
         schema = json.loads(parts[SCHEMA])
+        localize(schema)
         foreign = forbidden_types(schema)
         old = [name for name in foreign if name.startswith("domainwise.")]
-        if old or int(header["format"]) < FORMAT:
+        if old or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
                 f"{path} was written by another domainwise ({versions['domainwise']}, this is "
                 f"{__version__}), which arranged models in another way"
@@ -167,15 +169,14 @@ def load(path: str | Path) -> Any:
             )
         if foreign:
             raise ModelFileError(f"{path} is not loaded: {_about(foreign)}")
-        if header["sha256"] != digest(parts, header["info"]):
-            raise ValueError("it was changed after it was written")
         if schema["protocol"] < SKOPS_PROTOCOL:
             raise ValueError(f"protocol {schema['protocol']}")
         check_numbers(schema)
-        _check_trees(schema, archive)
+        _check_trees(schema, parts)
+        parts[SCHEMA] = json.dumps(schema).encode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
-            model = skops.loads(content, trusted=TRUSTED)
+            model = skops.loads(packed(parts), trusted=TRUSTED)
         check_values(model)
         failures = _failures(model, header["works"])
         if failures:
@@ -194,8 +195,17 @@ def read_info(path: str | Path) -> dict[str, Any]:
 
     ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
     """
-    with _opened(path) as (_, archive):
+    with _opened(path) as archive:
         return _header_of(path, archive)
+
+
+def packed(parts: dict[str, bytes]) -> bytes:
+    """An uncompressed archive of parts by name."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return buffer.getvalue()
 
 
 def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
@@ -277,8 +287,8 @@ def _refuse_functions(model: Any) -> None:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[bytes, zipfile.ZipFile]]:
-    """Bytes of a model file and the archive they are; all that goes wrong with it is said so."""
+def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
+    """The archive that a model file is; any error about it becomes a ModelFileError."""
     if not Path(path).is_file():
         what = "a folder" if Path(path).is_dir() else "no such file"
         raise ModelFileError(f"{path}: {what}; domainwise fit writes models")
@@ -291,7 +301,7 @@ def _opened(path: str | Path) -> Iterator[tuple[bytes, zipfile.ZipFile]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_archive(archive, len(content))
-            yield content, archive
+            yield archive
     except ModelFileError:
         raise
     except Exception as error:
@@ -320,13 +330,13 @@ def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     return header
 
 
-def _check_trees(schema: Any, archive: zipfile.ZipFile) -> None:
+def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
     """Look at trees before skops builds them."""
 
     def plain(node: dict[str, Any]) -> Any:
         if node["__loader__"] == "JsonNode":
             return json.loads(node["content"])
-        return np.load(io.BytesIO(archive.read(node["file"])), allow_pickle=False)
+        return np.load(io.BytesIO(parts[node["file"]]), allow_pickle=False)
 
     for node in nodes(schema):
         if node["__loader__"] == "TreeNode":

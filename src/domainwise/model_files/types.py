@@ -1,15 +1,19 @@
-"""What a model file may hold: the reviewed list of types, and how skops builds each.
+"""What a model file may hold: the reviewed list of types, their names, and how skops builds each.
 
-skops restores an object without calling its constructor and fills in its attributes. A type is
-listed here if doing so with any attributes of listed types runs no code of the file's choice:
-estimators of scikit-learn and of this package, the plain records they keep, arrays, numbers and
-text. Functions, methods and what a person could have defined elsewhere are not listed.
+skops restores an object without calling its constructor and sets its attributes. A type is listed
+here if that, with any attributes of listed types, runs no code of the file's choice: estimators of
+scikit-learn and of this package, the records they consist of, arrays, numbers and strings.
+Functions, methods and types defined elsewhere are not listed.
 
-skops has a list of its own, and what this package adds is passed to it as ``trusted``. It is not
-enough: skops also trusts every estimator of scikit-learn, whose arrays nobody has checked; it lets
+skops has a list of its own; the types listed here are passed to it as ``trusted``. That is not
+enough. skops also trusts every estimator of scikit-learn, whose arrays nobody has checked. It lets
 a file build a trusted type in a way that calls it (``numpy.ndarray`` with a shape of the file's
-choice) or that reads something else (a compressed sparse matrix); it lets one part of a file stand
-in many places, which a few bytes make into more than any memory holds.
+choice) or that reads something else (a compressed sparse matrix). It lets one part of a file stand
+in many places, so that a few bytes can fill any memory.
+
+Files name the types of this package ``domainwise.DCM``, without the module, so that a type can move
+to another module. :func:`localize` replaces these names, and those of older files, by the places
+where the types are now, before anything is compared with the list.
 """
 
 from __future__ import annotations
@@ -19,9 +23,13 @@ from typing import Any
 
 _HIST = "sklearn.ensemble._hist_gradient_boosting"
 
-#: Objects by their module: a new one is a word here. If compiled code follows what its attributes
-#: say (indices, lengths), it also needs a rule in :mod:`domainwise.model_files.values`.
-OBJECTS = {
+#: Types of this package by the module where they are now. A new type is a word here. If compiled
+#: code follows its attributes (indices, lengths), it also needs a rule in
+#: :mod:`domainwise.model_files.values`.
+OWN = {
+    "domainwise.calibration.conformal": "DomainConformal",
+    "domainwise.calibration.curves": "Curve",
+    "domainwise.calibration.quantiles": "DomainQuantiles",
     "domainwise.ensemble.context": "DomainContext",
     "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
     "domainwise.ensemble.guard": "ShareRange",
@@ -35,20 +43,21 @@ OBJECTS = {
     "domainwise.invariant.features": "InvariantFeatures",
     "domainwise.invariant.kernel": "InvariantKernel",
     "domainwise.invariant.machines": "InvariantSVC InvariantSVR",
-    "domainwise.ridge.problem": "Expansion",
+    "domainwise.invariant.search": "InvariantSearchCV",
     "domainwise.kernels.fourier": "FourierMap",
     "domainwise.kernels.functions": "Kernel",
     "domainwise.models.method": "ClassMeans",
     "domainwise.models.search": "MethodSearch",
-    "domainwise.shift.watch": "ShiftWatch",
-    "domainwise.calibration.conformal": "DomainConformal",
-    "domainwise.calibration.curves": "Curve",
     "domainwise.ridge.dcmcv": "DCMCV FastDCMCV",
     "domainwise.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
-    "domainwise.invariant.search": "InvariantSearchCV",
-    "domainwise.calibration.quantiles": "DomainQuantiles",
+    "domainwise.ridge.problem": "Expansion",
+    "domainwise.shift.watch": "ShiftWatch",
     "domainwise.splits.splitters": "LeaveDomainsOut",
     "domainwise.tables.features": "ReadColumns",
+}
+
+#: Types of scikit-learn, as above.
+SKLEARN = {
     "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
     "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
     "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
@@ -80,6 +89,13 @@ OBJECTS = {
     "ExtraTreeRegressor",
 }
 
+#: Types that had another name in older files: {old name: name now}.
+RENAMED_TYPES: dict[str, str] = {}
+#: Attributes that had another name in older files: {types as they are named now: {old name: name
+#: now}}. Never give an old name a new meaning. A change that is more than a new name belongs into
+#: the ``__setstate__`` of the type.
+RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
+
 _NUMBERS = "bool bool_ float32 float64 int32 int64 intp str_ uint32 uint64 uint8"
 _LOSSES = "CyAbsoluteError CyHalfBinomialLoss CyHalfMultinomialLoss CyHalfSquaredError"
 
@@ -97,7 +113,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # scikit-learn 1.8 calls their module by its last name.
     "LossNode": _names({"sklearn._loss._loss": _LOSSES, "_loss": _LOSSES}),
     "NdArrayNode": _names({"numpy": f"{_NUMBERS} ndarray"}),
-    "ObjectNode": _names(OBJECTS),
+    "ObjectNode": _names(OWN | SKLEARN),
     # The random numbers gradient boosting draws features with.
     "RandomGeneratorNode": _names({"numpy.random._generator": "Generator"}),
     "RandomStateNode": _names({"numpy.random.mtrand": "RandomState"}),
@@ -111,6 +127,36 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 #: For skops, which trusts some of these by itself.
 TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
+
+#: The module in the names that files use for types of this package.
+PACKAGE = "domainwise"
+_PLACES = {name: module for module, names in OWN.items() for name in names.split()}
+_ATTRIBUTES = {name: new for names, new in RENAMED_ATTRIBUTES.items() for name in names.split()}
+
+
+def trusted_types() -> list[str]:
+    """Return the names of all types that models consist of, for tools that load with skops.
+
+    MLflow stores models with skops and asks which types it may load: pass this list to
+    ``mlflow.sklearn.log_model(model, name="model", skops_trusted_types=...)``. :func:`load` of this
+    package needs no list; it also checks the values in a file, which skops does not.
+
+    Returns
+    -------
+    names : list of str
+        With their modules. The types are those of this version: ask again after an update.
+
+    See Also
+    --------
+    save : Write a model to a file without MLflow.
+
+    Examples
+    --------
+    >>> import domainwise
+    >>> "domainwise.estimators.exact.DCM" in domainwise.trusted_types()
+    True
+    """
+    return list(TRUSTED)
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
@@ -143,6 +189,43 @@ def forbidden_types(schema: Any) -> list[str]:
         if not isinstance(loader, str) or name not in ALLOWED.get(loader, frozenset()):
             foreign.add(name)
     return sorted(foreign)
+
+
+def name_types(schema: Any) -> None:
+    """Replace the places of this package's types in a description by the names that files use."""
+    for node in nodes(schema):
+        if _PLACES.get(node["__class__"]) == node["__module__"]:
+            node["__module__"] = PACKAGE
+
+
+def localize(schema: Any) -> None:
+    """Replace the names that files use for types and attributes by those that they have now.
+
+    Older files (format 3) name types with the modules where they were then. A name that is not
+    listed stays as it is, for :func:`forbidden_types` to find.
+
+    >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
+    >>> localize(node)
+    >>> node["__module__"]
+    'domainwise.estimators.exact'
+    """
+    for node in nodes(schema):
+        module, name = node.get("__module__"), node.get("__class__")
+        if node["__loader__"] != "ObjectNode" or not isinstance(module, str):
+            continue
+        if module.partition(".")[0] != PACKAGE or not isinstance(name, str):
+            continue
+        name = RENAMED_TYPES.get(name, name)
+        if name not in _PLACES:
+            continue
+        node.update(__module__=_PLACES[name], __class__=name)
+        new_names = _ATTRIBUTES.get(name, {})
+        if new_names:
+            attributes = node["content"]["content"]
+            # In their order, which the types of the keys follow.
+            node["content"]["content"] = {
+                new_names.get(key, key): value for key, value in attributes.items()
+            }
 
 
 def number_arrays(schema: Any) -> dict[str, str]:
