@@ -40,7 +40,10 @@ TEXTS = [
     if not {"_build", "benchmarks", "reference"} & set(path.relative_to(ROOT).parts[1:-1])
 ]
 #: Of other libraries, and attributes that are set.
-OTHERS = {"cores", "processes", "memory", "n_workers", "threads_per_worker", "memory_limit"}
+OTHERS = {"cores", "processes", "memory", "n_workers", "threads_per_worker", "memory_limit"} | {
+    "name",
+    "skops_trusted_types",
+}
 
 
 def known_arguments():
