@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -26,7 +27,12 @@ from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks.inputs import Labels, label_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments
 from domainwise.checks.warn import warn_caller
-from domainwise.ensemble.context import RELATIVE_SHARE, DomainContext, domain_labels
+from domainwise.ensemble.context import (
+    RELATIVE_SHARE,
+    DomainContext,
+    DomainStatistics,
+    domain_labels,
+)
 from domainwise.ensemble.guard import ShareRange, class_shares
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
@@ -107,9 +113,8 @@ class DomainEnsemble(BaseEstimator):
         everything = domain.take(held)
         judge = self._judge(self._known(target[held]), everything, np.arange(len(held)))
         self._quantiles = {"plain": judge.quantiles(self._predict(rows[held], None))}
-        if any(member.in_context for member in self.members_.values()):
-            found = self._predict(rows[held], labels[held])
-            self._quantiles["context"] = judge.quantiles(found)
+        if self.uses_context:
+            self._quantiles["context"] = judge.quantiles(self._predict(rows[held], labels[held]))
         self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
         return self
 
@@ -139,11 +144,10 @@ class DomainEnsemble(BaseEstimator):
         known = np.unique(np.concatenate([split.test for split in splits]))
         judge = self._judge(y[rows], places, known)
         jobs = [(kind, kind.name, judge) for kind in kinds]
-        features = {False: self._features(X, None)[rows]}
         kept = self._domains_for_context(target, domain)
+        features = self._features(X, domain if len(kept) else None)
         within = self._judge(y[rows], places, known[np.isin(places.codes[known], kept)])
         if len(kept):
-            features[True] = self._features(X, sample_domain)[rows]
             jobs += [(k, IN_CONTEXT + k.name, within) for k in kinds if k.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
@@ -157,9 +161,8 @@ class DomainEnsemble(BaseEstimator):
             if predicted and late:
                 self.dropped_.append(name)
                 continue
-            sources = Sources(
-                features[name != kind.name], y[rows], seen, places, self._code_weights(), self._seed
-            )
+            given = (y[rows], seen, places, self._code_weights(), self._seed)
+            sources = Sources(features[name != kind.name][rows], *given)
             self.members_[name], predicted[name] = fit_member(
                 kind, name, sources, splits, jury, in_context=name != kind.name, n_jobs=self.n_jobs
             )
@@ -191,18 +194,24 @@ class DomainEnsemble(BaseEstimator):
             raise ValueError(f"members={self.members!r} must hold at least one name, each once")
         return kinds
 
-    def _features(self, X: Array, sample_domain: Any) -> Array:
-        """Rows in the sources' units, in context or not; missing values become the mean.
+    def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
+        """Rows in the sources' units, and in context as well where domains are given.
 
-        Plain values beyond the sources' reach become its end: nothing was tried there, and a line
-        goes on for ever, say where a new domain measures in another unit.
+        Missing values become the mean. Plain values beyond the sources' reach become its end:
+        nothing was tried there, and a line goes on for ever, say where a new domain measures in
+        another unit.
         """
-        plain = np.clip(np.nan_to_num(self.domain_context_._standardised(X)), *self._reach)
-        if sample_domain is None:
-            return plain
-        found = self.domain_context_.transform(X, sample_domain=sample_domain)
-        plain[:, self.domain_context_.relative_features_] *= RELATIVE_SHARE
-        return np.column_stack([plain, np.nan_to_num(found[:, X.shape[1] :])])
+        context = self.domain_context_
+        Z = context._standardised(X)
+        plain = np.clip(np.nan_to_num(Z), *self._reach)
+        if domain is None:
+            return {False: plain}
+        refuse_too_large(X, "X")
+        shrunk = context._shrunk(context._moments_of(Z, domain), given=True)
+        relative = context._relative(Z, domain.codes, *shrunk)
+        share = np.ones(Z.shape[1])
+        share[context.relative_features_] = RELATIVE_SHARE
+        return {False: plain, True: np.column_stack([share * plain, relative])}
 
     def _weigh(self, predicted: dict[str, Array], judge: Judge, within: Judge, kept: Array) -> None:
         """Learn weights of members, and how good the ensemble is where it has not learnt."""
@@ -234,60 +243,79 @@ class DomainEnsemble(BaseEstimator):
                 rows = within.rows
                 self._shares = ShareRange.of_sources(both[rows], judge.domains[rows], kept)
 
-    def _mix(self, weights: dict[str, float], features: dict[bool, Array]) -> Array:
-        """Predictions of the members, averaged."""
-        parts = [
-            weight * self.members_[name].predict(features[self.members_[name].in_context])
-            for name, weight in weights.items()
-        ]
-        return np.asarray(sum(parts))
+    def _mixes(self, X: Array, domain: Labels | None) -> tuple[Array, Array | None]:
+        """Average the members for rows one by one and, where domains are given, in context."""
+        features = self._features(X, domain if self.uses_context else None)
+        predicted = {
+            name: member.predict(features[member.in_context])
+            for name, member in self.members_.items()
+            if member.in_context in features
+        }
+
+        def mix(weights: dict[str, float]) -> Array:
+            return np.asarray(sum(weight * predicted[n] for n, weight in weights.items()))
+
+        return mix(self.weights_), mix(self.context_weights_) if True in features else None
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities, or values of unit variance."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
-        features = {False: self._features(X, None)}
         domain = domain_labels(sample_domain, X)
-        in_context = any(member.in_context for member in self.members_.values())
-        if sample_domain is None or not in_context:
-            return self._mix(self.weights_, features)
-        features[True] = self._features(X, sample_domain)
-        found = self._mix(self.context_weights_, features)
-        left = self._left(found, domain)
-        if len(left):
-            named = ", ".join(str(name) for name in domain.names[left[:5]])
+        plain, mixed = self._mixes(X, None if sample_domain is None else domain)
+        if mixed is None:
+            return plain
+        alone = self._without_context(mixed, domain)
+        if len(alone):
+            named = ", ".join(str(name) for name in domain.names[alone[:5]])
             warn_caller(
-                f"domains without context: {named}{' ...' if len(left) > 5 else ''}. Shares of "
+                f"domains without context: {named}{' ...' if len(alone) > 5 else ''}. Shares of "
                 "predicted classes lie outside those of the source domains, so that rows are "
                 "predicted one by one"
             )
-            rows = np.isin(np.asarray(domain.codes), left)
-            found[rows] = self._mix(self.weights_, {False: features[False][rows]})
-        return found
+            rows = np.isin(np.asarray(domain.codes), alone)
+            mixed[rows] = plain[rows]
+        return mixed
 
     def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles:
         kind = "plain" if sample_domain is None else "context"
         return self._quantiles.get(kind, self._quantiles["plain"])
 
-    def _left(self, found: Array, domain: Labels) -> Array:
+    @property
+    def uses_context(self) -> bool:
+        """Whether there are members that see rows in context."""
+        return any(member.in_context for member in self.members_.values())
+
+    @property
+    def guards_context(self) -> bool:
+        """Whether some domains may be predicted row by row although context is given."""
+        return self._shares is not None
+
+    def _without_context(self, mixed: Array, domain: Labels) -> Array:
         """Codes of domains whose rows are better predicted one by one."""
-        held = self.domain_context_.held
-        if held is not None and held.alone is not None:
-            return np.flatnonzero(np.isin(np.asarray(domain.names), list(held.alone)))
+        known = self.domain_context_._statistics
+        if known is not None and known.without_context is not None:
+            return np.flatnonzero(np.isin(np.asarray(domain.names), list(known.without_context)))
         if self._shares is None:
             return np.zeros(0, dtype=np.intp)
-        shares = class_shares(found, domain.codes, domain.n_categories)
+        shares = class_shares(mixed, domain.codes, domain.n_categories)
         return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
 
-    def domains_alone(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
+    def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)
-        both = (None, sample_domain)
-        features = {given is not None: self._features(rows, given) for given in both}
-        left = self._left(self._mix(self.context_weights_, features), domain)
-        return np.asarray(domain.names)[left].tolist()
+        _, mixed = self._mixes(rows, domain)
+        if mixed is None:
+            return []
+        return np.asarray(domain.names)[self._without_context(mixed, domain)].tolist()
+
+    def with_statistics(self, statistics: DomainStatistics) -> Self:
+        """Return a copy that takes the statistics of domains from here, not from the rows in X."""
+        known = copy(self)
+        known.domain_context_ = self.domain_context_.with_statistics(statistics)
+        return known
 
     def settled(self) -> Self:
         """An ensemble of the best of each member, not fitted, that searches no more."""

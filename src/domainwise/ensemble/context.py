@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -15,7 +16,7 @@ from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, with_shared_arguments
-from domainwise.ensemble.moments import Levels, Moments, rows_moments
+from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
 #: What a feature and its relative value are both multiplied with.
 RELATIVE_SHARE = 2**-0.5
@@ -24,15 +25,12 @@ LEAST_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
-class Held:
-    """What is known of whole domains, where only some of their rows are at hand.
+class DomainStatistics:
+    """Statistics of whole domains, where only some of their rows are predicted at a time."""
 
-    Moments by domain, and those domains that an ensemble predicts row by row; None lets the rows
-    at hand decide.
-    """
-
-    moments: dict[Any, Moments]
-    alone: frozenset[Any] | None = None
+    moments: dict[Any, Moments]  #: by domain, in the sources' units
+    #: Domains that an ensemble predicts row by row; None lets the rows at hand decide.
+    without_context: frozenset[Any] | None = None
 
 
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
@@ -127,7 +125,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     summary: bool = False
     shrinkage: float = 20.0
     clip: float = 6.0
-    held: Held | None = field(default=None, init=False)
+    _statistics: DomainStatistics | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
 
@@ -199,25 +197,26 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             from domainwise.ensemble.context_dask import transform_partitions
 
             return transform_partitions(self, X, sample_domain)
-        X = self._rows(X, reset=False)
-        domain, Z = domain_labels(sample_domain, X), self._standardised(X)
-        if self.held is None or sample_domain is None:
-            moments = Moments.of_rows(Z, domain.codes, domain.n_categories)
-        else:
-            known = [self.held.moments[name] for name in np.unique(sample_domain).tolist()]
-            parts = zip(*((each.count, each.mean, each.squares) for each in known), strict=True)
-            moments = Moments(*map(np.concatenate, parts))
-        return self._in_context(X, Z, domain.codes, moments, given=sample_domain is not None)
+        rows: Any = self._rows(X, reset=False)
+        domain, Z = domain_labels(sample_domain, rows), self._standardised(rows)
+        given = sample_domain is not None
+        moments = self._moments_of(Z, domain) if given else no_moments(Z)
+        values = self._in_context(Z, domain.codes, moments, given=given)
+        return cast(values, rows.dtype)
 
     def domain_moments(self, X: ArrayLike, sample_domain: ArrayLike) -> dict[Label, Moments]:
-        """What rows say of each domain, in the sources' units; other rows of it may be merged."""
+        """Moments of the rows of each domain, in the sources' units; those of others are merged."""
         check_is_fitted(self)
         X = self._rows(X, reset=False)
         domain = domain_labels(sample_domain, X)
-        found = Moments.of_rows(self._standardised(X), domain.codes, domain.n_categories)
-        parts = zip(found.count, found.mean, found.squares, strict=True)
-        each = (Moments(*(values[None] for values in part)) for part in parts)
-        return dict(zip(np.unique(sample_domain).tolist(), each, strict=True))
+        moments = Moments.of_rows(self._standardised(X), domain.codes, domain.n_categories)
+        return dict(zip(domain.names.tolist(), moments.by_group(), strict=True))
+
+    def with_statistics(self, statistics: DomainStatistics) -> Self:
+        """Return a copy that takes the statistics of domains from here, not from the rows in X."""
+        known = copy(self)
+        known._statistics = statistics
+        return known
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Names of the columns of the output.
@@ -277,25 +276,36 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = cast(X, namespace(X).float64)
         return (X - beside(self.mean_, X)) / beside(self.scale_, X)
 
-    def _in_context(self, X: Any, Z: Any, codes: Any, moments: Moments, *, given: bool) -> Any:
-        """Columns of the output, in the precision of X."""
+    def _moments_of(self, Z: Any, domain: Labels) -> Moments:
+        """Moments of each domain, of rows in the units of the sources."""
+        if self._statistics is None:
+            return Moments.of_rows(Z, domain.codes, domain.n_categories)
+        return Moments.stacked([self._statistics.moments[name] for name in domain.names.tolist()])
+
+    def _in_context(self, Z: Any, codes: Any, moments: Moments, *, given: bool) -> Any:
+        """Columns of the output for rows in the units of the sources."""
         xp = namespace(Z)
         chosen = self.relative_features_
         mean, variance = self._shrunk(moments, given=given)
-        rest = beside(np.ones(Z.shape[1]), Z)
         parts = [Z]
         if self.relative:
-            rest[chosen] = RELATIVE_SHARE
-            spread = xp.sqrt(variance)[codes][:, chosen]
-            distance = (Z - mean[codes])[:, chosen]
-            # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
-            ratio = distance / xp.where(spread > 0, spread, 1.0)
-            ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
-            parts = [Z * rest, RELATIVE_SHARE * ratio]
+            share = beside(np.ones(Z.shape[1]), Z)
+            share[chosen] = RELATIVE_SHARE
+            parts = [Z * share, self._relative(Z, codes, mean, variance)]
         if self.summary:
             logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
             parts += [mean[codes][:, chosen], logarithm[codes][:, chosen]]
-        return cast(xp.concatenate(parts, axis=1), X.dtype)
+        return xp.concatenate(parts, axis=1)
+
+    def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
+        """Relative values; mean and variance of each domain are shrunk."""
+        xp, chosen = namespace(Z), self.relative_features_
+        spread = xp.sqrt(variance)[codes][:, chosen]
+        distance = (Z - mean[codes])[:, chosen]
+        # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
+        ratio = distance / xp.where(spread > 0, spread, 1.0)
+        ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
+        return RELATIVE_SHARE * ratio
 
     def _shrunk(self, moments: Moments, *, given: bool) -> tuple[Any, Any]:
         """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""

@@ -11,7 +11,7 @@ from domainwise.arrays import Array
 from domainwise.backends import backend_of, partitions
 from domainwise.backends.dask import collected, refuse_gathering
 from domainwise.checks.inputs import check_sample_domain
-from domainwise.ensemble.moments import Levels, Moments, rows_moments
+from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 from domainwise.gram.dask.graphs import call, constant, run, task, tree
 
 Found = tuple[int, Moments, Levels]
@@ -59,10 +59,9 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
 def _moments(rows: Any, layout: partitions.Layout) -> Found:
     X = layout.values(rows, missing=True)
     if not len(X):
-        nothing = np.zeros((1, layout.n_features))
         unknown = np.full(layout.n_features, np.nan)
         levels = Levels(unknown, unknown, np.zeros(layout.n_features, dtype=bool))
-        return 0, Moments(nothing, nothing, nothing), levels
+        return 0, no_moments(X), levels
     return len(X), *rows_moments(X)
 
 
@@ -105,13 +104,13 @@ def _in_context(
     X = layout.values(rows, missing=True)
     Z = context._standardised(X)
     if statistics is None:
-        codes = np.zeros(len(X), dtype=np.intp)
-        moments = Moments(*(np.zeros((1, layout.n_features)) for _ in range(3)))
+        codes, moments = np.zeros(len(X), dtype=np.intp), no_moments(Z)
     else:
         names, moments = statistics
         mine, codes = _categories(domain, len(X))
         codes = np.searchsorted(names, mine)[codes] if len(mine) else codes
-    values = context._in_context(X, Z, codes, moments, given=statistics is not None)
+    values = context._in_context(Z, codes, moments, given=statistics is not None)
+    values = values.astype(X.dtype, copy=False)
     if layout.features is None:
         return values
     return type(rows)(values, index=rows.index, columns=context.get_feature_names_out())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,17 @@ class Moments:
         squares = self.squares + other.squares + step**2 * self.count * share
         return Moments(count, self.mean + step * share, squares)
 
+    @classmethod
+    def stacked(cls, parts: Sequence[Moments]) -> Moments:
+        """Groups of several, one after the other."""
+        values = zip(*((part.count, part.mean, part.squares) for part in parts), strict=True)
+        return cls(*map(np.concatenate, values))
+
+    def by_group(self) -> list[Moments]:
+        """Each group by itself."""
+        values = zip(self.count, self.mean, self.squares, strict=True)
+        return [Moments(*(part[None] for part in each)) for each in values]
+
     @property
     def variance(self) -> Any:
         """Mean squared distance to the mean; 0 where nothing is observed."""
@@ -78,6 +90,12 @@ class Levels:
         ends = (self.lowest, self.highest, other.lowest, other.highest)
         between = [(lowest < end) & (end < highest) for end in ends]
         return Levels(lowest, highest, np.logical_or.reduce([self.many, other.many, *between]))
+
+
+def no_moments(X: Any) -> Moments:
+    """Of one group without rows; they stand where X is."""
+    nothing = beside(np.zeros((1, X.shape[1])), X)
+    return Moments(nothing, nothing, nothing)
 
 
 def group_sums(values: Any, codes: Any, n_groups: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.models.context import Learnt, learn_domains
+from domainwise.models.context import Statistics, domain_statistics
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import find_watch
 from domainwise.shift.watch import View
@@ -26,7 +26,7 @@ class Part:
     views: dict[Any, View]  #: what was seen of the rows beside the sources, by domain
     said: list[str]  #: warnings
     frame: Any  #: the rows; None where a worker has written them, or nothing was asked for
-    learnt: dict[Any, Learnt] = field(default_factory=dict)  #: of domains
+    statistics: dict[Any, Statistics] = field(default_factory=dict)  #: of domains
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Application:
         domains = self._context_domains(frame)
         if not self.act:
             pipeline = model.pipeline
-            learnt = {} if domains is None else learn_domains(pipeline, X, domains, first_row)
-            return Part([], len(frame), views, [], None, learnt)
+            known = {} if domains is None else domain_statistics(pipeline, X, domains, first_row)
+            return Part([], len(frame), views, [], None, known)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             if self.project:

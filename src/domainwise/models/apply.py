@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from domainwise.jobs.store import replacing_folder
 from domainwise.models.application import Application, Part
-from domainwise.models.context import Learnt, find_context, holding, merged_domains
+from domainwise.models.context import Statistics, find_context, merged_domains, with_statistics
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
@@ -28,7 +27,7 @@ class Applied:
     columns: list[str]
     notes: list[str]
     findings: list[Finding]
-    learnt: dict[Any, Learnt] = field(default_factory=dict)
+    statistics: dict[Any, Statistics] = field(default_factory=dict)
 
 
 class ShiftError(ValueError):
@@ -80,18 +79,19 @@ def apply_to_file(
             require_columns([domain], names, str(source), why=", which context needs")
         find_context(model.pipeline)
         application = replace(application, context=context)
-    known: Any = nullcontext()
     if strict or context is not None:
         first = replace(application, act=False, look=strict)
         looked = _count(_parts(first, chunk_rows, client), model, progress)
         if looked.findings:
             raise ShiftError(source, looked.findings)
         application = replace(application, look=not strict)
-        known = known if context is None else holding(model.pipeline, looked.learnt)
+        if context is not None:
+            pipeline = with_statistics(model.pipeline, looked.statistics)
+            application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
-        with known, replacing_folder(destination) as folder:
+        with replacing_folder(destination) as folder:
             return _count(_parts(application, chunk_rows, client, folder), model, progress)
-    with known, writing_table(destination) as writer:
+    with writing_table(destination) as writer:
         return _count(_parts(application, chunk_rows, client), model, progress, writer.write)
 
 
@@ -118,17 +118,17 @@ def _count(
     """Write parts as they come, where that is still to do, and sum up what is known of them."""
     n_rows, columns = 0, []
     views: dict[Any, View] = {}
-    learnt: dict[Any, Learnt] = {}
+    statistics: dict[Any, Statistics] = {}
     said: dict[str, None] = {}
     for part in parts:
         if write is not None:
             write(part.frame)
         n_rows, columns = n_rows + part.n_rows, part.columns
         views = joined_views([views, part.views])
-        learnt = merged_domains(learnt, part.learnt)
+        statistics = merged_domains(statistics, part.statistics)
         said |= dict.fromkeys(part.said)
         if progress is not None:
             progress(n_rows)
     watch, _ = find_watch(model.pipeline)
     strange = [] if watch is None else findings(watch, views)
-    return Applied(n_rows, columns, list(said), strange, learnt)
+    return Applied(n_rows, columns, list(said), strange, statistics)
