@@ -1,0 +1,231 @@
+"""Put one deliberate defect at a time into a copy of the sources, and see the tests fail.
+
+``make defects``, or this file with the names of some defects. A test suite is judged by what it
+finds: before tests are removed, and after, it must fail on each of these.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "domainwise"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A change of one place in the sources, which is found by its text, wherever the file is."""
+
+    name: str
+    old: str  #: occurs once; any white space stands for any other
+    new: str
+    tests: tuple[str, ...]  #: paths below tests of which one must fail
+
+    def place(self, sources: Path = SOURCES) -> tuple[Path, str]:
+        """Return the file that has the text, and its content with the defect."""
+        pattern = re.compile(r"\s+".join(map(re.escape, self.old.split())))
+        places = [
+            (path, match)
+            for path in sorted(sources.rglob("*.py"))
+            for match in pattern.finditer(path.read_text(encoding="utf-8"))
+        ]
+        if len(places) != 1:
+            files = ", ".join(str(path.relative_to(sources)) for path, _ in places) or "no file"
+            raise ValueError(
+                f"defect {self.name!r}: its text occurs {len(places)} times, in {files}. Give it "
+                f"another text, or another place: {self.old!r}"
+            )
+        path, match = places[0]
+        return path, match.string[: match.start()] + self.new + match.string[match.end() :]
+
+
+DEFECTS = [
+    # Numbers ------------------------------------------------------------------------------------
+    Defect(
+        "polynomial kernel with the power of another term, right for coef0=1",
+        "comb(d, power) * c ** (d - power)",
+        "comb(d, power) * c ** power",
+        ("kernels",),
+    ),
+    Defect(
+        "domains compared inside classes without their sizes, right for equal sizes",
+        "same_class * (counts / class_size)",
+        "same_class / same_class.sum(axis=1)",
+        ("labels",),
+    ),
+    Defect(
+        "extra components whose values are not deflated as their coefficients are",
+        "values = pairs.KX - gram.combine(KQ, weights)",
+        "values = pairs.KX",
+        ("estimators/test_exact.py",),
+    ),
+    Defect(
+        "second moments merged with the wrong count, right for equal batches",
+        "delta * (self.n_samples * share)",
+        "delta * (other.n_samples * share)",
+        ("estimators/test_partial_fit.py",),
+    ),
+    Defect(
+        "new rows centred with their own means",
+        "backend.like_rows(Z - self._offset, rows)",
+        "backend.like_rows(Z - Z.mean(0), rows)",
+        ("estimators/test_exact.py",),
+    ),
+    Defect(
+        "invariant kernel with the weight left out of the denominator, right for weight 1",
+        "np.sqrt(weight / (1.0 + weight * kept))",
+        "np.sqrt(weight / (1.0 + kept))",
+        ("invariant/test_kernel.py",),
+    ),
+    Defect("HSIC divided by (n - 1)^2", "/ n_a**2", "/ (n_a - 1) ** 2", ("test_metrics.py",)),
+    # Rows that are held out ---------------------------------------------------------------------
+    Defect(
+        "test domains drawn with replacement",
+        "rng.choice(n_domains, n_test, replace=False)",
+        "rng.choice(n_domains, n_test)",
+        ("selection/test_splitters.py",),
+    ),
+    Defect(
+        "a ridge search trains on the first part that it tests on",
+        "for left_out in tests[:0:-1]:",
+        "for left_out in tests[::-1]:",
+        ("selection/test_moments.py",),
+    ),
+    Defect(
+        "one-standard-error rule with the deviation of the population",
+        "difference.std(axis=1, ddof=1)",
+        "difference.std(axis=1)",
+        ("selection/test_dcmcv.py",),
+    ),
+    Defect(
+        "the ensemble's weights for a held-out domain know its scores",
+        "quality[:, present[present != domain]]",
+        "quality[:, present]",
+        ("ensemble/test_ensemble.py",),
+    ),
+    Defect(
+        "conformal quantile without the place of the new domain",
+        "(len(sizes) + 1.0)",
+        "len(sizes)",
+        ("selection/test_conformal.py",),
+    ),
+    # Tables, files, pages, commands -------------------------------------------------------------
+    Defect(
+        "codes such as 007 read as numbers",
+        r'r"0|-?[1-9]\d*"',
+        r'r"-?\d+"',
+        ("tables",),
+    ),
+    Defect(
+        "the digest of a model file is not checked",
+        'if header["sha256"] != digest(parts, header["info"]):',
+        "if False:",
+        ("models/test_persistence.py",),
+    ),
+    Defect(
+        "distance to sources without the noise of their means",
+        "variance * (1 / n + 1 / rows)",
+        "variance * (1 / n)",
+        ("models/test_shift.py",),
+    ),
+    Defect(
+        "the generalization gap with the wrong sign",
+        "lost = inside - scores",
+        "lost = scores - inside",
+        ("evaluation/test_sure.py",),
+    ),
+    Defect(
+        "a site may send statistics of fewer rows than the plan allows",
+        "(counts < plan.smallest_cell)",
+        "(counts < 1)",
+        ("federated",),
+    ),
+    Defect(
+        "unusable input ends with exit code 1",
+        "_fail(_in_options(error), 2, debug=debug)",
+        "_fail(_in_options(error), 1, debug=debug)",
+        ("cli/test_evaluate.py",),
+    ),
+    # Shared rules, and their use ----------------------------------------------------------------
+    Defect(
+        "True counts as the number 1",
+        "not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))",
+        "bool(super().is_satisfied_by(val))",
+        ("hostile",),
+    ),
+    Defect(
+        "missing labels of pandas become a class",
+        'if value is None or type(value).__name__ in ("NAType", "NaTType"):',
+        "if value is None:",
+        ("hostile",),
+    ),
+    Defect(
+        "one class does not check one of its arguments",
+        'for name in ("cv", "calibration")',
+        'for name in ("cv",)',
+        ("hostile/test_arguments.py", "selection/test_conformal.py"),
+    ),
+    Defect(
+        "one class turns classes that are not checked into codes",
+        "target = inputs.check_classes(y, n)",
+        "target = inputs.check_target(y, n, 'delta')",
+        ("hostile/test_arguments.py", "selection/test_conformal.py"),
+    ),
+]  # fmt: skip
+
+
+def first_failure(tests: list[str], sources: Path, workers: str) -> str | None:
+    """Run tests on the sources in a folder until one fails; return its name, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", workers, "--dist=worksteal"]
+    command += ["-p", "no:cacheprovider", "-W", "ignore", *tests]
+    environment = os.environ | {"PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    named = re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if done.returncode and not named:
+        sys.exit(f"pytest ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr}")
+    return named[0] if named else None
+
+
+def seen(defect: Defect, workers: str) -> str | None:
+    """Return the test that fails with the defect, and passes without it."""
+    path, content = defect.place()
+    relative = path.relative_to(SOURCES)
+    with tempfile.TemporaryDirectory() as folder:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(SOURCES, Path(folder) / "domainwise", ignore=ignored)
+        Path(folder, "domainwise", relative).write_text(content, encoding="utf-8")
+        test = first_failure([f"tests/{name}" for name in defect.tests], Path(folder), workers)
+    if test is not None and first_failure([test], SOURCES.parent, "0") is not None:
+        sys.exit(f"{test} fails without the defect, too: correct that first")
+    return test
+
+
+def main() -> None:
+    """Try the defects that are named, or all, and say which test saw each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="try the defects whose names hold one of these")
+    parser.add_argument("-n", "--workers", default="auto", help="processes of pytest-xdist")
+    asked = parser.parse_args()
+    chosen = [d for d in DEFECTS if not asked.words or any(w in d.name for w in asked.words)]
+    missed = 0
+    for defect in chosen:
+        started = time.perf_counter()
+        test = seen(defect, asked.workers)
+        missed += test is None
+        package = defect.place()[0].relative_to(SOURCES).parts[0]
+        seconds = f"{time.perf_counter() - started:.0f} s"
+        print(f"{'seen  ' if test else 'MISSED'} {package}: {defect.name} ({seconds})")
+        print(f"       {test or 'no test fails'}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} defects were seen")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()
