@@ -108,7 +108,7 @@ DEFECTS = [
         "the ensemble's weights for a held-out domain know its scores",
         "quality[:, present[present != domain]]",
         "quality[:, present]",
-        ("ensemble/test_ensemble.py",),
+        ("ensemble/test_weights.py",),
     ),
     Defect(
         "conformal quantile without the place of the new domain",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
+from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.weights import (
     balanced_accuracies,
     equal_weights,
@@ -48,6 +49,20 @@ def test_weights_fall_off_by_the_temperature():
     assert softened(np.array([1e6, 0.0])).tolist() == [1.0, 0.0]
     likely = softened(np.array([0.5, 0.5]), prior=(0.6, 0.4))
     np.testing.assert_allclose(likely, [0.6, 0.4])
+
+
+def test_a_domain_has_no_say_in_the_weights_of_its_own_predictions():
+    y, domains = np.zeros(6), np.repeat([0, 1, 2], 2)
+    members = {"one": np.array([[1.0], [1], [2], [2], [1], [1]]), "two": np.full((6, 1), 1.1)}
+    judge = Judge(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
+    weights, _, without = judge.mixed(members)
+    errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
+    for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):
+        by_others = softened(exponent_scores(errors[:, others], errors=True))
+        values = np.array([member[2 * domain, 0] for member in members.values()])
+        np.testing.assert_allclose(without[2 * domain : 2 * domain + 2, 0], by_others @ values)
+    by_all = softened(exponent_scores(errors, errors=True))
+    np.testing.assert_allclose(list(weights.values()), by_all)
 
 
 def test_an_expected_score_has_the_interval_of_its_domains():

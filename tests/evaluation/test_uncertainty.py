@@ -124,6 +124,19 @@ def test_intervals_are_those_of_domains_and_rows_drawn_by_hand():
         assert found.best.ends[name] == pytest.approx(np.quantile(alone, (0.025, 0.975)), abs=0.03)
 
 
+def test_the_interval_of_the_gap_is_that_of_seen_minus_unseen_scores():
+    X, y, domain = table()
+    other = domain == "site 3"  # where the first column means the contrary
+    rows = np.column_stack([X[:, 0] * np.where(other, -1, 1), X[:, 0] * other])
+    found = evaluate(rows, y, domain, methods=["linear"], scoring="accuracy", progress=False)
+    gaps = np.array([found.best.seen[d] - found.best.known[d] for d in found.domains])
+    assert found.best.price == pytest.approx(gaps.mean())
+    assert gaps.mean() > 0.1
+    draws = gaps[np.random.default_rng(7).integers(4, size=(4000, 4))].mean(axis=1)
+    low, high = widened(gaps.mean(), draws, 4, np.inf)
+    assert found.best.around["price"] == pytest.approx((low, high), abs=0.03)
+
+
 def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
     X, y, domain = table((30, 30, 30))
     X[:, 0] = 100.0 * (2 * y - 1)

@@ -126,6 +126,13 @@ def test_new_rows_of_a_known_site_are_not_strange():
     assert check_shift(watch, X[~old], sample_domain=np.repeat(list("ABCDE"), 120)) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_sources_of_few_rows_are_not_taken_for_exact(seed):
+    X = np.random.default_rng(seed).normal(size=(530, 3))
+    watch = ShiftWatch().fit(X[:30], sample_domain=np.repeat(list("ABCDE"), 6))
+    assert "distance" not in {finding.kind for finding in check_shift(watch, X[30:])}
+
+
 def test_domains_are_checked_one_by_one(fitted):
     X, watch = fitted
     rows = np.vstack([X[:100], planted(X, 0, lambda c: 1.8 * c + 32)])

@@ -158,6 +158,10 @@ def test_one_standard_error_prefers_the_more_regularised():
     scores = np.array([[0.9, 0.8], [0.85, 0.84], [0.80, 0.89], [0.2, 0.1]])
     assert choose(points, scores, "best") == 0
     assert choose(points, scores, "1se") == 2
+    # Differences of 0.1 and -0.004: a mean of 0.048, and a standard error of 0.104 / 2.
+    near = np.array([[0.9, 0.8], [0.8, 0.804], [0.2, 0.1], [0.2, 0.1]])
+    assert choose(points, near, "1se") == 1
+    assert choose(points, near - [[0.0], [0.005], [0.0], [0.0]], "1se") == 0
 
 
 def test_workers_do_not_change_the_scores(data):
