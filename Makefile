@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test fuzz test-torch test-dask test-browser lint format release-check types bench constraints clean distclean
+.PHONY: help demo docs test fuzz defects test-torch test-dask test-browser lint format release-check types bench constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,11 @@ FIRST ?= 0
 fuzz: $(VENV)/.test ## change saved models and tables at random, and read them (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
+
+# make defects WORDS="digest leak": those whose names hold one of the words
+WORDS ?=
+defects: $(VENV)/.test ## put deliberate defects into copies of the sources, and see tests fail (minutes)
+	@$(ONE_THREAD) $(PY) tests/defects/run.py -n $(WORKERS) $(WORDS)
 
 lint: $(VENV)/.test ## check style and formatting
 	@$(PY) -m ruff check .

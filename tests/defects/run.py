@@ -139,7 +139,7 @@ DEFECTS = [
         "the generalization gap with the wrong sign",
         "lost = inside - scores",
         "lost = scores - inside",
-        ("evaluation/test_sure.py",),
+        ("evaluation/test_uncertainty.py",),
     ),
     Defect(
         "a site may send statistics of fewer rows than the plan allows",
