@@ -38,7 +38,7 @@ from sklearn.utils import Bunch
 from threadpoolctl import threadpool_limits
 
 from domainwise import InvariantSVC, InvariantSVR, datasets
-from domainwise.invariant.path import KernelPath
+from domainwise.invariant.search import KernelPath
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
 

@@ -31,11 +31,13 @@ from threadpoolctl import threadpool_limits
 
 from domainwise import DCM, datasets
 from domainwise.checks.inputs import check_sample_domain, check_target
+from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, projected_path
 from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.models.method import Method, Setting
 from domainwise.models.registry import METHODS, weights
-from domainwise.search.path import PATH_TOLERANCE, ExactFold, Grid, projected_path
+from domainwise.search.driver import Data
+from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS
 from domainwise.splits.draw import draw_rows
 
 TRAINING_ROWS = 1000
@@ -140,13 +142,17 @@ def measure_path(out: Path, rounds: int = 3) -> None:
     """Time five ridges times five weights on one split, beside one fit at the smallest ridge."""
     out.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
-    grid = Grid((False,), (1e-3,), (0.0, 0.01, 0.1, 1.0, 10.0), (1e-4, 1e-3, 1e-2, 1e-1, np.inf))
+    candidates = [
+        {"conditional": False, "epsilon": 1e-3, "domain_weight": weight, "ridge": ridge}
+        for weight in DCM_WEIGHTS
+        for ridge in DCM_RIDGES
+    ]
     lines = []
     for n in PATH_ROWS:
         X, X_test = rng.standard_normal((n, 16)), rng.standard_normal((n // 10, 16))
         y, domain = rng.integers(2, size=n), rng.integers(10, size=n)
         target, domains = check_target(y, n, "auto"), check_sample_domain(domain, n)
-        model = DCM(ridge=min(grid.ridges))
+        model = DCM(ridge=min(DCM_RIDGES))
         DCM().fit(X[:200], y[:200], sample_domain=domain[:200])
         seconds: dict[str, list[float]] = {"fit": [], "path": []}
         for _ in range(rounds):
@@ -154,9 +160,9 @@ def measure_path(out: Path, rounds: int = 3) -> None:
             model.fit(X, y, sample_domain=domain)
             seconds["fit"].append(time.process_time() - start)
             start = time.process_time()
-            template = DCM(ridge=min(grid.ridges), tol=PATH_TOLERANCE)
-            fold = ExactFold(template, X, X_test, target, domains)
-            points = list(projected_path(fold, grid, n_components=None, continuous=False))
+            template = DCM(ridge=min(DCM_RIDGES), tol=PATH_TOLERANCE)
+            data = Data(X, y, domain, target, domains)
+            points = list(projected_path(ExactFold(template, data, X_test), candidates))
             seconds["path"].append(time.process_time() - start)
         found = {name: float(np.median(values)) for name, values in seconds.items()}
         lines.append({"rows": n, "points": len(points), **found})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from domainwise.ensemble import *
     from domainwise.estimators import *
+    from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
     from domainwise.evaluation import *
     from domainwise.export import *
     from domainwise.invariant import *
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from domainwise.model_files.persistence import load, save
     from domainwise.model_files.types import trusted_types
     from domainwise.ridge import *
-    from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
     from domainwise.shift.check import check_shift
     from domainwise.shift.watch import ShiftWatch
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from domainwise.calibration.conformal import DomainConformal
     from domainwise.calibration.shares import adapt_class_shares
+    from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
     from domainwise.invariant.search import InvariantSearchCV
     from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-    from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
     from domainwise.scoring.domain_scores import DomainScores, domain_cross_validate
     from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Where each public name is defined; imported when it is first asked for.
 _LAZY = {
-    "DCMCV": "ridge.dcmcv",
+    "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",
     "DomainScores": "scoring.domain_scores",
-    "FastDCMCV": "ridge.dcmcv",
+    "FastDCMCV": "estimators.dcmcv",
     "InvariantRidgeCV": "ridge",
     "InvariantRidgeClassifierCV": "ridge",
     "InvariantSearchCV": "invariant.search",

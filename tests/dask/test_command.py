@@ -110,7 +110,7 @@ def without_times(found):
     return [without_times(part) for part in found] if isinstance(found, list) else found
 
 
-@pytest.mark.parametrize(("method", "tasks"), [("dcmcv", "score_split"), ("linear", "_judged")])
+@pytest.mark.parametrize(("method", "tasks"), [("dcmcv", "_outcomes"), ("linear", "_outcomes")])
 def test_a_fit_shares_out_its_folds_and_nothing_else(
     folder, tmp_path, address, client, method, tasks
 ):

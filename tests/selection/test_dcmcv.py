@@ -15,8 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import domainwise.estimators.exact_base as base
 from domainwise import DCM, FastDCM
 from domainwise.datasets import make_synthetic
+from domainwise.estimators.dcmcv import RULES
 from domainwise.gram.iterative import StreamedGram
-from domainwise.search.search import choose
 from domainwise.selection import DCMCV, FastDCMCV, LeaveDomainsOut
 
 GRID = {"gammas": [0.05, 0.2], "ridges": [1e-3, 0.1, np.inf], "domain_weights": [0.0, 0.1, 1.0]}
@@ -156,12 +156,12 @@ def test_one_standard_error_prefers_the_more_regularised():
         for r, w, g in [(0.1, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 1.0), (1.0, 1.0, 0.5)]
     ]
     scores = np.array([[0.9, 0.8], [0.85, 0.84], [0.80, 0.89], [0.2, 0.1]])
-    assert choose(points, scores, "best") == 0
-    assert choose(points, scores, "1se") == 2
+    assert RULES["best"](points, scores) == [0]
+    assert RULES["1se"](points, scores) == [2]
     # Differences of 0.1 and -0.004: a mean of 0.048, and a standard error of 0.104 / 2.
     near = np.array([[0.9, 0.8], [0.8, 0.804], [0.2, 0.1], [0.2, 0.1]])
-    assert choose(points, near, "1se") == 1
-    assert choose(points, near - [[0.0], [0.005], [0.0], [0.0]], "1se") == 0
+    assert RULES["1se"](points, near) == [1]
+    assert RULES["1se"](points, near - [[0.0], [0.005], [0.0], [0.0]]) == [0]
 
 
 def test_workers_do_not_change_the_scores(data):

@@ -12,12 +12,12 @@ from domainwise.backends import backend_of
 from domainwise.checks.inputs import check_sample_domain
 from domainwise.estimators.fast_base import chosen_landmarks
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.sums import CellRows, sum_cells
+from domainwise.gram.sums import CellRows, cells_by_split, joined_cells, sum_cells
 from domainwise.kernels.functions import make_kernel
-from domainwise.ridge.moments import split_domains, split_parts
-from domainwise.ridge.problem import by_split, joined
+from domainwise.ridge.moments import split_domains
 from domainwise.ridge.rows import _Search
 from domainwise.selection import LeaveDomainsOut
+from domainwise.splits.folds import split_parts
 
 KERNELS = {
     "rbf": rbf_kernel,
@@ -318,12 +318,12 @@ def test_training_moments_are_those_of_the_rows_left():
         keys = [(p, None) for p in range(part_of.max() + 1)]
         rows = CellRows(part_of[d], d, keys, [(None, k) for k in range(7)], t[:, None])
         (cells,) = sum_cells([nystrom], X, rows).maps
-        for (train, test), found in zip(splits, by_split(cells, splits), strict=True):
+        for (train, test), found in zip(splits, cells_by_split(cells, splits), strict=True):
             for parts, merged in zip((train, test), found, strict=True):
                 inside = np.isin(part_of[d], parts)
                 values = np.column_stack([nystrom.features(X[inside]), t[inside]])
                 expected = (values - values.mean(0)).T @ (values - values.mean(0))
-                cell = joined(merged)
+                cell = joined_cells(merged)
                 assert cell.n_samples == inside.sum()
                 np.testing.assert_allclose(cell.second, expected, atol=1e-9)
                 assert {k for _, k in cell.groups} == set(np.unique(d[inside]))

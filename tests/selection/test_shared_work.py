@@ -10,10 +10,10 @@ from sklearn.svm import SVC, SVR
 
 from domainwise import DICA, KPCA, MDA, MIDA, SCA
 from domainwise.models.method import ClassMeans
-from domainwise.models.search import MethodSearch, _judged
-from domainwise.models.sharing import judge_group, kernel_groups
+from domainwise.models.search import MethodKind, MethodSearch
+from domainwise.search.driver import Data
 from domainwise.search.heads import QuickDiscriminant, quick_head
-from domainwise.search.smooth import SmoothScore
+from domainwise.search.scores import SmoothScore
 from domainwise.selection import LeaveDomainsOut
 
 
@@ -63,17 +63,15 @@ def test_candidates_with_a_common_kernel_are_judged_as_each_by_itself(name):
     numbers = "SVR" in name or "numbers" in name
     y = t if numbers else y
     scorer = SmoothScore(y, d, None if numbers else np.unique(y))
-    inner = model.named_steps[step] if step else model
-    groups = kernel_groups(inner, candidates, X)
+    kind, data = MethodKind(model, step, []), Data(X, y, d)
+    groups = kind.batches(candidates)
     assert len(groups) == len({str(c.get("gamma")) for c in candidates})
-    at = f"{step}__" if step else ""
     for split in LeaveDomainsOut(2).split(X, None, d):
         for group in groups:
             mine = [candidates[i] for i in group]
-            found = judge_group(model, step, mine, X, y, d, split, scorer)
-            for candidate, values in zip(mine, found, strict=True):
-                alone = clone(model).set_params(**{at + k: v for k, v in candidate.items()})
-                (expected,) = _judged(alone, X, y, d, split, scorer)
+            outcomes = kind.outcomes(data, [split], mine, scorer).values
+            for candidate, (values,) in zip(mine, outcomes, strict=True):
+                ((expected,),) = kind.outcomes(data, [split], [candidate], scorer).values
                 np.testing.assert_allclose(values, expected, atol=1e-8)
 
 
@@ -84,7 +82,7 @@ def test_a_search_chooses_the_same_with_and_without_sharing(monkeypatch):
     )
     together = clone(search).fit(X, y, sample_domain=d)
     monkeypatch.setattr(
-        "domainwise.models.search.kernel_groups", lambda m, c, X: [[i] for i in range(len(c))]
+        "domainwise.models.search.batches_by", lambda c, names: [[i] for i in range(len(c))]
     )
     apart = clone(search).fit(X, y, sample_domain=d)
     assert together.best_params_ == apart.best_params_

@@ -13,7 +13,7 @@ from domainwise import DCMCV, InvariantSVC
 from domainwise.calibration.curves import PENALTY_ROWS
 from domainwise.models import search as models_search
 from domainwise.models.search import MethodSearch
-from domainwise.search.smooth import SmoothScore, outputs
+from domainwise.search.scores import SmoothScore, outputs
 from domainwise.selection import InvariantSearchCV, LeaveDomainsOut
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays.namespace import namespace, precision_name, to_host
-from domainwise.checks.warn import warn_caller
+from domainwise.checks.warn import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
 #: Rows of a matrix, and of a function's rows, that are looked at: evenly spaced ones.
@@ -91,7 +91,7 @@ def _warn(K: Any, rounding: float, what: str) -> str:
         )
         wrong = f"{wrong}, and {negative}" if wrong else negative
     if wrong:
-        warn_caller(f"{what} are no kernel: {wrong}")
+        warn_caller(f"{what} are no kernel: {wrong}", NotAKernelWarning)
     return wrong
 
 

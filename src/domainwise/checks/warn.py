@@ -15,6 +15,10 @@ _OTHERS = [Path(library.__file__).parent for library in (sklearn, joblib)]
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *_OTHERS))
 
 
+class NotAKernelWarning(UserWarning):
+    """A matrix or function given as a kernel is not one."""
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is of the user's own code."""
     frame, stacklevel = sys._getframe(), 1

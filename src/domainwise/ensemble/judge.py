@@ -18,7 +18,7 @@ from domainwise.ensemble.weights import (
     squared_errors,
 )
 from domainwise.ridge.rules import ClassRule, NumberRule
-from domainwise.search.smooth import COMPARED_ROWS, row_losses
+from domainwise.search.scores import COMPARED_ROWS, row_losses
 from domainwise.splits.draw import draw_rows
 
 

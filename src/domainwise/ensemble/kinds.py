@@ -25,12 +25,12 @@ from domainwise.arrays import Array
 from domainwise.calibration.curves import class_columns
 from domainwise.checks.inputs import Labels
 from domainwise.invariant import InvariantSVC, InvariantSVR
-from domainwise.invariant.path import KernelPath
+from domainwise.invariant.search import KernelPath
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.ridge.base import Rows, split_values
+from domainwise.search.scores import outputs
 from domainwise.search.search import Split
-from domainwise.search.smooth import outputs
 from domainwise.splits.draw import draw_rows
 
 Candidate = dict[str, Any]

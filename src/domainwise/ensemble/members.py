@@ -15,8 +15,8 @@ from domainwise.calibration.curves import Curve
 from domainwise.ensemble.judge import Judge
 from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled
 from domainwise.gram.tiles import one_thread
+from domainwise.search.scores import outputs
 from domainwise.search.search import Split
-from domainwise.search.smooth import outputs
 
 
 @dataclass(frozen=True)

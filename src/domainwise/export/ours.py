@@ -15,12 +15,12 @@ from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
+from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
 from domainwise.export.parts import converts, part, refuse
 from domainwise.invariant.search import InvariantSearchCV
 from domainwise.models.search import MethodSearch
-from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
-from domainwise.search.smooth import LEAST_PROBABILITY
+from domainwise.search.scores import LEAST_PROBABILITY
 
 PROJECTIONS = [getattr(estimators, name) for name in estimators.__all__]
 
@@ -124,7 +124,7 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 
 def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
-    """What :func:`domainwise.search.smooth.outputs` makes of a model."""
+    """What :func:`domainwise.search.scores.outputs` makes of a model."""
     found = part(model, Z)
     if not n_classes:
         return found

@@ -18,16 +18,16 @@ from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathe
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
 from domainwise.federated.rounds import check_moments, unpacked
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.sums import Cells, CellSums, merged_cells
+from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.models.table_statistics import labels_by_text
 from domainwise.ridge.candidates import named
 from domainwise.ridge.moments import Penalties, by_errors, score_cells, split_domains
-from domainwise.ridge.problem import Columns, RidgeProblem, by_split, joined, weighted
+from domainwise.ridge.problem import Columns, RidgeProblem, weighted
 from domainwise.ridge.rules import class_codes
-from domainwise.search.search import cv_results
+from domainwise.search.driver import SearchResult
 from domainwise.shift.watch import MOST_SOURCES
 from domainwise.splits.splitters import LeaveDomainsOut
 
@@ -75,7 +75,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         classes is not None, found.n_rows, class_weight=plan.class_weight, seed=plan.seed
     )
     search = method.make(setting)
-    search._keep(model, best, points, "domains")
+    search.set_fitted(model, best, points)
     search.expected_score_ = expected = found.errors(scores)
     watch, sources = plan.watch, found.sources()
     watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MOST_SOURCES])
@@ -193,7 +193,7 @@ class _Search:
             points += [{**kernel, **point} for point in grid]
             scores.append(self._judged(nystrom, self.cells(i), points[-len(grid) :]))
         table = np.vstack(scores)
-        best = int(cv_results(points, table, arguments=False)["rank_test_score"].argmin())
+        best = SearchResult.of(points, table).indices[0]
         nystrom = plan.maps[best // len(grid)]
         by_class = ({c: cell} for (_, c), cell in self.cells(best // len(grid)).items())
         cells: Cells = reduce(merged_cells, by_class)
@@ -210,7 +210,7 @@ class _Search:
     def _judged(self, nystrom: NystromMap, cells: Cells, points: list[Point]) -> Array:
         columns = self.columns(nystrom)
         judge, scores = by_errors(columns), np.full((len(points), len(self.sites)), np.nan)
-        for s, (train, test) in enumerate(by_split(cells, self.splits)):
+        for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue
             problem = self.penalties.problem(train, columns)
@@ -227,7 +227,7 @@ class _Search:
         """A projection fitted to cells by class, and its weights of the map's columns."""
         plan = self.plan
         project = build(plan.method, True, **point, **self.map, random_state=plan.seed)
-        project.fit_sums(nystrom, joined(cells), self.width, plan.target_map)
+        project.fit_sums(nystrom, joined_cells(cells), self.width, plan.target_map)
         dual, triangle = project.dual_coef_, nystrom.triangle
         return project, dual if triangle is None else triangle.T @ dual
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -210,6 +210,32 @@ class CellRows:
     group_keys: Sequence[Hashable]
     dense: Any = None  #: further columns: descriptors of domains, then continuous targets
 
+    @classmethod
+    def of_parts(
+        cls,
+        part_of: Any,
+        classes: Any,
+        domains: Any,
+        sizes: tuple[int, int],
+        dense: Any,
+        apart: bool,
+    ) -> CellRows:
+        """Cells of parts of the rows, and of the classes in them if these are kept apart.
+
+        ``classes`` and ``domains`` are codes, and ``sizes`` how many there are of each; 0 where
+        there are none.
+        """
+        labels: list[Any] = list(range(sizes[0])) or [None]
+        n_domains = max(1, sizes[1])
+        parts = range(int(part_of.max()) + 1)
+        return cls(
+            part_of * len(labels) + classes if apart else part_of,
+            classes * n_domains + domains,
+            list(product(parts, labels)) if apart else [(part, None) for part in parts],
+            list(product(labels, range(n_domains))),
+            dense,
+        )
+
     @property
     def width(self) -> int:
         """Number of further columns."""
@@ -277,6 +303,45 @@ def merged_cells(a: Cells, b: Cells) -> Cells:
         mine = joined.get(key)
         joined[key] = cell if mine is None else mine.merge(cell)
     return joined
+
+
+def joined_cells(cells: Mapping[Any, NystromSums]) -> NystromSums:
+    """Merge all cells into one, in their order."""
+    return reduce(NystromSums.merge, cells.values())
+
+
+def cells_by_split(
+    cells: Cells, splits: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> Iterator[tuple[Cells, Cells]]:
+    """Yield the cells to train on and to test on of each split, by class.
+
+    Cells come by (part, class); a part is a set of rows that no split takes apart. Splits are pairs
+    of the parts to train on and the parts to test on.
+    """
+    parts: dict[int, Cells] = {}
+    for (part, label), cell in cells.items():
+        parts.setdefault(part, {})[label] = cell
+
+    def union(which: Iterable[int]) -> Cells:
+        return reduce(merged_cells, (parts.get(part, {}) for part in which), {})
+
+    everything = set().union(*(train for train, _ in splits), *(test for _, test in splits))
+    tested = [part for _, test in splits for part in test]
+    if sorted(tested) != sorted(everything) or any(
+        len(train) + len(test) != len(everything) for train, test in splits
+    ):
+        for train, test in splits:
+            yield union(train), union(test)
+        return
+    # Each part is held out once: what stands before a split and what stands behind it.
+    tests = [union(test) for _, test in splits]
+    behind: list[Cells] = [{}]
+    for held_out in tests[:0:-1]:
+        behind.append(merged_cells(held_out, behind[-1]))
+    before: Cells = {}
+    for held_out in tests:
+        yield merged_cells(before, behind.pop()), held_out
+        before = merged_cells(before, held_out)
 
 
 def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:

@@ -15,7 +15,7 @@ from domainwise.checks.signatures import (
     with_shared_arguments,
 )
 from domainwise.estimators.fast_base import LandmarkProjection
-from domainwise.invariant.correction import scaling
+from domainwise.invariant.kernel import scaling
 from domainwise.labels.factors import label_factor
 
 

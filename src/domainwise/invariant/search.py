@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from itertools import product
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -26,19 +28,227 @@ from domainwise.checks.inputs import (
     quiet_about_domains,
     validate_rows,
 )
+from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.checks.signatures import arguments
+from domainwise.checks.warn import NotAKernelWarning
 from domainwise.estimators.projection import one_thread_for_few
-from domainwise.invariant.path import SVM_ARGUMENTS, kernel_groups, last_step, score_group
-from domainwise.scoring.predictions import AroundEstimator
-from domainwise.search.search import Searched, record_search
-from domainwise.search.smooth import SmoothScore, grouped_scores
-from domainwise.splits.folds import domain_folds
+from domainwise.gram import DenseGram
+from domainwise.gram.tiles import kernel_matrix
+from domainwise.invariant.kernel import (
+    centred_cross,
+    check_invariance_labels,
+    corrected_gram,
+    correction,
+    domain_factor,
+    resolved_kernel,
+    symmetric,
+)
+from domainwise.invariant.machines import InvariantMachine
+from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.scoring.predictions import AroundEstimator, fit_with_domains
+from domainwise.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Rule,
+    Searched,
+    batches_by,
+    best_of_paths,
+    search,
+)
+from domainwise.search.scores import Outcome, Score, SmoothScore, as_score
+from domainwise.splits.folds import Split, domain_folds
+
+#: Arguments of InvariantSVC and InvariantSVR along which kernel values are used again.
+SVM_ARGUMENTS = ("C", "epsilon", "class_weight", "tol")
+PATH_ARGUMENTS = (*SVM_ARGUMENTS, "domain_weight", "conditional")
+
+
+@dataclass
+class KernelPath:
+    """Kernel values of one split, and every invariant kernel that follows from them."""
+
+    gram: Array  #: centred kernel matrix of the training rows
+    cross: Array  #: between held-out and training rows, centred with the training means
+    tolerance: float  #: see :func:`~domainwise.invariant.kernel.correction`
+    _factors: dict[bool, tuple[Array, Array, Array]] = field(default_factory=dict)
+    _last: Any = None
+
+    @classmethod
+    def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
+        """Evaluate a machine's kernel among training rows, and between new rows and those."""
+        kernel = resolved_kernel(machine, X)
+        labels = RowLabels(LabelSpace(len(X)))
+        if kernel.name == "precomputed":
+            gram, rows = DenseGram(X.astype(np.float64), labels, X.dtype), None
+        else:
+            rows = kernel.prepare(X)
+            gram = DenseGram(kernel_matrix(kernel, rows), labels, X.dtype)
+        K = symmetric(gram.K)
+        return cls(K, centred_cross(kernel, X_new, rows, gram.row_means), gram.tolerance)
+
+    def add_domains(self, machine: Any, y: Any, sample_domain: Any) -> None:
+        """Multiply the kernel with the domain factor that the machine's arguments ask for."""
+        if machine.conditional in self._factors:
+            return
+        labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
+        # As closely as any candidate needs it: they share the factor.
+        F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
+        KF = self.gram @ F
+        self._factors[machine.conditional] = (F.T @ KF, KF, self.cross @ F)
+
+    def kernels(self, weight: float, conditional: bool) -> tuple[Array, Array]:
+        """Return the invariant kernel of the training rows, and of new rows with those.
+
+        The last one is held, for machines that differ in other arguments.
+        """
+        if weight == 0:
+            return self.gram, self.cross
+        if self._last is None or self._last[0] != (weight, conditional):
+            self._last = None  # two matrices are held at a time
+            inner, KF, crossF = self._factors[conditional]
+            A, _ = correction(inner, weight, self.tolerance)
+            images = KF @ A
+            kernels = corrected_gram(self.gram, images), self.cross - (crossF @ A) @ images.T
+            self._last = (weight, conditional), kernels
+        return self._last[1]
+
+    def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
+        """Fit a machine to the training rows, with its own weight and arguments.
+
+        Return the fitted SVM for a precomputed kernel, and its kernel values of the new rows.
+        """
+        if machine.domain_weight:
+            self.add_domains(machine, y, sample_domain)
+        K, cross = self.kernels(machine.domain_weight, machine.conditional)
+        # These matrices are finite, and checking them again would take as long as many a fit.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            return machine._exact_machine().fit(K, y), cross
+
+
+def last_step(estimator: Any) -> tuple[str, Any]:
+    """Prefix of the machine's arguments in the estimator, and the machine."""
+    prefix, machine = "", estimator
+    if isinstance(estimator, Pipeline):
+        prefix, machine = f"{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+    if not isinstance(machine, InvariantMachine):
+        raise ValueError(
+            "InvariantSearchCV searches InvariantSVC and InvariantSVR, alone or at the end of a "
+            f"pipeline; got {type(machine).__name__}"
+        )
+    return prefix, machine
+
+
+@dataclass(frozen=True)
+class InvariantKind:
+    """The search for arguments of an invariant machine; candidates with one kernel share it."""
+
+    estimator: Any
+    grid: Any
+    one_pass = False
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """All combinations of the grid."""
+        return list(ParameterGrid(self.grid))
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that agree in all but the path's arguments."""
+        along = self._prefixed(PATH_ARGUMENTS)
+        names = dict.fromkeys(name for candidate in candidates for name in candidate)
+        return batches_by(candidates, [name for name in names if name not in along])
+
+    def rule(self, n_average: int) -> Rule:
+        """Of each kernel and weight the best machine, and of these the best ``n_average``."""
+        return partial(best_of_paths, path=self._prefixed(SVM_ARGUMENTS), n=n_average)
+
+    def _prefixed(self, names: Sequence[str]) -> set[str]:
+        prefix, _ = last_step(self.estimator)
+        return {prefix + name for name in names}
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit the estimator with each candidate's arguments."""
+        fitted = []
+        for candidate in chosen:
+            model = clone(self.estimator).set_params(**clone(candidate, safe=False))
+            with quiet_about_domains(), config_context(enable_metadata_routing=True):
+                fitted.append(model.fit(data.X, data.y, sample_domain=data.sample_domain))
+        return fitted
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Score candidates that share kernel values on one split."""
+        ((train, test),) = splits
+        first = clone(self.estimator).set_params(**clone(batch[0], safe=False))
+        prefix, machine = last_step(first)
+        y, y_test = data.y[train], data.y[test]
+        domain = None if data.sample_domain is None else data.sample_domain[train]
+        X, X_test = _prepared(first, machine, data, (train, test))
+        machines = [_with_arguments(machine, candidate, prefix) for candidate in batch]
+        # The positive part of what is not a kernel is taken by the machines' own fit.
+        if not (machine._is_exact(len(train)) and _is_sound(machine, X)):
+            values = []
+            for candidate in machines:
+                with quiet_about_domains(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", NotAKernelWarning)  # the last fit warns
+                    candidate.fit(X, y, sample_domain=domain)
+                values.append(score.outcome(candidate, X_test, y_test))
+            return Outcomes([[value] for value in values])
+        path = KernelPath.evaluate(machine, X, X_test)
+        # Without a weight there is nothing to be conditional on: the same kernel.
+        kernels = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in machines]
+        known: dict[int, Outcome] = {}
+        for kernel in dict.fromkeys(kernels):
+            members = [i for i in range(len(batch)) if kernels[i] == kernel]
+            own = {i: [getattr(machines[i], name, None) for name in SVM_ARGUMENTS] for i in members}
+            for i in members:
+                same = next(j for j in members if own[j] == own[i])
+                if same == i:
+                    fitted, cross = path.fitted(machines[i], y, domain)
+                    with config_context(assume_finite=True, skip_parameter_validation=True):
+                        known[i] = score.outcome(fitted, cross, y_test)
+                known[i] = known[same]
+        return Outcomes([[known[i]] for i in range(len(batch))])
+
+
+def _is_sound(machine: Any, X: Array) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        if machine.kernel == "precomputed":
+            return check_precomputed(X)
+        return check_kernel(resolved_kernel(machine, X), X).sound
+
+
+def _with_arguments(machine: Any, candidate: Candidate, prefix: str) -> Any:
+    """Return the machine with a candidate's arguments along the path."""
+    changed = copy(machine)
+    for name in PATH_ARGUMENTS:
+        if prefix + name in candidate:
+            setattr(changed, name, candidate[prefix + name])
+    changed._validate_params()
+    return changed
+
+
+def _prepared(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
+    """Training and test rows as the machine takes them, after the pipeline's other steps."""
+    if isinstance(estimator, Pipeline):
+        parts = [data.take(rows) for rows in split]
+        rows = [part.X for part in parts]
+        if len(estimator) > 1:
+            steps = fit_with_domains(estimator[:-1], rows[0], parts[0].y, parts[0].sample_domain)
+            rows = [steps.transform(X) for X in rows]
+    else:
+        columns = split[0] if machine.kernel == "precomputed" else slice(None)
+        rows = [np.asarray(data.X)[part][:, columns] for part in split]
+    train, test = (check_array(X, dtype=(np.float64, np.float32)) for X in rows)
+    return train, test
+
 
 _Grid = Mapping[str, Sequence[Any]]
 
 
 @arguments
-class InvariantSearchCV(AroundEstimator, Searched):
+class InvariantSearchCV(Searched, AroundEstimator):
     """Grid search for InvariantSVC and InvariantSVR with the kernel evaluated once per split.
 
     Gives the scores and the winner of :class:`sklearn.model_selection.GridSearchCV`. For one
@@ -83,6 +293,9 @@ class InvariantSearchCV(AroundEstimator, Searched):
         ``rank_test_score``, as in GridSearchCV.
     n_splits_ : int
         Number of splits.
+    held_out_ : ndarray of shape (n_members, n_samples, n_columns) or None
+        Outputs of the members for rows that they were fitted without, where the search makes them;
+        a saved model does not hold them.
 
     See Also
     --------
@@ -133,8 +346,6 @@ class InvariantSearchCV(AroundEstimator, Searched):
         """
         self._validate_params()
         last_step(self.estimator)
-        candidates = list(ParameterGrid(self.param_grid))
-        groups = kernel_groups(self.estimator, candidates)
         # A data frame stays one, for steps that choose columns by their names.
         validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
@@ -157,22 +368,15 @@ class InvariantSearchCV(AroundEstimator, Searched):
         scorer = self.scoring
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
-        about = (rows, labels, given)
+        kind = InvariantKind(self.estimator, self.param_grid)
+        data = Data(rows, labels, given)
         with one_thread_for_few(rows):
-            found = Parallel(n_jobs=self.n_jobs)(
-                delayed(score_group)(
-                    self.estimator, [candidates[i] for i in group], *about, split, scorer
-                )
-                for split, group in product(splits, groups)
+            result = search(
+                kind, data, splits, as_score(scorer), kind.rule(self.n_average), n_jobs=self.n_jobs
             )
-        scores = grouped_scores(scorer, groups, found, [test for _, test in splits])
-        record_search(self, candidates, scores, arguments=False)
-        self.members_ = self._members(candidates)
-        self.estimators_: list[Any] = []
-        for member in self.members_:
-            model = clone(self.estimator).set_params(**clone(member, safe=False))
-            with quiet_about_domains(), config_context(enable_metadata_routing=True):
-                self.estimators_.append(model.fit(rows, labels, sample_domain=given))
+        self._record_search(result, arguments=False)
+        self.members_ = result.chosen
+        self.estimators_: list[Any] = kind.fit(data, self.members_)
         self.best_estimator_: Any = self.estimators_[0]
         return self
 
@@ -180,17 +384,6 @@ class InvariantSearchCV(AroundEstimator, Searched):
         """Refuse other columns than those of fit, or in another order."""
         check_is_fitted(self)
         validate_rows(self, X, numbers=False, reset=False, skip_check_array=True)
-
-    def _members(self, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The best machine of each kernel and weight, and of these the best ``n_average``."""
-        prefix, _ = last_step(self.estimator)
-        varied = {prefix + name for name in SVM_ARGUMENTS}
-        order = np.argsort(self.cv_results_["rank_test_score"], kind="stable")
-        best: dict[str, dict[str, Any]] = {}
-        for i in order:
-            kind = {k: v for k, v in candidates[i].items() if k not in varied}
-            best.setdefault(repr(sorted(kind.items(), key=lambda item: item[0])), candidates[i])
-        return list(best.values())[: self.n_average]
 
     @property
     def classes_(self) -> Array:

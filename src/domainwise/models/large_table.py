@@ -192,7 +192,7 @@ class LargeTable:
         # New rows come as arrays, whose columns have no names.
         del model.feature_names_in_
         search = chosen.make(setting)
-        search._keep(model, model.best_params_, model.cv_results_["params"], "domains")
+        search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
             f"the table does not fit memory: columns were told from {len(self.table.y)} of "
             f"{n_rows} rows"

@@ -16,11 +16,11 @@ from sklearn.svm import SVC, SVR
 
 from domainwise import estimators
 from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegressor
+from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import InvariantSearchCV
 from domainwise.models.method import CONTEXT, Grid, In, Method, Setting, own_method
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-from domainwise.ridge.dcmcv import DCMCV, FastDCMCV
 
 #: Rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, SVR
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -20,8 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, quiet_about_domains, take_rows
 from domainwise.checks.signatures import arguments
-from domainwise.kernels.functions import resolve_gamma
-from domainwise.models.sharing import judge_group, kernel_groups
+from domainwise.estimators.exact_base import KernelProjection
+from domainwise.estimators.path import projections
+from domainwise.estimators.projection import one_thread_for_few
+from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import (
     AroundEstimator,
@@ -29,8 +30,9 @@ from domainwise.scoring.predictions import (
     names_likeliest,
     takes,
 )
-from domainwise.search.search import comparable, ranks, scored
-from domainwise.search.smooth import SmoothScore, grouped_scores
+from domainwise.search.driver import Candidate, Data, Outcomes, Searched, batches_by, search
+from domainwise.search.heads import quick_head
+from domainwise.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.draw import draw_rows
 from domainwise.splits.folds import Split, domain_folds
 
@@ -41,13 +43,88 @@ MAX_INNER_FOLDS = 5
 SEARCH_ROWS = 5000
 
 
+@dataclass(frozen=True)
+class MethodKind:
+    """The search for an estimator's arguments, each candidate fitted as it will be used.
+
+    Candidates of a support vector machine, or of an exact projection, that have a kernel in common
+    share its values on a split; ``shares`` allows it.
+    """
+
+    estimator: Any
+    step: str  #: of the pipeline, which the arguments are about; empty for the estimator itself
+    grids: list[dict[str, Any]]
+    shares: bool = True
+    one_pass = False
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """All combinations of each grid."""
+        return list(ParameterGrid(self.grids))
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates that have a kernel in common, or each by itself."""
+        searched = self._searched
+        machine = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
+        if self.shares and (machine or isinstance(searched, KernelProjection)):
+            return batches_by(candidates, ("kernel", "gamma"))
+        return [[i] for i in range(len(candidates))]
+
+    @property
+    def _searched(self) -> Any:
+        return self.estimator.named_steps[self.step] if self.step else self.estimator
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Score the candidates on one split."""
+        ((train, test),) = splits
+        rows, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
+        values: list[Outcome] = []
+        with quiet_about_domains():
+            if len(batch) > 1:
+                with one_thread_for_few(data.X), quiet_scores():
+                    for model, X_new in self._sharing(rows, batch, X_test):
+                        values.append(score.outcome(model, X_new, y_test))
+            else:
+                values += [score.outcome(m, X_test, y_test) for m in self.fit(rows, batch)]
+        return Outcomes([[value] for value in values])
+
+    def _sharing(
+        self, rows: Data, batch: Sequence[Candidate], X_test: Array
+    ) -> Iterator[tuple[Any, Array]]:
+        """Yield fitted candidates with a common kernel, and the test rows as each takes them."""
+        if self.step:
+            head = self.estimator.steps[-1][1]
+            for Z, Z_test in projections(self._searched, batch, rows, X_test):
+                yield quick_head(head).fit(Z, rows.y), Z_test
+            return
+        gamma = batch[0].get("gamma", self.estimator.gamma)
+        kernel = Kernel("rbf", gamma=gamma).centred_on(rows.X)
+        K, cross = kernel.matrix(rows.X), kernel.matrix(X_test, rows.X)
+        for candidate in batch:
+            model = clone(self.estimator).set_params(**{**candidate, "kernel": "precomputed"})
+            yield model.fit(K, rows.y), cross
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit candidates; domains reach estimators that ask for them."""
+        return [
+            fit_with_domains(self._made(candidate), data.X, data.y, data.sample_domain)
+            for candidate in chosen
+        ]
+
+    def _made(self, candidate: Candidate) -> Any:
+        at = f"{self.step}__" if self.step else ""
+        named = {at + name: clone(value, safe=False) for name, value in candidate.items()}
+        return clone(self.estimator).set_params(**named)
+
+
 def _has(name: str) -> Any:
     """Whether the searched estimator has a method, before the fit and after it."""
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
 
 @arguments
-class MethodSearch(AroundEstimator):
+class MethodSearch(Searched, AroundEstimator):
     """An estimator with arguments chosen by leaving source domains out.
 
     ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``:
@@ -55,14 +132,15 @@ class MethodSearch(AroundEstimator):
     same, at most 1), "rows" (their number), "per row" (one over it) or "components" (as many as the
     rows of a split allow). ``step`` names the pipeline's step that they are about. What
     ``searches`` by itself gets splits, score and values; what is a caller's ``own`` gets domains as
-    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.search.smooth`), of two
+    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.search.scores`), of two
     classes scores such as F1 are about ``pos_label`` (None is the second), and ``cv=None`` leaves
     source domains out in at most five groups.
 
     After ``fit`` there are ``estimator_``, fitted to all rows with what was chosen,
     ``best_params_``, ``varied_`` (arguments for which there was a choice), ``n_candidates_``,
-    ``selected_on_`` (whether "domains" or "rows" were held out, or None) and ``settled_``, with
-    what was chosen, not fitted and without a search.
+    ``selected_on_`` (whether "domains" or "rows" were held out, or None), ``held_out_`` (outputs of
+    what was chosen for held-out rows, see :class:`~domainwise.search.driver.SearchResult`, or None)
+    and ``settled_``, with what was chosen, not fitted and without a search.
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -105,12 +183,12 @@ class MethodSearch(AroundEstimator):
             fit_with_domains(model, X, y, given, **more)
             if self.searches:
                 model.set_params(scoring=None)
-            self._keep(model, {}, [{}], None)
-            return self
+            return self.set_fitted(model, {}, [{}], None)
         rows = np.arange(len(y))
         if not self.searches and codes is not None:
-            most = max(SEARCH_ROWS, 2 * (int(codes.max()) + 1))
-            rows = draw_rows(codes, most, 0)
+            rows = draw_rows(codes, max(SEARCH_ROWS, 2 * (int(codes.max()) + 1)), 0)
+        data = Data(X, y, None if given is None else np.asarray(given))
+        some = data if len(rows) == len(y) else data.take(rows)
         known = (y[rows], None if codes is None else codes[rows])
         scorer, usable = self._score(*known)
         splits, by = domain_folds(
@@ -120,20 +198,19 @@ class MethodSearch(AroundEstimator):
             max_splits=MAX_INNER_FOLDS,
             usable=usable,
         )
-        some = X if len(rows) == len(y) else take_rows(X, rows)
-        grids = in_units(self.grid, self.units or {}, some, y[rows], splits)
-        with quiet_about_domains():  # which domain_folds has spoken of
+        units = self.units or {}
+        grids = in_units(self.grid, units, some.X, some.y, splits)
+        with quiet_about_domains():  # about which domain_folds has warned
             if self.searches:
-                self._keep(*self._search_itself(X, y, given, splits, grids, scorer), by)
-                return self
-            names = None if given is None else np.asarray(given)
-            best, candidates = self._search_grid(
-                some, y[rows], None if names is None else names[rows], splits, grids, scorer
-            )
-            best = _for_more_rows(best, self.units or {}, len(y) / len(rows))
-            model = fit_with_domains(self._candidate(best), X, y, given)
-            self._keep(model, best, candidates, by)
-        return self
+                fitted = self._search_itself(X, y, given, splits, grids, scorer)
+                return self.set_fitted(*fitted[:3], by, fitted[3])
+            shares = not self.own and isinstance(X, np.ndarray)
+            kind = MethodKind(self.estimator, self.step, grids, shares)
+            result = search(kind, some, splits, as_score(scorer), n_jobs=self.n_jobs)
+            chosen = _for_more_rows(result.chosen[0], units, len(y) / len(rows))
+            (model,) = kind.fit(replace(data, sample_domain=given), [chosen])
+            held_out = result.held_out if len(rows) == len(y) else None
+            return self.set_fitted(model, chosen, result.candidates, by, held_out)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
         """What to choose by, and which targets it can judge."""
@@ -144,34 +221,10 @@ class MethodSearch(AroundEstimator):
         measure = choose_measure(self.scoring, y, classification, self.pos_label)
         return measure.scorer, partial(measure.defined, classification=classification)
 
-    def _candidate(self, arguments: dict[str, Any]) -> Any:
-        at = f"{self.step}__" if self.step else ""
-        named = {at + name: clone(value, safe=False) for name, value in arguments.items()}
-        return clone(self.estimator).set_params(**named)
-
-    def _search_grid(
-        self, X: Any, y: Array, given: Any, splits: list[Split], grids: list[Any], scorer: Any
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The best candidate, and all of them."""
-        candidates = list(ParameterGrid(grids))
-        model = clone(self.estimator)
-        inner = model.named_steps[self.step] if self.step else model
-        groups = kernel_groups(None if self.own else inner, candidates, X)
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(_judged)(self._candidate(candidates[group[0]]), X, y, given, split, scorer)
-            if len(group) == 1
-            else delayed(judge_group)(
-                model, self.step, [candidates[i] for i in group], X, y, given, split, scorer
-            )
-            for split, group in product(splits, groups)
-        )
-        scores = comparable(grouped_scores(scorer, groups, found, [test for _, test in splits]))
-        return candidates[int(ranks(scores.mean(axis=1)).argmin())], candidates
-
     def _search_itself(
         self, X: Any, y: Array, given: Any, splits: list[Split], grids: list[Any], scorer: Any
-    ) -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
-        """What was fitted, what it has chosen, and from which candidates."""
+    ) -> tuple[Any, Candidate, list[Candidate], Array | None]:
+        """What was fitted, what it has chosen, from which candidates, and outputs of the chosen."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
@@ -186,17 +239,25 @@ class MethodSearch(AroundEstimator):
             model = Pipeline(steps)
         else:
             search.set_params(cv=None, scoring=None)  # row numbers, which nobody needs any more
-        return model, search.best_params_, candidates
+        return model, search.best_params_, candidates, getattr(search, "held_out_", None)
 
-    def _keep(
-        self, fitted: Any, chosen: dict[str, Any], candidates: list[dict[str, Any]], by: str | None
-    ) -> None:
+    def set_fitted(
+        self,
+        fitted: Any,
+        chosen: Candidate,
+        candidates: Sequence[Candidate],
+        selected_on: str | None = "domains",
+        held_out: Array | None = None,
+    ) -> Self:
+        """Hold an estimator that was chosen among candidates, and fitted to all rows, elsewhere."""
         self.estimator_ = fitted
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
-        self.selected_on_ = by
+        self.selected_on_ = selected_on
+        self.held_out_ = held_out
         tried = {name: {repr(each.get(name)) for each in candidates} for name in chosen}
         self.varied_ = [name for name, values in tried.items() if len(values) > 1]
+        return self
 
     @property
     def settled_(self) -> Any:
@@ -255,17 +316,6 @@ def _for_classes(estimator: Any, y: Any) -> bool:
     kind = type_of_target(y)
     numbers = is_regressor(estimator) or kind.startswith("continuous")
     return is_classifier(estimator) or not numbers
-
-
-def _judged(
-    model: Any, X: Any, y: Array, given: Array | None, split: Split, scorer: Any
-) -> list[Any]:
-    """Fit a candidate without the test rows of a split, and score these."""
-    train, test = split
-    domains = None if given is None else given[train]
-    with quiet_about_domains():
-        fit_with_domains(model, take_rows(X, train), y[train], domains)
-    return [scored(scorer, model, take_rows(X, test), y[test])]
 
 
 def _for_more_rows(

@@ -37,7 +37,7 @@ from domainwise.ridge.rows import (
     problem_of,
 )
 from domainwise.ridge.rules import ClassRule, NumberRule
-from domainwise.search.search import Searched, record_search
+from domainwise.search.driver import Searched, SearchResult
 from domainwise.splits.draw import draw_rows
 
 #: Up to here all pairs of rows are held; beyond, moments of their features by cell.
@@ -239,7 +239,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             for name, gamma in map(named, maps)
             for (w, c), alpha in product(penalties.kinds, penalties.alphas)
         ]
-        record_search(self, points, np.vstack(each))
+        self._record_search(SearchResult.of(points, np.vstack(each)))
         self._average(self._best_points(points, len(penalties.alphas)), problems, maps, X)
 
     def _best_points(self, points: list[Candidate], n_alphas: int) -> list[Candidate]:

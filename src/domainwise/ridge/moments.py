@@ -13,21 +13,17 @@ from sklearn.model_selection import LeaveOneGroupOut, LeavePGroupsOut
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
-from domainwise.gram.sums import Cells, added, merged_cells
+from domainwise.gram.sums import Cells, added, cells_by_split, joined_cells, merged_cells
 from domainwise.gram.tiles import in_threads
 from domainwise.labels.factors import within
 from domainwise.ridge import problem as ridge
 from domainwise.ridge.rules import score_of_errors
-from domainwise.splits.folds import MAX_FOLDS
+from domainwise.splits.folds import MAX_FOLDS, SplitParts, split_parts
 from domainwise.splits.splitters import LeaveDomainsOut
 
-#: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
-#: do, every split makes a pass of its own.
-PARTS_PER_SPLIT = 4
 #: The least weight of a row, next to the largest: there are roots of it to divide by.
 LEAST_WEIGHT = 1e-12
 
-Splits = list[tuple[list[int], list[int]]]
 #: What a split's solutions are worth: called with its number, problem, solutions and test moments.
 Judge = Callable[[int, ridge.RidgeProblem, Any, ridge.Weighted], Array]
 
@@ -73,7 +69,7 @@ class Penalties:
         def parts(conditional: bool) -> Any:
             if not columns.n_descriptors:
                 return ridge.group_parts(groups, m, conditional)
-            inside = cells.values() if conditional else [ridge.joined(cells)]
+            inside = cells.values() if conditional else [joined_cells(cells)]
             return ridge.descriptor_parts(inside, columns)
 
         like = next(iter(cells.values())).mean
@@ -83,7 +79,7 @@ class Penalties:
 
 
 def score_cells(
-    cells: Cells, columns: ridge.Columns, splits: Splits, penalties: Penalties, judge: Judge
+    cells: Cells, columns: ridge.Columns, splits: SplitParts, penalties: Penalties, judge: Judge
 ) -> Array:
     """Return the scores of all candidates, of shape (candidates, splits).
 
@@ -91,7 +87,7 @@ def score_cells(
     """
     n_points = len(penalties.kinds) * len(penalties.alphas)
     scores = np.full((n_points, len(splits)), np.nan)
-    pairs, turn = enumerate(ridge.by_split(cells, splits)), Lock()
+    pairs, turn = enumerate(cells_by_split(cells, splits)), Lock()
 
     def work(thread: int, threads: int) -> None:
         while True:
@@ -134,7 +130,7 @@ def all_rows(cells: Cells, columns: ridge.Columns, penalties: Penalties) -> ridg
     return penalties.problem(by_class, columns)
 
 
-# Splits as sets of parts.
+# SplitParts as sets of parts.
 
 
 def leaves_domains_out(cv: Any) -> bool:
@@ -142,7 +138,7 @@ def leaves_domains_out(cv: Any) -> bool:
     return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
 
 
-def split_domains(cv: Any, n_domains: int) -> tuple[Array, Splits]:
+def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
     """Part of each domain, and the parts of each split.
 
     Domains that all splits keep together make one part.
@@ -151,28 +147,6 @@ def split_domains(cv: Any, n_domains: int) -> tuple[Array, Splits]:
     domains = np.arange(n_domains)
     found = list(splitter.split(domains[:, None], None, domains))
     return split_parts(found, n_domains)
-
-
-def split_parts(splits: Sequence[tuple[Array, Array]], n: int) -> tuple[Array, Splits]:
-    """Part of each of n items, and the parts of each split of them."""
-    part_of = np.zeros(n, dtype=np.int64)
-    for train, test in splits:
-        state = np.zeros(n, dtype=np.int64)
-        state[train] = 1
-        state[test] = 2
-        part_of = np.unique(part_of * 3 + state, return_inverse=True)[1]
-    return part_of, [
-        (np.unique(part_of[train]).tolist(), np.unique(part_of[test]).tolist())
-        for train, test in splits
-    ]
-
-
-def split_rows(splits: Sequence[tuple[Array, Array]], n: int) -> list[tuple[Array, Splits]]:
-    """Passes over n rows: the part of each row, and the splits that the pass serves."""
-    part_of, found = split_parts(splits, n)
-    if part_of.max() < PARTS_PER_SPLIT * len(splits):
-        return [(part_of, found)]
-    return [split_parts([split], n) for split in splits]
 
 
 # A few rows, of which all pairs are held.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_
 from domainwise.backends import backend_of
 from domainwise.backends.devices import moved, portable, restored
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.sums import Cells, NystromSums, added, merged_cells
+from domainwise.gram.sums import NystromSums, added
 from domainwise.kernels.fourier import Basis
 
 #: Directions of domains below this share of the largest are rounding.
@@ -182,45 +181,6 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
-
-
-def joined(cells: Mapping[Any, NystromSums]) -> NystromSums:
-    """Merge all cells into one, in their order."""
-    return reduce(NystromSums.merge, cells.values())
-
-
-def by_split(
-    cells: Cells, splits: Sequence[tuple[Sequence[int], Sequence[int]]]
-) -> Iterator[tuple[Cells, Cells]]:
-    """Yield the cells to train on and to test on of each split, by class.
-
-    Cells come by (part, class); a part is a set of rows that no split takes apart. Splits are pairs
-    of the parts to train on and the parts to test on.
-    """
-    parts: dict[int, Cells] = {}
-    for (part, label), cell in cells.items():
-        parts.setdefault(part, {})[label] = cell
-
-    def union(which: Iterable[int]) -> Cells:
-        return reduce(merged_cells, (parts.get(part, {}) for part in which), {})
-
-    everything = set().union(*(train for train, _ in splits), *(test for _, test in splits))
-    tested = [part for _, test in splits for part in test]
-    if sorted(tested) != sorted(everything) or any(
-        len(train) + len(test) != len(everything) for train, test in splits
-    ):
-        for train, test in splits:
-            yield union(train), union(test)
-        return
-    # Each part is left out once: what stands before a split and what stands behind it.
-    tests = [union(test) for _, test in splits]
-    behind: list[Cells] = [{}]
-    for left_out in tests[:0:-1]:
-        behind.append(merged_cells(left_out, behind[-1]))
-    before: Cells = {}
-    for left_out in tests:
-        yield merged_cells(before, behind.pop()), left_out
-        before = merged_cells(before, left_out)
 
 
 _ARRAYS = ("landmarks", "dual", "intercept")

@@ -26,7 +26,7 @@ from domainwise.ridge.rules import (
     class_codes,
     judging,
 )
-from domainwise.splits.folds import domain_folds
+from domainwise.splits.folds import SplitParts, domain_folds, split_rows
 
 ADVICE = (
     "choose fewer n_landmarks, kernels or gammas, or a cv that leaves domains out in fewer groups"
@@ -211,7 +211,7 @@ class MomentSearch(_Search):
         else:
             passes = [
                 (placed(part_of, rows.codes()[1]), splits)
-                for part_of, splits in moment_search.split_rows(self.splits, len(rows.X))
+                for part_of, splits in split_rows(self.splits, len(rows.X))
             ]
         # Classes are kept apart where they weigh differently, in training or in the score.
         self.apart = self.judging is None or _classes_differ(self.penalties, self.descriptors)
@@ -256,7 +256,7 @@ class MomentSearch(_Search):
         return list(zip(map(np.hstack, scores), problems, strict=True))
 
     def _by_predictions(
-        self, judging: Gathered, nystrom: NystromMap, part_of: Any, splits: moment_search.Splits
+        self, judging: Gathered, nystrom: NystromMap, part_of: Any, splits: SplitParts
     ) -> moment_search.Judge:
         """Judge by a scorer, which has to see predictions of the rows left out."""
         parts, y = to_host(part_of), self.rows.y
@@ -292,19 +292,12 @@ def _classes_differ(penalties: moment_search.Penalties, descriptors: Array | Non
 
 def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
     """Cells of parts, and of classes if they are kept apart."""
-    classes, domains = rows.codes()
-    labels: list[Any] = list(range(rows.target.n_categories)) or [None]
-    n_domains = max(1, rows.domain.n_categories)
-    parts = range(int(part_of.max()) + 1)
     apart = apart and rows.target.codes is not None
     dense = [] if descriptors is None else [descriptors]
     dense += [] if apart else [rows.Y]
-    return CellRows(
-        part_of * len(labels) + classes if apart else part_of,
-        classes * n_domains + domains,
-        list(product(parts, labels)) if apart else [(part, None) for part in parts],
-        list(product(labels, range(n_domains))),
-        np.hstack(dense) if dense else None,
+    sizes = rows.target.n_categories, rows.domain.n_categories
+    return CellRows.of_parts(
+        part_of, *rows.codes(), sizes, np.hstack(dense) if dense else None, apart
     )
 
 

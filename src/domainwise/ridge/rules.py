@@ -16,7 +16,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.calibration.curves import class_columns
 from domainwise.ridge.problem import Weighted
 from domainwise.scoring.predictions import codes_of
-from domainwise.search.search import quiet_scores, scored
+from domainwise.search.scores import Scorer, quiet_scores
 
 #: Scores of numbers that are means over rows.
 ROW_MEANS = (
@@ -98,7 +98,7 @@ class Gathered:
     def scores(self, piece: Any) -> Array:
         """Score every candidate."""
         with quiet_scores():
-            return np.array([scored(self.scorer, **case) for case in self._cases(piece)])
+            return np.array([Scorer(self.scorer).outcome(**case) for case in self._cases(piece)])
 
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
         blocks, y = piece

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from domainwise.arrays import Array
@@ -29,6 +30,81 @@ def rows_lost() -> int:
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
 
+@dataclass(frozen=True)
+class ProjectedRows:
+    """Projected training rows, to which any predictor can be fitted."""
+
+    values: Array
+    y: Array
+
+    def mapped(self, W: Array) -> ProjectedRows:
+        """Combine the columns."""
+        return replace(self, values=self.values @ W)
+
+    def split(self, n: int) -> list[ProjectedRows]:
+        """Return n equal parts of the columns."""
+        return [replace(self, values=part) for part in np.hsplit(self.values, n)]
+
+    def spread(self) -> Array:
+        """Standard deviation of each column."""
+        return np.asarray(self.values.std(axis=0))
+
+    def fitted(self, head: Any) -> Any:
+        """Fit a predictor."""
+        return quick_head(head).fit(self.values, self.y)
+
+
+@dataclass(frozen=True)
+class ProjectedMoments:
+    """Moments of projected training rows, with their classes or their continuous target.
+
+    They are all that linear discriminant analysis and ridge regression look at.
+    """
+
+    counts: Array  #: rows of each class; of all rows where the target is continuous
+    means: Array  #: of each class, or of all rows
+    scatter: Array  #: sums of squares and products about those
+    classes: Array | None = None
+    cross: Any = None  #: sums of products of the columns with a continuous target, less its mean
+    target: Any = None  #: its mean
+
+    def mapped(self, W: Array) -> ProjectedMoments:
+        """Combine the columns."""
+        cross = None if self.cross is None else W.T @ self.cross
+        return replace(self, means=self.means @ W, scatter=W.T @ self.scatter @ W, cross=cross)
+
+    def split(self, n: int) -> list[ProjectedMoments]:
+        """Return n equal parts of the columns."""
+        width = len(self.scatter)
+        return [self.mapped(part) for part in np.hsplit(np.eye(width), n)]
+
+    def spread(self) -> Array:
+        """Standard deviation of each column."""
+        n = self.counts.sum()
+        away = self.means - self.counts @ self.means / n
+        squares = self.scatter.diagonal() + self.counts @ away**2
+        return np.asarray(np.sqrt(squares.clip(0.0) / n))
+
+    def fitted(self, head: Any) -> Any:
+        """Fit the default predictor of a search, which ``head`` must be."""
+        return QuickRidge(self) if self.classes is None else QuickDiscriminant().fit_moments(self)
+
+
+class QuickRidge(RegressorMixin, BaseEstimator):
+    """Ridge regression with scikit-learn's default penalty, from moments."""
+
+    def __init__(self, moments: ProjectedMoments) -> None:
+        self.moments = moments
+        S = moments.scatter
+        self._coef = np.linalg.solve(S + np.eye(len(S)), moments.cross)
+        self._bias = moments.target - (moments.means @ self._coef).ravel()
+
+    def predict(self, X: Array) -> Array:
+        """Numbers; one column is flat."""
+        values = X @ self._coef + self._bias
+        return np.asarray(values[:, 0] if values.shape[1] == 1 else values)
+
+
 class QuickDiscriminant(ClassifierMixin, BaseEstimator):
     """Linear discriminant analysis as scikit-learn does it by default, but for checks of rows.
 
@@ -41,16 +117,33 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: Array) -> Self:
         """Fit to rows that are known to be finite."""
-        self.classes_, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-        n, k = len(y), len(counts)
-        means = np.stack([X[codes == c].mean(axis=0) for c in range(k)])
-        middle = counts @ means / n
+        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        means = np.stack([X[codes == c].mean(axis=0) for c in range(len(counts))])
         rest = X - means[codes]
         spread = rest.std(axis=0)
         spread[spread == 0] = 1.0
-        scale = spread * np.sqrt(n - k * rows_lost())
+        scale = spread * np.sqrt(len(y) - len(counts) * rows_lost())
         _, sizes, V = np.linalg.svd(rest / scale, full_matrices=False)
-        white = (V[sizes > 1e-4] / spread).T / sizes[sizes > 1e-4]
+        return self._whitened(classes, counts, means, sizes, V / spread)
+
+    def fit_moments(self, moments: ProjectedMoments) -> Self:
+        """Fit to moments of rows."""
+        n, k = int(moments.counts.sum()), len(moments.counts)
+        spread = np.sqrt(moments.scatter.diagonal().clip(0.0) / n)
+        spread[spread == 0] = 1.0
+        scale = spread * np.sqrt(max(n - k * rows_lost(), 1))
+        values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
+        sizes, assured = np.sqrt(values[::-1].clip(0.0)), moments.classes
+        assert assured is not None
+        return self._whitened(assured, moments.counts, moments.means, sizes, V.T[::-1] / spread)
+
+    def _whitened(
+        self, classes: Array, counts: Array, means: Array, sizes: Array, V: Array
+    ) -> Self:
+        """Separate class means in directions V, along which rows of a class have some sizes."""
+        n, k = counts.sum(), len(counts)
+        middle = counts @ means / n
+        white = V[sizes > 1e-4].T / sizes[sizes > 1e-4]
         away = (means - middle) @ white
         _, sizes, V = np.linalg.svd(np.sqrt(counts / (k - 1))[:, None] * away, full_matrices=False)
         V = V[sizes > 1e-4 * sizes.max(initial=0.0)]
@@ -60,7 +153,7 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         bias += 0.0 if self.equal_priors else np.log(counts / n)
         if k == 2:
             coef, bias = coef[1] - coef[0], bias[1] - bias[0]
-        self._coef, self._bias = coef.T, bias
+        self.classes_, self._coef, self._bias = classes, coef.T, bias
         return self
 
     def decision_function(self, X: Array) -> Array:

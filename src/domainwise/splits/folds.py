@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,16 @@ from domainwise.arrays import Array
 from domainwise.checks.warn import warn_caller
 from domainwise.splits.splitters import LeaveDomainsOut
 
-Split = tuple[Array, Array]
+Split = tuple[Array, Array]  #: rows to train on, and rows to test on
+SplitParts = list[tuple[list[int], list[int]]]  #: the same as parts of the rows
 
 #: Domains are left out one at a time up to this many, beyond that in as many groups.
 MAX_FOLDS = 10
 #: Folds of rows, where there are no domains to leave out.
 ROW_FOLDS = 5
+#: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
+#: do, every split makes a pass of its own.
+PARTS_PER_SPLIT = 4
 #: How the warning about folds of rows begins.
 NO_DOMAINS = "without several domains there is no domain to leave out"
 
@@ -88,3 +92,25 @@ def row_folds(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         return list(splitter.split(np.zeros((len(y), 1)), y))
+
+
+def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
+    """Part of each of n items, and the parts of each split of them."""
+    part_of = np.zeros(n, dtype=np.int64)
+    for train, test in splits:
+        state = np.zeros(n, dtype=np.int64)
+        state[train] = 1
+        state[test] = 2
+        part_of = np.unique(part_of * 3 + state, return_inverse=True)[1]
+    return part_of, [
+        (np.unique(part_of[train]).tolist(), np.unique(part_of[test]).tolist())
+        for train, test in splits
+    ]
+
+
+def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:
+    """Passes over n rows: the part of each row, and the splits that the pass serves."""
+    part_of, parts = split_parts(splits, n)
+    if part_of.max() < PARTS_PER_SPLIT * len(splits):
+        return [(part_of, parts)]
+    return [split_parts([split], n) for split in splits]

@@ -1,29 +1,91 @@
-"""A smooth score for choosing: which rows are hit on a few domains is noise, how clearly is less.
+"""What candidates of a search are compared by: a scorer, or a smooth score of all splits together.
 
-For classes it is minus the log loss of probabilities that a logistic curve makes of outputs for
-domains left out, for numbers minus the squared error. The classes of a domain, then the domains,
-count the same. The curve is common to all splits, so that a search hands in the outputs of all of
-them, instead of a score of each.
+Which rows are predicted correctly on a few domains is noise; the smooth score asks how clearly. For
+classes it is minus the log loss of probabilities that a logistic curve makes of outputs for
+held-out domains, for numbers minus the squared error. The classes of a domain, then the domains,
+count the same. The curve is common to all splits, so that a search hands in the outputs for all of
+them instead of a score of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from sklearn import config_context
+from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.scoring.predictions import codes_of
 from domainwise.splits.draw import draw_rows
 
+Outcome = float | Array  #: a score, or outputs for the test rows of a split
+
 #: Rows on which candidates are compared, at most.
 COMPARED_ROWS = 5000
 #: Probabilities of trees are never quite 0: a logarithm is taken.
 LEAST_PROBABILITY = 1e-3
+
+
+class Score(Protocol):
+    """What candidates are compared by."""
+
+    def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
+        """Return what the score needs of a fitted candidate: its score, or its outputs."""
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+        """Scores of shape (candidates, splits) from the outcomes of each on the test rows."""
+
+
+def as_score(scoring: Any) -> Score:
+    """Return the score for a scorer, the name of one, or a score."""
+    if isinstance(scoring, Scorer | SmoothScore):
+        return scoring
+    return Scorer(get_scorer(scoring) if isinstance(scoring, str) else scoring)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A scorer of scikit-learn, which scores every split by itself."""
+
+    scorer: Any
+
+    def outcome(self, model: Any, X: Any, y: Array, **weights: Array) -> float:
+        """Score a candidate; explain what is missing if it needs probabilities."""
+        try:
+            return float(self.scorer(model, X, y, **weights))
+        except AttributeError as error:
+            if "predict_proba" not in str(error):
+                raise
+            raise ValueError(
+                "this scoring needs probabilities, which candidates do not have while they are "
+                "compared: choose one of decisions or decision values, such as balanced_accuracy"
+            ) from error
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+        """Return the scores as they are."""
+        return np.array(outcomes, dtype=np.float64)
+
+
+@contextmanager
+def quiet_scores() -> Iterator[None]:
+    """Score many candidates: no checks, and no warnings about domains that lack classes."""
+    with (
+        config_context(assume_finite=True, skip_parameter_validation=True),
+        warnings.catch_warnings(),
+    ):
+        for message in (
+            "Variables are collinear",
+            "y_pred contains classes not in y_true",
+            "A single label was found",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        yield
 
 
 def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> Array:
@@ -75,8 +137,16 @@ class SmoothScore:
         alone = SmoothScore(np.asarray(y), None, self.classes)
         return float(alone.scores([self.outputs(model, X)], [np.arange(len(y))])[0])
 
-    def outputs(self, model: Any, X: Any) -> Array:
+    def outcome(self, model: Any, X: Any, y: Array) -> Array:
         """Outputs of a candidate for rows that it was fitted without."""
+        return self.outputs(model, X)
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+        """Scores of shape (candidates, splits); one curve for all splits of a candidate."""
+        return np.array([self.scores(values, tests) for values in outcomes])
+
+    def outputs(self, model: Any, X: Any) -> Array:
+        """Return log-probabilities, decision values or numbers, classes in the common order."""
         if self.classes is None:
             return outputs(model, X, 0)
         codes = codes_of(model.classes_, self.classes)
@@ -84,7 +154,7 @@ class SmoothScore:
         # A model that knows all classes may have them in another order.
         return found if len(codes) < len(self.classes) else found[:, np.argsort(codes)]
 
-    def scores(self, values: Sequence[Array], tests: Sequence[Array]) -> Array:
+    def scores(self, values: Sequence[Any], tests: Sequence[Array]) -> Array:
         """Scores of a candidate on the splits, whose mean is the score of all rows.
 
         ``values`` are outputs for the test rows of each split, ``tests`` these rows.
@@ -99,19 +169,3 @@ class SmoothScore:
         losses = row_losses(np.concatenate(values)[kept], y, domains[kept], n_classes)
         split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[kept]
         return -len(tests) * np.bincount(split, losses, minlength=len(tests))
-
-
-def grouped_scores(
-    scorer: Any, groups: Sequence[Sequence[int]], found: Sequence[Any], tests: Sequence[Array]
-) -> Array:
-    """The same of candidates that were scored in groups, all groups of a split together."""
-    order, n = np.argsort(np.concatenate(groups)), len(groups)
-    by_split = [list(chain(*found[i : i + n])) for i in range(0, len(found), n)]
-    return scores_table(scorer, [[values[i] for i in order] for values in by_split], tests)
-
-
-def scores_table(scorer: Any, found: Sequence[Sequence[Any]], tests: Sequence[Array]) -> Array:
-    """Scores of shape (candidates, splits) from what :func:`scored` gave, split by split."""
-    if not isinstance(scorer, SmoothScore):
-        return np.array(found, dtype=np.float64).T
-    return np.array([scorer.scores(values, tests) for values in zip(*found, strict=True)])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
-from itertools import chain, product
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.utils.metaestimators import available_if
@@ -33,22 +34,99 @@ from domainwise.estimators.exact import DCM
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.fast import FastDCM
 from domainwise.estimators.fast_base import FastProjection
+from domainwise.estimators.path import (
+    PATH_TOLERANCE,
+    ExactFold,
+    FastFold,
+    MomentFold,
+    projected_path,
+    training_cells,
+)
 from domainwise.estimators.projection import Projection
 from domainwise.gram import Gram
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.components import Components
-from domainwise.ridge.dcm_moments import score_from_moments
-from domainwise.search import search
-from domainwise.search.path import PATH_TOLERANCE, ExactFold, FastFold, Grid
-from domainwise.search.smooth import scores_table
+from domainwise.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Rule,
+    Searched,
+    batches_by,
+    best,
+    one_standard_error,
+    search,
+)
+from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
+from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
+from domainwise.splits.folds import Split, domain_folds
 
 #: Beyond this, landmarks are common to all splits, whose moments are kept.
 HELD_ROWS = 1000
 
 
+@dataclass(frozen=True)
+class DCMKind:
+    """The search for DCM's arguments: candidates of one gamma share products with its matrix."""
+
+    template: Projection  #: with all arguments that are not chosen
+    points: list[Candidate]
+    fold: type  #: of one split, whose rows are held
+    head: Any
+    one_pass: bool = False  #: whether folds are made from moments, in one pass over the rows
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """The points of the grid."""
+        return self.points
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates of one gamma."""
+        return batches_by(candidates, ("gamma",))
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Score the candidates of one gamma, by a simple predictor on their projections."""
+        least = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
+        template = clone(self.template).set_params(gamma=batch[0]["gamma"], **least)
+        if hasattr(template, "tol"):
+            template.set_params(tol=max(template.tol, PATH_TOLERANCE))
+        values: list[list[Outcome]] = [[] for _ in batch]
+        for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
+            with quiet_scores():
+                for i, train, Z_test in projected_path(fold, batch):
+                    values[i].append(score.outcome(train.fitted(self.head), Z_test, data.y[test]))
+        return Outcomes(values)
+
+    def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
+        """Yield what projects the training and test rows of each split."""
+        if not self.one_pass:
+            for train, test in splits:
+                yield self.fold(clone(template), data.take(train), data.X[test])
+            return
+        assert data.target is not None
+        cells = training_cells(template, data, splits)
+        for (_, test), training in zip(splits, cells, strict=True):
+            yield MomentFold(template, training, data.target, data.X[test])
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Projection]:
+        """Fit DCM with each candidate's arguments."""
+        models = [clone(self.template).set_params(**candidate) for candidate in chosen]
+        with quiet_about_domains():
+            return [m.fit(data.X, data.y, sample_domain=data.sample_domain) for m in models]
+
+
+def _regularised(point: Candidate) -> tuple[float, float, float]:
+    """Order of candidates that score alike: the largest ridge and weight, the smallest gamma."""
+    return -point["ridge"], -point["domain_weight"], point["gamma"]
+
+
+RULES: dict[str, Rule] = {"best": best, "1se": partial(one_standard_error, order=_regularised)}
+
+
 @arguments
-class _Search(search.Searched):
+class _Search(Searched):
     """Arguments of the search, and fitting by it, for both families."""
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -99,33 +177,31 @@ class _Search(search.Searched):
         values = target.values if continuous else target.names[target.codes]
         if continuous and values.shape[1] == 1:
             values = values[:, 0]
-        grid = Grid(
-            tuple(self.conditionals),
-            tuple(self.epsilons),
-            self._auto("domain_weights", search.AUTO_WEIGHTS),
-            self._auto("ridges", search.AUTO_RIDGES),
+        kind = DCMKind(
+            self.searched({}),
+            self._points(X),
+            self._fold,
+            self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
+            self._fold is FastFold and self.estimator is None and len(X) > HELD_ROWS,
         )
-        gammas = self._gammas(X)
-        points = [{"gamma": gamma, **point} for gamma in gammas for point in grid.points()]
-        splits = search.make_splits(self.cv, values, target, domain)
-        tasks = [self._task(gamma, grid, continuous) for gamma in gammas]
-        if self._fold is FastFold and self.estimator is None and len(X) > HELD_ROWS:
-            rows = X, values, target, domain
-            jobs = [delayed(score_from_moments)(task, *rows, splits) for task in tasks]
-        else:
-            pairs = product(tasks, splits)
-            jobs = [delayed(search.score_split)(task, X, values, split) for task, split in pairs]
-        # Scores of some splits each, all of a gamma before those of the next.
-        each = Parallel(n_jobs=self.n_jobs, verbose=10 * bool(self.verbose))(jobs)
-        found, tests = list(chain(*each)), [split.test for split in splits]
-        by_gamma = [found[i : i + len(tests)] for i in range(0, len(found), len(tests))]
-        scores = np.vstack([scores_table(tasks[0].scoring, some, tests) for some in by_gamma])
-        search.record_search(self, points, scores, search.choose(points, scores, self.rule))
-        best = self.searched(self.best_params_)
-        with quiet_about_domains():
-            self.best_estimator_ = best.fit(X, y, sample_domain=sample_domain)
-        theirs = best.get_params(deep=False)
-        vars(self).update({k: v for k, v in vars(best).items() if k not in theirs})
+        scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
+        splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)
+        result = search(
+            kind,
+            Data(X, values, sample_domain, target, domain),
+            splits,
+            as_score(scoring if self.scoring is None else self.scoring),
+            RULES[self.rule],
+            n_jobs=self.n_jobs,
+            verbose=10 * bool(self.verbose),
+        )
+        self._record_search(result)
+        (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
+        # What it has learnt is held here as well, so that this search projects as it does.
+        theirs = self.best_estimator_.get_params(deep=False)
+        for name, value in vars(self.best_estimator_).items():
+            if name not in theirs:
+                setattr(self, name, value)
 
     def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method of the model that was chosen."""
@@ -137,22 +213,16 @@ class _Search(search.Searched):
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
         return self._estimator(**shared).set_params(**arguments)
 
-    def _task(self: Any, gamma: float, grid: Grid, continuous: bool) -> search.Task:
-        least = {"ridge": min(grid.ridges), "epsilon": min(grid.epsilons)}
-        template = self.searched({"gamma": gamma, **least})
-        if hasattr(template, "tol"):
-            template.tol = max(self.tol, PATH_TOLERANCE)
-        head, scoring = (LinearDiscriminantAnalysis(), "balanced_accuracy")
-        if continuous:
-            head, scoring = Ridge(), "neg_root_mean_squared_error"
-        return search.Task(
-            self._fold,
-            template,
-            grid,
-            head if self.estimator is None else self.estimator,
-            scoring if self.scoring is None else self.scoring,
-            self.n_jobs not in (None, 1),
-        )
+    def _points(self: Any, X: Any) -> list[Candidate]:
+        """All combinations, those of the last argument varying fastest."""
+        grid = {
+            "gamma": self._gammas(X),
+            "conditional": tuple(self.conditionals),
+            "epsilon": tuple(self.epsilons),
+            "domain_weight": self._auto("domain_weights", DCM_WEIGHTS),
+            "ridge": self._auto("ridges", DCM_RIDGES),
+        }
+        return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
 
     def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = getattr(self, name)
@@ -166,7 +236,7 @@ class _Search(search.Searched):
         if callable(self.kernel) or self.kernel in ("linear", "cosine"):
             return (1.0,)  # these kernels have no scale to choose
         middle = resolve_gamma("median", self.kernel, X)
-        return tuple(middle * factor for factor in search.AUTO_GAMMAS)
+        return tuple(middle * factor for factor in DCM_GAMMAS)
 
 
 @with_shared_arguments

@@ -1,0 +1,289 @@
+"""A whole grid of DCM models on one split, for little more than one fit (theory 3).
+
+``a`` and the eigenvalues do not depend on the ridge, and the label space not on epsilon or the
+weight: for one kernel, one product K Q serves all of them, each ridge needs one solve with a few
+columns, and everything else is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from domainwise.arrays import Array
+from domainwise.backends import backend_of
+from domainwise.checks.inputs import Labels
+from domainwise.gram.sums import (
+    CellRows,
+    Cells,
+    cells_by_split,
+    check_cell_memory,
+    finalize,
+    joined_cells,
+)
+from domainwise.gram.tiles import cross_product
+from domainwise.kernels.functions import Kernel, check_finite
+from domainwise.labels.factors import LabelSpace, RowLabels, joint_basis, label_factor
+from domainwise.methods.components import CONTINUOUS_CUT, Components, standardise
+from domainwise.methods.contract import Gram, Matrix
+from domainwise.methods.pencils import dcm_scores
+from domainwise.search.driver import Candidate, Data
+from domainwise.search.heads import ProjectedMoments, ProjectedRows
+from domainwise.splits.folds import Split, split_rows
+
+#: A score needs fewer digits than a model: solves on the path stop at this residual.
+PATH_TOLERANCE = 1e-4
+ADVICE = "choose fewer n_landmarks, or a cv that leaves domains out in fewer groups"
+
+
+def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:
+    """Yield the index of each candidate with the projected training rows and test rows.
+
+    Candidates have ``conditional``, ``epsilon``, ``domain_weight`` and ``ridge``. A fold has the
+    operator of its training rows and their label space, ``gram(conditional)``, and projects
+    training and test rows by coefficients with their image under K, ``project``. Components have
+    unit variance on the training rows. Where fewer than its template's ``n_components`` are
+    informative, those are taken.
+    """
+    for conditional in dict.fromkeys(candidate["conditional"] for candidate in candidates):
+        members = [i for i, c in enumerate(candidates) if c["conditional"] == conditional]
+        points = [(candidates[i]["epsilon"], candidates[i]["domain_weight"]) for i in members]
+        ridges = list(dict.fromkeys(candidates[i]["ridge"] for i in members))
+        gram, space = fold.gram(conditional)
+        n = gram.n_samples
+        assert space.target is not None
+        features = [space.target] if space.domain is None else [space.target, space.domain]
+        basis = joint_basis(*(label_factor(part, n, 0.0) for part in features))
+        Q = gram.lift(basis)
+        KQ = gram.product(Q)
+        G = gram.inner(Q, KQ)
+        directions = {
+            point: _directions(fold, gram, space, basis, G, *point)
+            for point in dict.fromkeys(points)
+        }
+        # All directions of the path lie in few dimensions: solve for a basis of these.
+        U, s, _ = np.linalg.svd(np.hstack(list(directions.values())), full_matrices=False)
+        U = U[:, s > gram.tolerance * s[0]]
+        V, KV = gram.combine(Q, U), gram.combine(KQ, U)
+        rows = _projected(fold, gram, V, KV, ridges)
+        for i, point in zip(members, points, strict=True):
+            train, test = rows[candidates[i]["ridge"]]
+            coordinates = U.T @ directions[point]
+            size = train.mapped(coordinates).spread()
+            alive = size > gram.tolerance * max(float(size.max(initial=0.0)), 1e-300)
+            coordinates = coordinates[:, alive] / size[alive]
+            yield i, train.mapped(coordinates), test @ coordinates
+
+
+def _directions(
+    fold: Any, gram: Gram, space: LabelSpace, basis: Array, G: Array, epsilon: float, weight: float
+) -> Array:
+    """Score vectors of one (epsilon, weight), each of unit length."""
+    n = gram.n_samples
+    assert space.target is not None
+    Y = basis.T @ label_factor(space.target, n, epsilon)
+    D = Y[:, :0]
+    if space.domain is not None and weight > 0:
+        D = basis.T @ label_factor(space.domain, n, epsilon)
+    scores = dcm_scores(G, Y, D, weight, gram.tolerance)
+    m = max(scores.n_informative, 1)
+    if fold.template.n_components is not None:
+        m = min(m, fold.template.n_components)
+    elif fold.continuous and scores.n_informative:
+        m = int((scores.mu > CONTINUOUS_CUT * scores.mu[0]).sum())
+    a = scores.a[:, :m]
+    return np.asarray(a / np.linalg.norm(a, axis=0))
+
+
+def _projected(
+    fold: Any, gram: Gram, V: Matrix, KV: Matrix, ridges: Sequence[float]
+) -> dict[float, tuple[Any, Array]]:
+    """Training and test rows along the directions V for each ridge, in one pass over either."""
+    shifts = [gram.n_samples * ridge for ridge in ridges if not np.isinf(ridge)]
+    solutions = iter(gram.solve_shifts(V, shifts))
+    duals, images = [], []
+    for ridge in ridges:
+        dual, image = V, KV
+        if not np.isinf(ridge):
+            solution = next(solutions)
+            dual, image = solution.X, solution.image
+        duals.append(dual)
+        images.append(image)
+    train, test = fold.project(gram, gram.hstack(duals), gram.hstack(images))
+    n = len(ridges)
+    return dict(zip(ridges, zip(train.split(n), np.hsplit(test, n), strict=True), strict=True))
+
+
+@dataclass(frozen=True)
+class RowFold:
+    """A split whose training rows are at hand; the template has all arguments but the path's."""
+
+    template: Any
+    data: Data  #: of the training rows
+    X_test: Array
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the target is continuous."""
+        return self.data.target is not None and self.data.target.values is not None
+
+
+class ExactFold(RowFold):
+    """A split for the exact family."""
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Kernel with its gamma."""
+        return self.template._resolve_kernel(backend_of(self.data.X), self.data.X)
+
+    @cached_property
+    def _operator(self) -> Any:
+        """What holds the matrix, for whatever labels."""
+        X = self.data.X
+        labels = RowLabels(LabelSpace(len(X)))
+        return self.template._gram(backend_of(X), X, self.kernel, labels)[0]
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+        if conditional != self.template.conditional:
+            self.template.set_params(conditional=conditional)
+        rows = backend_of(self.data.X), self.data.X
+        domain = self.data.domain if self.template._uses_domain else None
+        labels = self.template._label_rows(*rows, self.data.target, domain)
+        gram = copy(self._operator)
+        gram.labels = labels
+        return gram, labels.space
+
+    def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
+        """Training rows are at hand; test rows take one pass over the cross kernel."""
+        dual = dual - dual.mean(axis=0)
+        rows = self.kernel.prepare(self.data.X)
+        test = cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)
+        return ProjectedRows(image, self.data.y), test
+
+
+def projections(
+    template: Any, candidates: Sequence[dict[str, Any]], data: Data, X_test: Array
+) -> list[tuple[Array, Array]]:
+    """Project training and test rows by exact candidates that have their kernel in common."""
+    models = [clone(template).set_params(**arguments) for arguments in candidates]
+    labels = template._check_labels(backend_of(data.X), data.y, data.sample_domain, data.X)
+    target, domain = labels
+    fold = ExactFold(models[0], replace(data, target=target, domain=domain), X_test)
+    gram, space = fold.gram(template.conditional)
+    solutions: dict[int, Components] = {}
+    # Those with most components first: the others can have some of them.
+    for i in sorted(range(len(models)), key=lambda i: -(models[i].n_components or 0)):
+        solved = models[i]._solve(gram, space, fold.continuous)
+        asked = models[i].n_components is not None
+        solutions[i] = standardise(gram, solved, space, warn=asked)
+    in_order = [solutions[i] for i in range(len(models))]
+    dual, image = (gram.hstack([getattr(c, n) for c in in_order]) for n in ("dual", "values"))
+    cuts = np.cumsum([components.values.shape[1] for components in in_order])[:-1]
+    train, test = fold.project(gram, dual, image)
+    return list(zip(np.hsplit(train.values, cuts), np.hsplit(test, cuts), strict=True))
+
+
+@dataclass(frozen=True)
+class FastFold(RowFold):
+    """A split for the Nystrom family: both sets of rows are projected from landmarks."""
+
+    def __post_init__(self) -> None:
+        data, template = self.data, self.template
+        rows = backend_of(data.X), data.X, data.target, data.domain
+        template._begin(*rows)
+        template._sums = template._sum_rows(*rows)
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+        self.template.set_params(conditional=conditional)
+        gram = self.template._finalized()[0]
+        return gram, gram.labels
+
+    def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
+        """Project both sets of rows from the landmarks."""
+        weights, nystrom = gram.weights(dual), self.template._map
+        train, test = (nystrom.values(rows, weights) for rows in (self.data.X, self.X_test))
+        return ProjectedRows(train - train.mean(axis=0), self.data.y), test - train.mean(axis=0)
+
+
+class MomentFold:
+    """A split of which moments of the training rows are known, in a cell for each class."""
+
+    def __init__(self, template: Any, cells: Cells, target: Labels, X_test: Array) -> None:
+        self.template, self.cells, self.target, self.X_test = template, cells, target, X_test
+        self.n_targets = 0 if target.values is None else target.values.shape[1]
+        self.continuous = bool(self.n_targets)
+        self.sums = joined_cells(cells)
+        for part in (self.sums.mean, self.sums.second):
+            check_finite(part, template._map.landmarks.dtype)
+
+    def gram(self, conditional: bool) -> tuple[Gram, LabelSpace]:
+        """Return the operator of the training rows and their label space."""
+        template, end = self.template, len(self.sums.mean) - self.n_targets
+        gram, _, _ = finalize(
+            self.sums.mapped(lambda part: part[:end] if part.ndim == 1 else part[:end, :end]),
+            template._map,
+            target=template._target_map,
+            domain=template._domain_map,
+            conditional=conditional,
+        )
+        return gram, gram.labels
+
+    def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedMoments, Array]:
+        """Return moments of the projected training rows, and the projected test rows."""
+        weights, nystrom, m = gram.weights(dual), self.template._map, gram.size
+        mean, second = self.sums.mean[:m], self.sums.second
+        offset = mean @ weights - nystrom.kernel.constant * nystrom.dual(weights).sum(axis=0)
+        test = nystrom.values(self.X_test, weights) - offset
+        if self.continuous:
+            first = len(second) - self.n_targets
+            train = ProjectedMoments(
+                np.array([self.sums.n_samples]),
+                np.zeros((1, weights.shape[1])),
+                weights.T @ second[:m, :m] @ weights,
+                cross=weights.T @ second[:m, first:],
+                target=self.sums.mean[first:],
+            )
+            return train, test
+        labels = sorted(self.cells)
+        cells = [self.cells[label] for label in labels]
+        inside = sum(cell.second[:m, :m] for cell in cells)
+        train = ProjectedMoments(
+            np.array([cell.n_samples for cell in cells]),
+            np.array([cell.mean[:m] - mean for cell in cells]) @ weights,
+            weights.T @ inside @ weights,
+            self.target.names[labels],
+        )
+        return train, test
+
+
+def training_cells(template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Cells]:
+    """Fix a template's landmarks, and yield cells by class of the rows that each split trains on.
+
+    One pass over the rows serves all splits (theory 13.5).
+    """
+    X, target, domain = data.X, data.target, data.domain
+    assert target is not None
+    assert domain is not None
+    template._begin(backend_of(X), X, target, domain)
+    dense = template._dense_labels(target, domain, slice(None))
+    if target.values is not None:
+        dense = np.hstack([dense, target.values])
+    zeros = np.zeros(len(X), dtype=np.int64)
+    classes = zeros if target.codes is None else target.codes
+    domains = zeros if domain.codes is None else domain.codes
+    sizes = target.n_categories, domain.n_categories
+    for part_of, parts in split_rows(splits, len(X)):
+        rows = CellRows.of_parts(part_of, classes, domains, sizes, dense, target.codes is not None)
+        width = template._map.n_features + rows.width
+        check_cell_memory(len(rows.cell_keys), [width], X, ADVICE)
+        (cells,) = backend_of(X).sum_cells([template._map], X, rows).maps
+        for train, _ in cells_by_split(cells, parts):
+            yield train

@@ -1,0 +1,356 @@
+"""The search: candidates are scored on held-out domains, and the best of them are chosen.
+
+Every class that chooses arguments by holding out domains is thin over :func:`search`. What differs
+between them is a *kind* of search, an object with the methods of :class:`Searchable`. To write one:
+
+1. ``candidates(data)`` lists what is tried: dicts of arguments.
+2. ``batches(candidates)`` lists the indices of candidates that share work, such as a kernel matrix.
+   ``batches_by(candidates, names)`` groups those that agree in some arguments; where nothing is
+   shared, every candidate is a batch.
+3. ``outcomes(data, splits, batch, score)`` fits the candidates of a batch to the training rows of
+   each split, and hands each fitted model to ``score.outcome(model, X_test, y_test)``. A kind that
+   has outputs or scores without a model returns those. With ``one_pass`` it is called once for a
+   batch, with all splits; else once for each split, on several workers with ``n_jobs``.
+4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
+
+An outcome is a number, or the outputs for the test rows of a split where the score looks at all
+splits together (:class:`~domainwise.search.scores.SmoothScore`). A *rule* turns the table of scores
+into the indices that are chosen: :func:`best`, :func:`one_standard_error` or
+:func:`best_of_paths`, the last two with their arguments set by ``functools.partial``.
+
+>>> from sklearn.linear_model import Ridge
+>>> from domainwise.search.scores import as_score
+>>> class Penalties:
+...     one_pass = False
+...
+...     def candidates(self, data):
+...         return [{"alpha": alpha} for alpha in (0.1, 1e6)]
+...
+...     def batches(self, candidates):
+...         return [[i] for i in range(len(candidates))]
+...
+...     def outcomes(self, data, splits, batch, score):
+...         ((train, test),) = splits
+...         models = self.fit(data.take(train), batch)
+...         return Outcomes([[score.outcome(m, data.X[test], data.y[test])] for m in models])
+...
+...     def fit(self, data, chosen):
+...         return [Ridge(**candidate).fit(data.X, data.y) for candidate in chosen]
+>>> X = np.arange(12.0).reshape(-1, 1)
+>>> splits = [(np.arange(6), np.arange(6, 12)), (np.arange(6, 12), np.arange(6))]
+>>> search(Penalties(), Data(X, 2 * X[:, 0]), splits, as_score("r2")).chosen
+[{'alpha': 0.1}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.stats import rankdata
+
+from domainwise.arrays import Array
+from domainwise.checks.inputs import Labels, take_rows
+from domainwise.checks.warn import warn_caller
+from domainwise.gram.tiles import single_blas_thread
+from domainwise.search.scores import Outcome, Score
+from domainwise.splits.folds import Split
+
+Candidate = dict[str, Any]  #: arguments by name
+Rule = Callable[[Sequence[Candidate], Array], list[int]]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a search learns from; what a kind has no use for is None."""
+
+    X: Any  #: rows, sums or partitions
+    y: Any  #: the target, as estimators and scorers take it
+    sample_domain: Any = None  #: the domains, as estimators take them
+    target: Labels | None = None  #: the target after checking
+    domain: Labels | None = None  #: the domains after checking
+    class_weight: Any = None
+    seed: int = 0
+
+    def take(self, rows: Array) -> Data:
+        """Return some of the rows; labels keep the categories that occur among them."""
+        given = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
+        target, domain = (_subset(labels, rows) for labels in (self.target, self.domain))
+        return replace(
+            self,
+            X=take_rows(self.X, rows),
+            y=take_rows(self.y, rows),
+            sample_domain=given,
+            target=target,
+            domain=domain,
+        )
+
+
+def _subset(labels: Labels | None, rows: Array) -> Labels | None:
+    if labels is None or labels.codes is None:
+        return None if labels is None else labels.take(rows)
+    present, codes = np.unique(labels.codes[rows], return_inverse=True)
+    return Labels(codes=codes, names=labels.names[present])
+
+
+class Outcomes(NamedTuple):
+    """What the candidates of a batch achieve."""
+
+    values: Sequence[Sequence[Outcome]]  #: of each candidate, on each split
+    #: What a kind with ``one_pass`` wants to use again when it fits the chosen candidates.
+    kept: Any = None
+
+
+class Searchable(Protocol):
+    """A kind of search; the module's docstring explains how to write one."""
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether a batch is computed for all splits at once."""
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List what is tried."""
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """List indices of candidates that share work."""
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Score candidates that share work, or return their outputs, on some splits."""
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit the chosen candidates to all rows."""
+
+
+def search(
+    kind: Searchable,
+    data: Data,
+    splits: Sequence[Split],
+    score: Score,
+    rule: Rule | None = None,
+    *,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> SearchResult:
+    """Score every candidate of a kind on every split, and choose by a rule; None is the best."""
+    candidates = kind.candidates(data)
+    batches = kind.batches(candidates)
+    rounds = [list(splits)] if kind.one_pass else [[split] for split in splits]
+    tasks = [(batch, some) for batch in batches for some in rounds]
+    computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
+        delayed(_outcomes)(kind, data, some, [candidates[i] for i in batch], score, n_jobs)
+        for batch, some in tasks
+    )
+    outcomes: list[list[Outcome]] = [[] for _ in candidates]
+    for (batch, _), result in zip(tasks, computed, strict=True):
+        for i, values in zip(batch, result.values, strict=True):
+            outcomes[i].extend(values)
+    tests = [test for _, test in splits]
+    result = SearchResult.of(candidates, score.table(outcomes, tests), rule)
+    return replace(
+        result,
+        held_out=_held_out([outcomes[i] for i in result.indices], tests, data),
+        batches=batches,
+        kept=[each.kept for each in computed] if kind.one_pass else [],
+    )
+
+
+def _outcomes(
+    kind: Searchable,
+    data: Data,
+    splits: Sequence[Split],
+    batch: Sequence[Candidate],
+    score: Score,
+    n_jobs: int | None,
+) -> Outcomes:
+    """Run one task; workers that run side by side have one thread each."""
+    with single_blas_thread(n_jobs not in (None, 1)):
+        return kind.outcomes(data, splits, batch, score)
+
+
+def batches_by(candidates: Sequence[Candidate], names: Sequence[str]) -> list[list[int]]:
+    """Group candidates that agree in some arguments, which may be missing.
+
+    >>> batches_by([{"gamma": 1, "C": 1}, {"gamma": 2, "C": 1}, {"gamma": 1, "C": 2}], ["gamma"])
+    [[0, 2], [1]]
+    """
+    batches: dict[Any, list[int]] = {}
+    for i, candidate in enumerate(candidates):
+        key = tuple(_key(candidate.get(name)) for name in names)
+        batches.setdefault(key, []).append(i)
+    return list(batches.values())
+
+
+def _key(value: Any) -> Any:
+    """Return a key that equal values have in common; lists, arrays and the like are themselves."""
+    return value if isinstance(value, Hashable) else id(value)
+
+
+# What comes of a search.
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Candidates, their scores, and those that were chosen."""
+
+    candidates: list[Candidate]
+    scores: Array  #: of shape (candidates, splits); NaN where the score is not defined
+    indices: list[int]  #: of the chosen candidates, the best first
+    #: Outputs of the chosen candidates for rows that they were fitted without, of shape (chosen,
+    #: rows, columns): means over splits, NaN for rows that no split holds out. None for a score
+    #: that needs no outputs.
+    held_out: Array | None = None
+    batches: Sequence[list[int]] = ()
+    kept: Sequence[Any] = ()  #: what each batch of a kind with ``one_pass`` has kept
+
+    @classmethod
+    def of(
+        cls, candidates: Sequence[Candidate], scores: Array, rule: Rule | None = None
+    ) -> SearchResult:
+        """Choose by scores; those that are not defined on a split are left out there."""
+        rule = best if rule is None else rule
+        return cls(list(candidates), scores, rule(candidates, comparable(scores)))
+
+    @property
+    def chosen(self) -> list[Candidate]:
+        """Arguments of the chosen candidates, the best first."""
+        return [self.candidates[i] for i in self.indices]
+
+    def cv_results(self, *, arguments: bool = True) -> dict[str, Any]:
+        """Arrange scores as :class:`sklearn.model_selection.GridSearchCV` does.
+
+        Splits on which no candidate has a score do not count in means. ``arguments`` adds a column
+        for each argument, where all candidates have the same.
+        """
+        compared = self.scores[:, _defined(self.scores)]
+        mean = compared.mean(axis=1)
+        results: dict[str, Any] = {"params": self.candidates}
+        for name in self.candidates[0] if arguments else ():
+            results[f"param_{name}"] = np.array([point[name] for point in self.candidates])
+        for i, column in enumerate(self.scores.T):
+            results[f"split{i}_test_score"] = column
+        results["mean_test_score"] = mean
+        results["std_test_score"] = compared.std(axis=1)
+        results["rank_test_score"] = ranks(mean)
+        return results
+
+
+class Searched:
+    """Attributes that a search leaves behind."""
+
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_score_: float
+    cv_results_: dict[str, Any]
+    n_splits_: int
+    held_out_: Array | None
+
+    def __getstate__(self) -> Any:
+        # Outputs for single rows are no part of a model: they stay out of files.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "held_out_"}
+
+    def _record_search(self, result: SearchResult, **options: bool) -> None:
+        """Store the results of a search; ``options`` are those of ``cv_results``."""
+        self.cv_results_ = result.cv_results(**options)
+        self.best_index_ = result.indices[0]
+        self.best_params_ = result.chosen[0]
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        self.n_splits_ = result.scores.shape[1]
+        self.held_out_ = result.held_out
+
+
+def _held_out(
+    outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array], data: Data
+) -> Array | None:
+    """Arrange outputs for the test rows of the splits by row, in the precision they have."""
+    first = outcomes[0][0]
+    if not isinstance(first, np.ndarray):
+        return None
+    n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
+    total = np.zeros((len(outcomes), n_rows, first.shape[1]), dtype=first.dtype)
+    count = np.zeros(n_rows, dtype=first.dtype)
+    for s, test in enumerate(tests):
+        count[test] += 1
+        for candidate, by_split in zip(total, outcomes, strict=True):
+            candidate[test] += by_split[s]
+    return np.asarray(total / np.where(count > 0, count, np.nan)[:, None])
+
+
+# Scores on splits, and rules.
+
+
+def comparable(scores: Array) -> Array:
+    """Return the scores of the splits on which there are any.
+
+    Some scores are not defined on some domains, such as an area under a curve where one class
+    only occurs. That says nothing about the candidates, which are compared on the other splits.
+    """
+    defined = _defined(scores)
+    if not defined.any():
+        raise ValueError(
+            "the score is not defined on any split (is there one class only in each of the "
+            "domains left out?): choose another scoring, or cv"
+        )
+    if not defined.all():
+        warn_caller(
+            f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (one "
+            "class only in a domain left out?): candidates are compared on the others"
+        )
+    return scores[:, defined]
+
+
+def _defined(scores: Array) -> Array:
+    """Splits on which any candidate has a score."""
+    return np.asarray(~np.isnan(scores).all(axis=0))
+
+
+def ranks(mean: Array) -> Array:
+    """Ranks from 1, the best; candidates without a score come last."""
+    return rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(np.int32)
+
+
+def best(candidates: Sequence[Candidate], scores: Array) -> list[int]:
+    """Rule: the candidate with the best mean score; the first of equals."""
+    return [int(ranks(scores.mean(axis=1)).argmin())]
+
+
+def one_standard_error(
+    candidates: Sequence[Candidate], scores: Array, *, order: Callable[[Candidate], Any]
+) -> list[int]:
+    """Rule: the first in ``order`` among candidates within a standard error of the best.
+
+    The standard error is that of the difference to the best candidate over splits, which leaves
+    out how hard each domain is.
+    """
+    mean = scores.mean(axis=1)
+    first = best(candidates, scores)
+    if scores.shape[1] < 2:
+        return first
+    difference = scores[first] - scores
+    error = difference.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    close = np.flatnonzero(mean >= mean[first] - error).tolist()
+    return [min(close, key=lambda i: (order(candidates[i]), i))]
+
+
+def best_of_paths(
+    candidates: Sequence[Candidate], scores: Array, *, path: Container[str], n: int = 1
+) -> list[int]:
+    """Rule: the best candidate of each path, and of these the best ``n``, the best first.
+
+    Candidates that differ in the arguments of ``path`` alone are on one path. Scores on few domains
+    are noisy: the outputs of several candidates are averaged.
+
+    >>> points = [{"gamma": g, "C": C} for g in (1, 2) for C in (1, 10)]
+    >>> best_of_paths(points, np.array([[0.7], [0.8], [0.9], [0.6]]), path=("C",), n=2)
+    [2, 1]
+    """
+    first: dict[Any, int] = {}
+    for i in np.argsort(ranks(scores.mean(axis=1)), kind="stable").tolist():
+        others = ((name, _key(v)) for name, v in candidates[i].items() if name not in path)
+        first.setdefault(frozenset(others), i)
+    return list(first.values())[:n]
