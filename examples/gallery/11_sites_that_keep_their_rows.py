@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise.federated import Plan, fit, merge, moments, statistics
+from domainwise.federated import DisclosureError, Plan, fit, merge, moments, statistics
 
 rng = np.random.default_rng(0)
 
@@ -45,12 +45,13 @@ hospitals = {name: patients(name) for name in ("north", "east", "south", "west",
 # Two rounds
 # ----------
 #
-# Whoever leads makes a plan from a few rows that are made up: columns, target, kernels. Every
-# hospital answers with counts, means and quantiles; these become the common preprocessing. Then
-# every hospital answers with the moments of the features that the plan prescribes, and from these
-# alone the model is chosen, leaving each hospital out in turn, and fitted.
+# The coordinator makes a plan from a few rows that are made up: columns, target, kernels. Every
+# hospital answers with counts, means and means of blocks of values; these become the common
+# preprocessing, and from the counts follows how many columns of features may be sent without
+# disclosing single patients. Then every hospital answers with the moments of these columns, and
+# from these alone the model is chosen, leaving each hospital out in turn, and fitted.
 
-plan = Plan.of_table(patients("nowhere", 60), target="ill", domain="site", n_features=100)
+plan = Plan.of_table(patients("nowhere", 60), target="ill", domain="site")
 merged = merge(plan, [statistics(rows, plan, site=name) for name, rows in hospitals.items()])
 second = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
 model = fit(merged, second.values())
@@ -61,13 +62,17 @@ print(*second["north"].words(), sep="\n")
 # --------------------------
 #
 # The file of the second round, for more and more patients. It holds sums of features by class,
-# and no row; what could be inferred from it is said in :doc:`/federated`.
+# and no row: at most half as many numbers as the patients have values. A hospital with too few
+# patients is refused. What could be inferred from a file is described in :doc:`/federated`.
 
 with tempfile.TemporaryDirectory() as folder:
-    for n in (100, 1_000, 10_000):
+    for n in (100, 1_000, 3_000):
         path = Path(folder) / f"{n}.npz"
-        moments(patients("north", n), merged, site="north").save(path)
-        print(f"{n:>6} patients: {path.stat().st_size / 1000:.0f} kB")
+        try:
+            moments(patients("late", n), merged, site="late").save(path)
+            print(f"{n:>6} patients: {path.stat().st_size / 1000:.0f} kB")
+        except DisclosureError as error:
+            print(f"{n:>6} patients: {error}")
 
 # %%
 # What a new hospital gains
@@ -109,5 +114,5 @@ for title, summary in {"on average": np.mean, "in the hospital served worst": np
 # %%
 # One hospital alone is a lottery: whose level happens to lie in the middle does well elsewhere,
 # and nobody knows beforehand whose that is. Six together come out among the better tickets
-# without drawing one. What is fitted is the model that all rows in one place would give, to ten
-# digits.
+# without drawing one. Each candidate is fitted to sums that are those of all rows in one place,
+# to ten digits.

@@ -1,5 +1,6 @@
 """Files of sites are data: what is not as a site writes it is refused with words."""
 
+import contextlib
 import io
 import json
 import pickle
@@ -31,7 +32,8 @@ def sites():
     plan = Plan.of_table(frames["north"], target="ill", **options)
     first = [statistics_of(frame, plan, site=name) for name, frame in frames.items()]
     merged = merge(plan, first)
-    second = [moments_of(frame, merged, site=name) for name, frame in frames.items()]
+    accepted = {"accept_disclosure": True}
+    second = [moments_of(frame, merged, site=name, **accepted) for name, frame in frames.items()]
     return plan, merged, first, second
 
 
@@ -84,13 +86,13 @@ def test_a_file_is_read_as_it_was_written(sites, tmp_path):
     [
         ("counts.npy", declared((2**40, 2**40)), "declares the shape"),
         ("counts.npy", declared((-1, -8)), "declares the shape|damaged"),
-        ("mean0.npy", declared((2**62, 4)), "declares the shape"),
-        ("mean0.npy", npy(np.full((2, 6), np.nan)), "NaN or infinite"),
-        ("mean0.npy", npy(np.zeros((2, 6), dtype=np.float32)), "float64 are expected"),
-        ("mean0.npy", npy(np.asfortranarray(np.zeros((2, 6)))), "float64 are expected"),
-        ("mean0.npy", npy(np.array([print]), allow_pickle=True), "damaged"),
-        ("mean0.npy", pickle.dumps([1]), "damaged"),
-        ("mean0.npy", npy(np.zeros((2, 6))), "digest is another"),
+        ("sums0.npy", declared((2**62, 4)), "declares the shape"),
+        ("sums0.npy", npy(np.full((2, 1, 6), np.nan)), "NaN or infinite"),
+        ("sums0.npy", npy(np.zeros((2, 1, 6), dtype=np.float32)), "float64 are expected"),
+        ("sums0.npy", npy(np.asfortranarray(np.zeros((2, 1, 6)))), "float64 are expected"),
+        ("sums0.npy", npy(np.array([print]), allow_pickle=True), "damaged"),
+        ("sums0.npy", pickle.dumps([1]), "damaged"),
+        ("sums0.npy", npy(np.zeros((2, 1, 6))), "digest is another"),
         ("more.npy", npy(np.zeros(1)), "digest is another"),
         ("more.txt", b"text", "damaged"),
         ("about.json", b"{}", "damaged"),
@@ -107,7 +109,7 @@ def test_a_part_that_no_site_writes_is_refused(sites, tmp_path, name, content, w
 
 def test_a_changed_word_or_site_is_noticed(sites, tmp_path):
     path = tmp_path / "file.npz"
-    for change in ({"site": "west"}, {"plan": "0" * 64}, {"kind": "statistics"}, {"format": 2}):
+    for change in ({"site": "west"}, {"plan": "0" * 64}, {"kind": "statistics"}, {"format": 1}):
         sites[3][0].save(path)
         about = json.dumps({**json.loads(zipfile.ZipFile(path).read("about.json")), **change})
         rewritten(path, lambda parts, about=about: parts.update({"about.json": about.encode()}))
@@ -121,7 +123,7 @@ def test_truncated_compressed_and_foreign_files_are_refused(sites, tmp_path):
     content = path.read_bytes()
     for part in (b"", content[: len(content) // 2], content[:-30], b"PK" + content[200:]):
         other.write_bytes(part)
-        with pytest.raises(SiteFileError, match="damaged, or no file of a site"):
+        with pytest.raises(SiteFileError, match="damaged, or not a file of a site"):
             SiteFile.load(other)
     np.savez_compressed(other, a=np.zeros(10**6))
     with pytest.raises(SiteFileError, match="compressed"):
@@ -158,40 +160,107 @@ def at(place, value):
     return change
 
 
+def times(factor):
+    def change(array):
+        array *= factor
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("round_", "name", "change", "words"),
     [
-        (1, "numbers", at((0, 0), -1.0), "negative"),
-        (1, "numbers", at((2, 0), -1.0), "negative"),
-        (1, "distances", at((0, 0), -1.0), "negative"),
-        (1, "quantiles", at(0, 1e9), "have to rise"),
-        (1, "lengths", at(0, 10**15), "quantiles"),
-        (1, "lengths", at(0, -3), "quantiles|negative"),
+        (1, "numbers", at((0, 0), -1.0), "'numbers' must have counts"),
+        (1, "numbers", at((0, 0), 2.0), "'numbers' must have counts"),
+        (1, "numbers", at((0, 0), 61.0), "'numbers' must have counts"),
+        (1, "numbers", at((0, 0), 50.5), "'numbers' must have counts"),
+        (1, "numbers", at((1, 0), 1e308), "'numbers' has a mean"),
+        (1, "numbers", at((1, 0), 5.0), "'numbers' has a mean"),
+        (1, "numbers", at((2, 0), -1.0), "squared deviations smaller"),
+        (1, "numbers", at((2, 0), 1e308), "squared deviations"),
+        (1, "distances", at((0, 0), -1.0), "'distances' must not be negative"),
+        (1, "distances", at((0, 0), 1e9), "'distances' must not be negative, nor fall"),
+        (1, "distances", at((0, 4), 1e308), "must be at most 1e\\+150"),
+        (1, "blocks", at(0, 1e9), "'blocks' of a column must rise"),
+        (1, "blocks", at(5, 1e300), "must be at most 1e\\+150"),
+        (1, "lengths", at(0, 10**15), "'lengths' must be at most"),
+        (1, "lengths", at(0, 0), "'blocks' has shape"),
+        (1, "lengths", at(0, -3), "negative"),
         (2, "counts", at((0, 0), -7), "negative counts"),
-        (2, "counts", at((0, 0), 2), "fewer than 5 rows"),
-        (2, "counts", at((0, 0), 10**12), "other rows than its moments"),
-        (2, "mean0", at((0, 0), 7.0), "of different rows"),
-        (2, "sums0", at((0, 0, 0), 7.0), "of different rows"),
-        (2, "second0", at((0, 0), -1.0), "not positive"),
-        (2, "second0", at((0, 1), 1e6), "not positive"),
-        (2, "watch", at((0, 0), 5.0), "other rows than its moments"),
-        (2, "watch", at((0, 1), -5.0), "negative counts or squares"),
-        (2, "freedom", at(0, 0.0), "other rows"),
+        (2, "counts", at((0, 0), 2), "counts from 5 to"),
+        (2, "counts", at((0, 0), 10**12), "counts from 5 to"),
+        (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
+        (2, "counts", at(0, 0), "'watch' has other numbers of rows than 'counts'"),
+        (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means beyond what a row can have"),
+        (2, "sums0", times(1e6), "'sums0' has means beyond what a row can have"),
+        (2, "sums0", at((0, 0, 0), 1e308), "'sums0' has means beyond what a row can have"),
+        (2, "second0", times(1e6), "'second0' is larger than that of any rows"),
+        (2, "second0", times(4.0), "'second0' is larger than that of any rows"),
+        (2, "second0", at((0, 0), 1e308), "'second0' is larger than that of any rows"),
+        (2, "second0", at((0, 0), -1.0), "'second0' is not the second moment of any rows"),
+        (2, "second0", at((0, 1), 1e6), "'second0' is not the second moment of any rows"),
+        (2, "watch", at((0, 0), 50.0), "'watch' has other numbers of rows"),
+        (2, "watch", at((0, 1), -5.0), "'watch' has counts"),
+        (2, "watch", at((0, 1), 2.0**80), "'watch' has counts"),
+        (2, "watch", times(1e6), "'watch'"),
+        (2, "watch", at((0, -1), 1e6), "squared norms"),
+        (2, "watch", at((0, -2), 59.0), "kernel means that its norms do not allow"),
+        (2, "freedom", at(0, 0.0), "'freedom' must be positive"),
+        (2, "freedom", at(0, 1e300), "'freedom' must be positive, and at most"),
     ],
 )
-def test_numbers_that_no_rows_can_have_are_refused(sites, round_, name, change, words):
-    file = sites[1 + round_][0]
-    with pytest.raises(SiteFileError, match=f"does not fit the plan: .*({words})"):
-        used(sites, changed(file, name, change))
+def test_numbers_that_no_rows_can_have_are_refused(sites, round_, name, change, words, tmp_path):
+    file = changed(sites[1 + round_][0], name, change)
+    file.save(tmp_path / "north.npz")  # with a digest that fits
+    with pytest.raises(SiteFileError, match=words) as caught:
+        used(sites, SiteFile.load(tmp_path / "north.npz"))
+    assert "the file of site 'north' does not fit the plan" in str(caught.value)
+    assert "Ask the site to make it again from its rows, or leave it out" in str(caught.value)
+
+
+def test_one_site_cannot_make_the_model_say_yes_to_everyone(sites):
+    """Sums that claim a million times the evidence; today's bound on a row is that of the map."""
+    merged, (north, south) = sites[1], sites[3]
+    loud = {n: a * 1e6 if n[:3] in ("sum", "sec") else a for n, a in south.arrays.items()}
+    with pytest.raises(SiteFileError, match="'sums0' has means beyond"):
+        fit(merged, [north, replace(south, arrays=loud)])
+    many = south.arrays["counts"] * 10**6
+    loud |= {"counts": many, "watch": south.arrays["watch"] * 1e6}
+    with pytest.raises(SiteFileError, match="'counts' has 60000000 rows, and all sites together"):
+        fit(merged, [north, replace(south, arrays=loud)])
+
+
+def test_values_in_another_unit_are_refused_before_they_are_merged(sites):
+    plan, _, (north, south), _ = sites
+    for factor in (1e7, 1e140):
+        scaled = {**south.arrays, "blocks": south.arrays["blocks"] * factor}
+        scaled["numbers"] = south.arrays["numbers"] * np.array([1, factor, factor**2])[:, None]
+        with pytest.raises(SiteFileError, match="site 'south' does not fit the others: values of"):
+            merge(plan, [north, replace(south, arrays=scaled)])
+
+
+def test_a_continuous_target_far_from_all_others_is_refused():
+    frames = {name: make_frame(i).assign(ill=lambda f: f["a"]) for i, name in enumerate("nsw")}
+    options = {"n_features": 4, "kernels": ("rbf",), "gammas": (0.5,)}
+    plan = Plan.of_table(frames["n"], target="ill", **options)
+    merged = merge(plan, [statistics_of(f, plan, site=s) for s, f in frames.items()])
+    files = [moments_of(f, merged, site=s, accept_disclosure=True) for s, f in frames.items()]
+    assert fit(merged, files).info["n_rows"] == 180
+    for name in ("sums0", "second0"):
+        bad = files[0].arrays[name].copy()
+        bad[..., -1] *= 1e9
+        bad = replace(files[0], arrays={**files[0].arrays, name: bad})
+        with pytest.raises(SiteFileError, match=f"{name!r} "):
+            fit(merged, [bad, *files[1:]])
 
 
 def test_other_shapes_names_and_types_are_refused(sites):
-    for file, name in ((sites[2][0], "numbers"), (sites[3][0], "mean0")):
+    for file, name in ((sites[2][0], "numbers"), (sites[3][0], "sums0")):
         rest = {n: array for n, array in file.arrays.items() if n != name}
         for arrays, words in (
             (rest, f"{name!r} is missing"),
             ({**file.arrays, "extra": np.zeros(1)}, "'extra' is missing, or too much"),
-            ({**rest, name: file.arrays[name][:, :-1]}, "has shape"),
+            ({**rest, name: file.arrays[name][..., :-1]}, "has shape"),
             ({**rest, name: file.arrays[name].astype(int)}, "has shape .* of int64"),
         ):
             with pytest.raises(SiteFileError, match=words):
@@ -201,21 +270,42 @@ def test_other_shapes_names_and_types_are_refused(sites):
 @pytest.mark.parametrize(
     ("round_", "change", "words"),
     [
-        (1, {"domains": {"north": 2}}, "no whole number from 5 on"),
-        (1, {"domains": {"north": True}}, "no whole number"),
-        (1, {"domains": {}}, "missing"),
-        (1, {"categories": []}, "missing"),
-        (1, {"categories": [{"x": -9}]}, "no whole number"),
-        (1, {"left_out": "7"}, "left_out"),
-        (2, {"domains": ["north", "north"]}, "different texts"),
-        (2, {"domains": [3]}, "different texts"),
-        (2, {"domains": None}, "does not fit"),
-        (2, {"left_out": None}, "left_out"),
-        (2, {"withheld": None}, "does not fit"),
-        (1, {"withheld": [3]}, "not told in words"),
+        (1, {"rows": 2}, "'rows' holds 2: counts from 5 to"),
+        (1, {"rows": 2**80}, "'rows' holds 1208925819614629174706176: counts from 5 to"),
+        (1, {"rows": True}, "'rows' must hold whole numbers"),
+        (1, {"rows": None}, "'rows' must hold whole numbers"),
+        (1, {"classes": [30]}, "'classes' must be 2 counts that add up to 'rows', 60"),
+        (1, {"classes": [2**80, 5]}, "'classes' holds"),
+        (1, {"classes": None}, "'classes' must hold whole numbers"),
+        (1, {"classes": {"no": 60}}, "'classes' must hold whole numbers"),
+        (1, {"categories": []}, "'categories' must be a list with counts for each column"),
+        (1, {"categories": None}, "'categories' must be a list"),
+        (1, {"categories": [None]}, "'categories' must hold counts by category"),
+        (1, {"categories": [{"x": -9}]}, "'categories' holds -9"),
+        (1, {"categories": [{"x": 2**80}]}, "'categories' holds"),
+        (1, {"categories": [{"x": 61}]}, "add up to more than the 60 rows"),
+        (1, {"checksum": None}, "'checksum' must be a text"),
+        (1, {"left_out": "7"}, "'left_out' must hold whole numbers"),
+        (1, {"left_out": -1}, "'left_out' holds -1"),
+        (1, {"words": [3]}, "'words' must be a list of texts"),
+        (1, {"words": ["x" * 3000]}, "at most 2000 characters"),
+        (1, {"more": 3}, "the field 'more' is missing, or too much"),
+        (2, {"domains": ["north", "north"]}, "'domains' must be a list of different texts"),
+        (2, {"domains": [3]}, "'domains' must be a list of different texts"),
+        (2, {"domains": None}, "'domains' must be a list of different texts"),
+        (2, {"left_out": None}, "'left_out' must hold whole numbers"),
+        (2, {"accepted": 1}, "'accepted' must be true or false"),
+        (2, {"words": None}, "'words' must be a list of texts"),
     ],
 )
-def test_words_and_counts_beside_the_arrays_are_looked_at_too(sites, round_, change, words):
+def test_words_and_counts_beside_the_arrays_are_checked_too(sites, round_, change, words):
     file = sites[1 + round_][0]
     with pytest.raises(SiteFileError, match=words):
         used(sites, replace(file, content={**file.content, **change}))
+    lacking = {n: value for n, value in file.content.items() if n not in change}
+    with (
+        pytest.raises(SiteFileError, match="missing, or too much")
+        if "more" not in change
+        else (contextlib.nullcontext())
+    ):
+        used(sites, replace(file, content=lacking))

@@ -24,7 +24,7 @@ FilesArgument = Annotated[
     list[Path] | None, options.argument("Files of all sites of this round, one of each.")
 ]
 SOURCE = "A table with the columns that all sites have; with files, the plan to merge them into."
-MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight"
+MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
 #: Have options of their own, too.
 OPTIONS = "task, auto_drop, dates, decimal, na"
 
@@ -46,9 +46,14 @@ def plan(
     method: Annotated[
         str, typer.Option(help="invariantridge, fastdcm, fastcoir or fastdica.")
     ] = "invariantridge",
-    columns: Annotated[int, typer.Option(help="Columns of the feature map.", min=1)] = 500,
+    columns: Annotated[
+        int | None,
+        typer.Option(
+            help="Columns of the feature map, instead of as many as sites may send.", min=1
+        ),
+    ] = None,
     smallest: Annotated[
-        int, typer.Option(help="Withhold domains and classes with fewer rows.", min=3)
+        int, typer.Option(help="Send nothing about fewer rows of a class or category.", min=3)
     ] = 10,
     task: options.TaskOption = "auto",
     features: options.FeaturesOption = None,
@@ -69,17 +74,21 @@ def plan(
     check_seed(seed)
     if files:
         _refuse_beside_files(context)
-        with working("merging what sites have told"):
+        with working("merging what sites have sent"):
             made = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError("name --target, or files of the first round to merge")
     else:
         names = ("target", "domain", "method", "seed", "task", "features", "drop", "auto_drop")
         asked: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
-        asked |= {"n_features": columns, "smallest_cell": smallest, "more": _more_of(more)}
+        asked |= {
+            "n_features": columns or "auto",
+            "smallest_cell": smallest,
+            "more": _more_of(more),
+        }
         made = read_input(source, read=_plan_of, dates=dates, **asked, **reading.arguments())
-    told = {"plan": made.hash, "merged": made.merged is not None}
-    _write(out, made.words(), made.save, told if as_json else None)
+    summary = {"plan": made.hash, "merged": made.merged is not None}
+    _write(out, made.words(), made.save, summary if as_json else None)
 
 
 def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **asked: Any) -> Any:
@@ -120,6 +129,12 @@ def _site_command(kind: str, about: str) -> None:
         out: OutOption,
         site: Annotated[str | None, typer.Option(help="Name; of one domain, that of it.")] = None,
         encoding: options.EncodingOption = None,
+        accept_disclosure: Annotated[
+            bool,
+            typer.Option(
+                "--accept-disclosure", help="Write the file even if rows can be worked out from it."
+            ),
+        ] = False,
         force: options.ForceOption = False,
         as_json: options.JsonOption = False,
     ) -> None:
@@ -131,9 +146,10 @@ def _site_command(kind: str, about: str) -> None:
         agreed = federated.Plan.load(plan)
         with working(f"reading {data}"):
             frame = read_table(data, encoding=encoding)
-            file = getattr(federated, kind)(frame, agreed, site=site)
-        told = {"site": file.site, "plan": file.plan, **file.content} if as_json else None
-        _write(out, file.words(), file.save, told)
+            accepted = {"accept_disclosure": accept_disclosure}
+            file = getattr(federated, kind)(frame, agreed, site=site, **accepted)
+        summary = {"site": file.site, "plan": file.plan, **file.content, "notes": file.notes}
+        _write(out, file.words(), file.save, summary if as_json else None)
 
     federate.command(kind, help=about)(at_site)
 
@@ -162,8 +178,8 @@ def fit(
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     words = [
         f"error on each site without it: {', '.join(scores)}",
-        "contains: a function of the features, preprocessing, and of each domain what the "
-        "second round told of its distribution",
+        "contains: a function of the features, preprocessing, and of each domain the sums of the "
+        "second round that new rows are compared with",
         "does not contain: rows, or the moments by class",
     ]
     _write(out, words, model.save, info if as_json else None)
@@ -171,13 +187,13 @@ def fit(
 
 
 def _write(
-    out: Path, words: Iterable[str], save: Callable[[Path], Any], told: dict[str, Any] | None
+    out: Path, words: Iterable[str], save: Callable[[Path], Any], summary: dict[str, Any] | None
 ) -> None:
     """Say what a file contains, and then write it; JSON has stdout for itself, and comes last."""
-    console = Console(highlight=False) if told is None else errors
+    console = Console(highlight=False) if summary is None else errors
     for each in words:
         console.print(shown(each), soft_wrap=True)
     save(out)
-    if told is not None:
-        typer.echo(json.dumps({"file": str(out), **told}, indent=2))
+    if summary is not None:
+        typer.echo(json.dumps({"file": str(out), **summary}, indent=2))
     console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)

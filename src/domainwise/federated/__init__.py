@@ -5,12 +5,14 @@ turns into the plan of the second round, and then :func:`moments`, which :func:`
 model. Nothing but these files leaves a site.
 """
 
+from domainwise.federated.disclosure import DisclosureError
 from domainwise.federated.files import SiteFile, SiteFileError
 from domainwise.federated.fit import fit
 from domainwise.federated.plan import Plan, PlanError
 from domainwise.federated.rounds import merge, moments, statistics
 
 __all__ = [
+    "DisclosureError",
     "Plan",
     "PlanError",
     "SiteFile",

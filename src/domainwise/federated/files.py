@@ -24,8 +24,17 @@ from domainwise.federated.plan import Plan
 from domainwise.jobs.store import replacing
 from domainwise.model_files.persistence import check_archive
 
-FORMAT, ABOUT = 1, "about.json"
+FORMAT, ABOUT = 2, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}
+#: What stands beside the arrays of each round.
+CONTENT = {
+    "statistics": {"rows", "classes", "categories", "left_out", "checksum", "words"},
+    "moments": {"domains", "left_out", "accepted", "words"},
+}
+#: Rows of a site, at most.
+MOST_ROWS = 10**10
+#: Characters of a name and of a sentence, at most.
+LONGEST = 2000
 
 
 class SiteFileError(ValueError):
@@ -34,7 +43,7 @@ class SiteFileError(ValueError):
 
 @dataclass(frozen=True)
 class SiteFile:
-    """What a site tells: arrays, and words and counts beside them.
+    """What a site sends: arrays, and words and counts beside them.
 
     :func:`~domainwise.federated.statistics` and :func:`~domainwise.federated.moments` make it.
     """
@@ -44,20 +53,21 @@ class SiteFile:
     plan: str  #: hash of the plan that it was made by
     content: dict[str, Any]
     arrays: dict[str, Array]
+    #: What was left out or merged, for the site alone: it is not written.
+    notes: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """What the file contains, what it does not, and what was withheld."""
+        """What the file contains, what it does not, and what the site alone is told."""
         first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
-        withheld = [f"withheld: {each}" for each in self.content["withheld"]]
-        return [first, *self.content["words"], *withheld]
+        return [first, *self.content["words"], *(f"not in the file: {note}" for note in self.notes)]
 
     def digest(self) -> str:
         """SHA-256 of everything in the file."""
-        told = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
         for name in sorted(self.arrays):
             array = _stored(self.arrays[name])
-            told.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
-        return told.hexdigest()
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+        return digest.hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write the file in one step."""
@@ -79,20 +89,25 @@ class SiteFile:
                 names = [name for name in archive.namelist() if name != ABOUT]
                 arrays = {n.removesuffix(".npy"): _array(archive.read(n), n) for n in names}
             number, digest = about.pop("format"), about.pop("digest")
-            if number != FORMAT or about["kind"] not in ROUNDS:
-                raise ValueError(f"it is of format {number}, and this reads format {FORMAT}")
+            if number != FORMAT:
+                raise ValueError(f"it has format {number}, and this version reads format {FORMAT}")
+            if about.keys() != {"kind", "site", "plan", "content"} or about["kind"] not in ROUNDS:
+                raise ValueError(f"{ABOUT} must have the fields kind, site, plan and content")
             if [type(about[name]) for name in ("site", "plan", "content")] != [str, str, dict]:
-                raise ValueError("it says nothing about its site")
-            found = cls(**about, arrays=arrays)
-            if found.digest() != digest:
+                raise ValueError("'site' and 'plan' must be texts, and 'content' an object")
+            file = cls(**about, arrays=arrays)
+            if file.digest() != digest:
                 raise ValueError("it was changed after it was written: its digest is another")
         except Exception as error:
-            raise SiteFileError(f"{path} is damaged, or no file of a site: {error}") from error
-        return found
+            raise SiteFileError(
+                f"{path} is damaged, or not a file of a site: {error}. Ask the site to make it "
+                "again with the same version of domainwise"
+            ) from error
+        return file
 
     def _about(self) -> dict[str, Any]:
-        told = {"kind": self.kind, "site": self.site, "plan": self.plan, "content": self.content}
-        return {"format": FORMAT, **told}
+        names = ("kind", "site", "plan", "content")
+        return {"format": FORMAT, **{name: getattr(self, name) for name in names}}
 
 
 #: Files of sites, or where they are; one of them may stand alone.
@@ -127,7 +142,7 @@ def gathered(
         raise TypeError(f"plan must be a Plan, got {type(plan).__name__}")
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be files of sites, or paths, got {type(files).__name__}")
-    found: dict[str, SiteFile] = {}
+    gathered_files: dict[str, SiteFile] = {}
     for given in [files] if isinstance(files, (str, Path, SiteFile)) else files:
         file = given if isinstance(given, SiteFile) else SiteFile.load(given)
         name = f"the file of site {file.site!r}" if isinstance(given, SiteFile) else str(given)
@@ -138,30 +153,59 @@ def gathered(
                 f"{name} was made with another plan ({file.plan[:12]}, this one is "
                 f"{plan.hash[:12]}): give the site this plan, and ask for a new file"
             )
-        if file.site in found:
+        if file.site in gathered_files:
             raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
         try:
-            if not all(isinstance(words, str) for words in [*file.content["withheld"]]):
-                raise ValueError("what was withheld is not told in words")
-            if type(file.content["left_out"]) is not int:
-                raise ValueError("left_out is no count")
+            _check_content(file)
             check(plan, file)
         except Exception as error:
-            raise SiteFileError(f"{name} does not fit the plan: {error}") from error
-        found[file.site] = file
-    if not found:
+            raise SiteFileError(
+                f"{name} does not fit the plan: {error}. Ask the site to make it again from its "
+                "rows, or leave it out"
+            ) from error
+        gathered_files[file.site] = file
+    if not gathered_files:
         raise SiteFileError(f"there is no file of {kind}")
-    return [found[site] for site in sorted(found)]
+    return [gathered_files[site] for site in sorted(gathered_files)]
 
 
-def check_shapes(file: SiteFile, expected: dict[str, tuple[int, ...]], counts: str) -> None:
-    """Refuse arrays of other names, shapes or types; one holds whole numbers, all others do not."""
-    odd = sorted(set(file.arrays) ^ set(expected))
+def _check_content(file: SiteFile) -> None:
+    """Refuse fields that no site writes beside its arrays."""
+    odd = sorted(map(str, set(file.content) ^ CONTENT[file.kind]))
+    if odd:
+        raise ValueError(f"the field {odd[0]!r} is missing, or too much")
+    words = file.content["words"]
+    if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
+        raise ValueError("'words' must be a list of texts")
+    if max(map(len, [file.site, *words])) > LONGEST:
+        raise ValueError(f"'site' and 'words' must have at most {LONGEST} characters")
+    check_counts("left_out", [file.content["left_out"]])
+
+
+def check_counts(name: str, counts: Any, least: int = 0, *, zero: bool = False) -> list[int]:
+    """Refuse what is not a list of counts from ``least`` to ``MOST_ROWS``, or zero."""
+    if not isinstance(counts, list) or not all(type(count) is int for count in counts):
+        raise ValueError(f"{name!r} must hold whole numbers")
+    for count in counts:
+        if not least <= count <= MOST_ROWS and not (zero and count == 0):
+            raise ValueError(f"{name!r} holds {count}: counts from {least} to {MOST_ROWS} are sent")
+    return counts
+
+
+def check_arrays(
+    file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, *, only: bool = False
+) -> dict[str, Array]:
+    """Refuse arrays of other shapes or types; one holds whole numbers, all others do not.
+
+    With ``only``, other arrays are refused, too.
+    """
+    odd = sorted(set(file.arrays) ^ set(shapes)) if only else sorted(set(shapes) - {*file.arrays})
     if odd:
         raise ValueError(f"the array {odd[0]!r} is missing, or too much")
-    for name, shape in expected.items():
+    for name, shape in shapes.items():
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):
             raise ValueError(f"{name!r} has shape {array.shape} of {array.dtype}, not {shape}")
     if (file.arrays[counts] < 0).any():
         raise ValueError(f"{counts!r} holds negative counts")
+    return file.arrays

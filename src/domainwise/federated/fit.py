@@ -16,7 +16,7 @@ from domainwise.checks.inputs import label_array
 from domainwise.evaluation.compare import compare_with_constant
 from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
-from domainwise.federated.rounds import check_moments, unpacked
+from domainwise.federated.rounds import check_moments, default_output, unpacked
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.method import ClassMeans, Setting
@@ -38,6 +38,7 @@ METRICS = {
 Point = dict[str, Any]  #: arguments that were chosen, or that there are to choose from
 
 
+@default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of sites, chosen by leaving each site out.
 
@@ -95,17 +96,18 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
 
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
-    names, before = {file.site for file in sites}, set(plan.told("sites"))
+    names, before = {file.site for file in sites}, set(plan.part("sites"))
     late, gone = (", ".join(sorted(which)) for which in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
-    told = {
+    accepted = ", ".join(file.site for file in sites if file.content["accepted"])
+    notes = {
         f"fitted from the moments of {len(sites)} sites, which keep their rows": True,
         f"preprocessing and widths have not seen sites that came later: {late}": late,
         f"sites that have no part but in preprocessing and widths: {gone}": gone,
         f"{left_out} rows have no target or domain and are left out": left_out,
+        f"disclosure was accepted: rows of {accepted} may be worked out from this model": accepted,
     }
-    withheld = [f"withheld by {f.site}: {each}" for f in sites for each in f.content["withheld"]]
-    return [note for note, holds in told.items() if holds] + withheld
+    return [note for note, holds in notes.items() if holds]
 
 
 class _Search:
@@ -122,7 +124,7 @@ class _Search:
         # Of problems without any penalty but the head's own.
         self.penalties = Penalties([(0.0, False)], [1.0], 1.0, plan.class_weight)
         kind = "fourier" if plan.feature_map == "fourier" else "nystroem"
-        self.map: Point = {"feature_map": kind, "n_landmarks": plan.n_features}
+        self.map: Point = {"feature_map": kind, "n_landmarks": plan.part("columns")}
 
     def cells(self, i: int) -> Cells:
         """Of one map, by place of the site and code of the class."""

@@ -15,7 +15,7 @@ from scipy.linalg import cholesky
 from sklearn.model_selection import ParameterGrid
 
 from domainwise.arrays import Array, Frame, Label, MaybeArray
-from domainwise.checks.arguments import COUNT, SEED, check_arguments
+from domainwise.checks.arguments import COUNT, SEED, StrOptions, check_arguments
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.nystrom import LabelMap, NystromMap
 from domainwise.jobs.store import write_text
@@ -40,17 +40,19 @@ _CHOSEN: dict[str, dict[str, Any]] = {
 }
 _NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
 
-FORMAT = 1
-#: Columns of a map, at most: what is told of each class is of their squared number.
+FORMAT = 2
+#: Columns of a map, at most: a second moment has half of their squared number.
 MOST_FEATURES = 20_000
-#: From here on quantiles are no smallest or largest values.
+#: Fewer rows than this are single rows.
 SMALLEST_CELL = 3
+N_CENTRES = 100  #: drawn from ranges where the plan does not say how many
 #: Arguments of how a table is read.
 READING = ("features", "drop", "task", "auto_drop", "dates", "decimal", "na")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "method": METHODS,
     "feature_map": ("fourier", "centres"),
     "class_weight": ("balanced", None),
+    "second_moments": ("auto", "classes", "sites"),
 }
 
 
@@ -63,8 +65,8 @@ class Plan:
     """What sites that keep their rows have to agree on.
 
     :meth:`of_table` makes one of the columns of a table; of its rows it keeps nothing but the names
-    of classes and, of dates, the latest day. :func:`~domainwise.federated.merge` adds what the
-    first round has told: preprocessing, widths of kernels and which centres serve.
+    of classes and, of dates, the latest day. :func:`~domainwise.federated.merge` adds what follows
+    from the first round: preprocessing, columns and widths of kernels, and which centres serve.
 
     Parameters
     ----------
@@ -78,8 +80,12 @@ class Plan:
         Widths to choose from; "auto" takes 0.3, 1 and 3 times the median rule.
     feature_map : {"fourier", "centres"}, default="fourier"
         Random Fourier features of the seed, or landmarks at ``centres``: nobody's rows.
-    n_features : int, default=500
-        Columns of the map.
+    n_features : int or "auto", default="auto"
+        Columns of the map; "auto" follows from the counts of sites, up to 500. Sites do not send
+        more columns than their rows protect, unless they accept the disclosure.
+    second_moments : {"auto", "classes", "sites"}, default="auto"
+        Whether sites send a second moment for each class, or one; "auto" takes one unless all of
+        their classes are large enough.
     seed : int, default=0
     centres : dict, default=None
         The value of each centre, by column.
@@ -88,9 +94,9 @@ class Plan:
         ``n_average`` of "invariantridge"; arguments of projections, such as ``ridge``.
     class_weight : {"balanced", None}, default=None
     smallest_cell : int, default=10
-        Rows that a domain has of a class, for a site to tell anything of them.
+        Rows of a class, a category or a gap that anything is sent about.
     merged : dict, default=None
-        What the first round has told.
+        What was merged from the first round.
 
     Examples
     --------
@@ -108,7 +114,8 @@ class Plan:
     kernels: tuple[str, ...] = FOURIER_KERNELS
     gammas: str | tuple[float, ...] = "auto"
     feature_map: str = "fourier"
-    n_features: int = 500
+    n_features: int | str = "auto"
+    second_moments: str = "auto"
     seed: int = 0
     centres: Mapping[str, Any] | None = None
     candidates: Mapping[str, Any] = field(default_factory=dict)
@@ -121,9 +128,13 @@ class Plan:
             if getattr(self, name) not in known:
                 accepted = ", ".join(map(repr, known))
                 raise PlanError(f"{name}={getattr(self, name)!r}: use one of {accepted}")
-        rules: Any = {"n_features": [COUNT], "smallest_cell": [COUNT], "seed": [SEED]}
+        rules: Any = {
+            "n_features": [COUNT, StrOptions({"auto"})],
+            "smallest_cell": [COUNT],
+            "seed": [SEED],
+        }
         check_arguments("Plan", rules, **{name: getattr(self, name) for name in (*rules, "gammas")})
-        if self.n_features > MOST_FEATURES:
+        if self.n_features != "auto" and int(self.n_features) > MOST_FEATURES:
             raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
         if self.smallest_cell < SMALLEST_CELL:
             raise PlanError(f"smallest_cell has to be {SMALLEST_CELL} or more: not single rows")
@@ -193,8 +204,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        told = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
-        return {"format": FORMAT, **told, "schema": self.schema.as_dict()}
+        values = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
 
     @cached_property
     def hash(self) -> str:
@@ -212,30 +223,50 @@ class Plan:
         """Read what :meth:`save` has written; a plan that was changed since is refused."""
         content = Path(path).read_bytes()
         try:
-            told = json.loads(content)
-            number, said = told.pop("format"), told.pop("hash")
+            values = json.loads(content)
+            number, written = values.pop("format"), values.pop("hash")
             if number != FORMAT:
-                raise PlanError(f"it is of format {number}, and this reads format {FORMAT}")
-            tuples = {n: tuple(v) for n, v in told.items() if isinstance(v, list)}
-            lists = {n: _values(each) for n, each in told["candidates"].items()}
-            schema = Schema.from_dict(told["schema"])
-            plan = cls(**{**told, **tuples, "schema": schema, "candidates": lists})
-            if plan.hash != said:
+                raise PlanError(
+                    f"it has format {number}, and this version reads format {FORMAT}. Make the "
+                    "plan again with this version"
+                )
+            tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
+            lists = {n: _values(each) for n, each in values["candidates"].items()}
+            schema = Schema.from_dict(values["schema"])
+            plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
+            if plan.hash != written:
                 raise PlanError("it was changed after it was written: its hash is another")
-            texts = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
-            texts += [*schema.forms, *schema.forms.values(), *schema.date_parts]
-            if plan.merged is not None:  # all that is made of it can be made
-                texts += plan.told("sites")
-                _ = plan.maps, plan.watch, plan.target_map
-            if not all(isinstance(text, str) for text in (*texts, *map(str, plan.classes or ()))):
-                raise PlanError("one of its names is no text")
-            if {"classification": False, "regression": True}[schema.task] != (plan.classes is None):
-                raise PlanError("its task does not go with its classes")
+            plan.check_values()
         except PlanError as error:
             raise PlanError(f"{path}: {error}") from None
         except Exception as error:
-            raise PlanError(f"{path} is damaged, or no plan: {error!r}") from error
+            raise PlanError(
+                f"{path} is damaged, or not a plan: {error!r}. Ask for the plan again"
+            ) from error
         return plan
+
+    def check_values(self) -> None:
+        """Refuse values that a plan cannot have, whoever has written it."""
+        schema = self.schema
+        texts = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
+        texts += [*schema.forms, *schema.forms.values(), *schema.date_parts]
+        if self.merged is not None:  # all that is made of it can be made
+            sites, learnt = self.part("sites"), self.learnt
+            texts += [*sites, *sites.values(), *(t for names in learnt.categories for t in names)]
+            numbers = [learnt.medians, learnt.mean, learnt.variance, [learnt.n_rows]]
+            numbers += [self.part("target_range") or [0.0], *(m.landmarks for m in self.maps)]
+            numbers += [self.watch.landmarks_, [self.watch.gamma_]]
+            if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
+                raise PlanError("it has numbers that are missing or infinite")
+            if (learnt.variance < 0).any() or type(self.part("by_class")) is not bool:
+                raise PlanError("it has negative variances, or by_class is not true or false")
+            if not self.maps or len(learnt.mean) != len(schema.numbers):
+                raise PlanError("it has no maps, or other columns than its schema")
+            _ = self.target_map, self.watch.n_totals
+        if not all(isinstance(text, str) for text in (*texts, *map(str, self.classes or ()))):
+            raise PlanError("one of its names is not a text")
+        if {"classification": False, "regression": True}[schema.task] != (self.classes is None):
+            raise PlanError("its task does not go with its classes")
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not."""
@@ -243,55 +274,61 @@ class Plan:
             f"names and kinds of {len(self.schema.features)} columns, the target "
             f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from"
         )
+        maps = f"{self.feature_map} map"
         if self.merged is not None:
             contains = (
                 f"of {len(self.merged['sites'])} sites together, medians, means and deviations, "
-                "categories, ranges between outer quantiles, and widths of kernels"
+                "categories, ranges between outer blocks, and widths of kernels"
             )
+            maps = f"{maps} of {self.merged['columns']} columns for {len(self.maps)} kernels"
         return [
-            f"plan {self.hash[:12]}: {self.method}, {self.feature_map} map; withheld at each site "
-            f"is what fewer than {self.smallest_cell} rows have",
+            f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about fewer than "
+            f"{self.smallest_cell} rows",
             f"contains: {contains}",
             "does not contain: rows, but centres where these are given",
         ]
 
-    # What the first round has told.
+    # What was merged from the first round.
 
-    def told(self, name: str) -> Any:
-        """A part of what the first round has told."""
+    def part(self, name: str) -> Any:
+        """A part of what was merged from the first round."""
         if self.merged is None:
             raise PlanError(
-                "this plan knows nothing of the sites yet: merge the statistics of each into the "
-                "plan of the second round"
+                "this plan is the one of the first round: merge the statistics of all sites into "
+                "the plan of the second round"
             )
         return self.merged[name]
 
     @cached_property
     def learnt(self) -> Learnt:
-        """What preprocessing has learnt."""
-        told = self.told("learnt")
-        arrays = {n: np.array(told[n], dtype=float) for n in ("medians", "mean", "variance")}
-        return Learnt(**{**told, **arrays})
+        """Medians, scales and categories for preprocessing."""
+        learnt = self.part("learnt")
+        arrays = {n: np.array(learnt[n], dtype=float) for n in ("medians", "mean", "variance")}
+        return Learnt(**{**learnt, **arrays})
 
     @cached_property
     def prepare(self) -> Any:
         """The transformer of features into numbers, fitted."""
-        return self.learnt.preprocessor(self.schema)
+        return self.learnt.preprocessor(self.schema).set_output(transform="default")
 
     @cached_property
     def maps(self) -> list[NystromMap]:
         """A map for each kernel and width, the same at every site."""
-        told = self.told("maps")
+        kernels = self.part("maps")
         if self.feature_map == "fourier":
-            shape = (len(self.prepare.get_feature_names_out()), self.n_features, self.seed)
-            return [NystromMap.fourier(FourierMap(k["kernel"], k["gamma"], *shape)) for k in told]
-        centres, found = self.prepared_centres, []
-        for each in told:
+            shape = (len(self.prepare.get_feature_names_out()), self.part("columns"), self.seed)
+            auto = self.n_features == "auto"  # few columns, perhaps
+            return [
+                NystromMap.fourier(FourierMap(name, gamma, *shape, auto and name == "rbf"))
+                for name, gamma in ((each["kernel"], each["gamma"]) for each in kernels)
+            ]
+        centres, maps = self.prepared_centres, []
+        for each in kernels:
             # No pivots are looked for here: they may differ from machine to machine.
             kernel, chosen = Kernel(each["kernel"], each["gamma"]), np.array(each["chosen"], int)
             triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
-            found.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
-        return found
+            maps.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
+        return maps
 
     @cached_property
     def prepared_centres(self) -> Array:
@@ -303,10 +340,10 @@ class Plan:
     @cached_property
     def target_map(self) -> LabelMap | None:
         """Features of a continuous target, for projections."""
-        told = self.told("target")
-        if told is None:
+        target = self.part("target")
+        if target is None:
             return None
-        points, kernel = np.array(told["points"])[:, None], Kernel("rbf", told["gamma"])
+        points, kernel = np.array(target["points"])[:, None], Kernel("rbf", target["gamma"])
         return LabelMap(kernel, points, cholesky(kernel.matrix(points), lower=True))
 
     def width(self, nystrom: NystromMap) -> int:
@@ -317,9 +354,9 @@ class Plan:
     @property
     def watch(self) -> ShiftWatch:
         """What sums up each domain, to compare new rows with."""
-        told, learnt, schema = self.told("watch"), self.learnt, self.schema
-        shape = (len(told["landmarks"]), len(schema.numbers))
-        lowest, highest = np.array(told["ends"], dtype=float)
+        watch, learnt, schema = self.part("watch"), self.learnt, self.schema
+        shape = (len(watch["landmarks"]), len(schema.numbers))
+        lowest, highest = np.array(watch["ends"], dtype=float)
         categories = zip(schema.categorical, learnt.categories, strict=True)
         return ShiftWatch.of_summary(
             {**dict.fromkeys(schema.numbers), **dict(categories)},
@@ -327,17 +364,20 @@ class Plan:
             highest_=highest,
             mean_=learnt.mean,
             scale_=np.where(learnt.variance > 0, np.sqrt(learnt.variance), 1.0),
-            landmarks_=np.array(told["landmarks"], dtype=float).reshape(shape),
-            gamma_=float(told["gamma"]),
+            landmarks_=np.array(watch["landmarks"], dtype=float).reshape(shape),
+            gamma_=float(watch["gamma"]),
         )
 
 
-def _drawn(table: Any, centres: Any, n_features: int = 500, seed: int = 0, **options: Any) -> Any:
+def _drawn(
+    table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
+) -> Any:
     """Centres as a frame; where ranges are given, drawn from these and from a table's categories.
 
     NumPy will never change the numbers that RandomState draws.
     """
     schema, rng = table.schema, np.random.RandomState(seed)
+    n_centres = N_CENTRES if n_features == "auto" else n_features
     if hasattr(centres, "columns"):
         return schema.prepare(centres)
     columns = {}
@@ -345,9 +385,9 @@ def _drawn(table: Any, centres: Any, n_features: int = 500, seed: int = 0, **opt
         ends = np.array(centres.get(name, ()), dtype=np.float64)
         if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
             raise PlanError(f"centres: the range of {name!r} has to be [low, high], got {ends}")
-        columns[name] = rng.uniform(ends[0], ends[1], n_features)
+        columns[name] = rng.uniform(ends[0], ends[1], n_centres)
     for name in schema.categorical:
-        columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_features)
+        columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
     return import_pandas().DataFrame(columns)
 
 

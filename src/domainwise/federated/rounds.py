@@ -16,12 +16,31 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import pdist
+from sklearn import config_context
 
 from domainwise.arrays import Array, Frame
 from domainwise.ensemble.moments import Moments
-from domainwise.federated.files import SiteFile, SiteFiles, check_shapes, gathered
+from domainwise.federated.disclosure import (
+    ADVICE,
+    VALUES_PER_NUMBER,
+    DisclosureError,
+    Request,
+    SiteRows,
+    chosen_columns,
+    grouped,
+    kept_rows,
+    masked,
+    site_rows,
+)
+from domainwise.federated.files import (
+    SiteFile,
+    SiteFileError,
+    SiteFiles,
+    check_arrays,
+    check_counts,
+    gathered,
+)
 from domainwise.federated.plan import RIDGE, Plan, PlanError, plain
-from domainwise.federated.rows import site_rows
 from domainwise.gram.nystrom import LabelMap
 from domainwise.gram.sums import (
     CellRows,
@@ -42,31 +61,50 @@ from domainwise.models.table_statistics import (
 )
 from domainwise.ridge.candidates import AUTO_GAMMAS
 from domainwise.ridge.rows import in_groups
-from domainwise.shift.watch import CLIP, LANDMARKS
+from domainwise.shift.watch import CLIP
 from domainwise.tables.schema import make_preprocessor
 
 #: Rows that are prepared at a time.
 BLOCK_ROWS = 2**17
-#: Share of a second moment's trace by which rounding may take it below zero, and of sums.
+#: Share of a bound, or of a second moment's trace, that rounding may exceed.
 ROUNDING = 1e-9
-ADVICE = "choose fewer n_features, kernels or gammas in the plan"
-#: Quantiles of a column that a site tells, at most: half of one over this is told of ranks.
-QUANTILES = 200
-#: Rows whose distances a site looks at, and the quantiles that it tells of these.
+FEWER = "choose fewer n_features, kernels or gammas in the plan"
+#: Means of neighbouring values that a site sends of a column, at most, and the rows that each
+#: stands for at least, in multiples of ``smallest_cell``.
+BLOCKS, BLOCK_CELLS = 100, 2
+#: Rows whose distances a site looks at, and the quantiles that it sends of these.
 DISTANCE_ROWS, SHARES = 1000, (0.1, 0.25, 0.5, 0.75, 0.9)
 METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
-#: A source's range goes beyond its outermost quantiles by this share of their way to the median.
+#: A source's range goes beyond its outermost blocks by this share of their way to the median.
 TAIL = 0.5
 #: Landmarks that others explain up to this are left out: machines round them differently.
 INDEPENDENT = 1e-6
+#: Points at which domains are compared with new rows, at most.
+WATCH_POINTS = 30
+#: Columns of a map that sites choose by themselves, at most.
+MOST_AUTO = 500
+#: Largest value of a column: its square is finite.
+LARGEST = 1e150
+#: Values of one site and of all others that are further apart than this are in other units.
+MOST_APART = 1e6
+#: A target may lie beyond the blocks of all sites by so many times their range.
+MOST_BEYOND = 1e3
+#: Rows of a site that has come late, at most: times all rows of the first round.
+MOST_LATE = 10
+QUANTILES = 200  #: of a continuous target, as landmarks
+
+default_output = config_context(transform_output="default")
 
 
-def statistics(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile:
+def statistics(
+    frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
+) -> SiteFile:
     """Make a site's file of the first round: what preprocessing and widths of kernels need.
 
-    Of each column of numbers the count, mean, squared deviations and quantiles, of which each
-    stands for ``smallest_cell`` rows or more; of each column of text the counts of categories with
-    so many rows; counts of domains; and a few quantiles of distances between rows.
+    Of each column of numbers the count, mean, squared deviations and means of blocks of
+    neighbouring values, each of twice ``smallest_cell`` rows or more; of each column of text the
+    counts of categories with ``smallest_cell`` rows or more; counts of classes; and a few quantiles
+    of distances between rows, to two digits. Nothing is sent about domains.
 
     Parameters
     ----------
@@ -75,50 +113,86 @@ def statistics(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile
     plan : Plan
     site : str, default=None
         Name of the site; None is the name of its domain, where all rows are of one.
+    accept_disclosure : bool, default=False
+        Make the file even if it has more than half as many numbers as the rows have values.
 
     Returns
     -------
     file : SiteFile
         ``words()`` says what is in it, ``save(path)`` writes it.
     """
-    rows, schema, least = site_rows(frame, plan, site), plan.schema, plan.smallest_cell
+    file = _first_file(site_rows(frame, plan, site), plan)
+    n, values = file.content["rows"], file.content["rows"] * len(plan.schema.features)
+    if VALUES_PER_NUMBER * _n_numbers(file) > values and not accept_disclosure:
+        raise DisclosureError(
+            f"the first round is not written: it would have {_n_numbers(file)} numbers about {n} "
+            f"rows with {len(plan.schema.features)} columns, more than half of their {values} "
+            f"values. {ADVICE}"
+        )
+    return file
+
+
+def _first_file(rows: SiteRows, plan: Plan) -> SiteFile:
+    schema, least, n = plan.schema, plan.smallest_cell, len(rows.X)
     names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
     if plan.classes is None:
         numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
-    columns = [column[~np.isnan(column)] for column in numbers.T]
-    found = [sketched(c, np.ones(len(c)), min(QUANTILES, len(c) // least))[0] for c in columns]
-    categories, withheld = [], [*rows.withheld]
+    if numbers.size and np.nanmax(np.abs(numbers), initial=0.0) > LARGEST:
+        raise DisclosureError(f"a column has values beyond {LARGEST:.0e}: check its unit")
+    blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
+    moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
+    # Of a column with a few gaps, how many these are is not sent: it counts as complete.
+    counts = masked(moments.count[0], n, least)
+    squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
+    categories, notes = [], [*rows.notes]
     for name in schema.categorical:
-        counts = Counter(rows.X[name].dropna().tolist())
-        categories.append({text: n for text, n in sorted(counts.items()) if n >= least})
-        if len(categories[-1]) < len(counts):
-            withheld.append(f"column {name!r}: categories of fewer than {least} rows")
-    moments = Moments.of_rows(numbers, np.zeros(len(numbers), dtype=np.int64), 1)
+        found = Counter(rows.X[name].dropna().tolist())
+        kept = {text: count for text, count in sorted(found.items()) if count >= least}
+        if len(kept) < len(found):
+            notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
+        if kept:  # few gaps and rare categories count as the most frequent, which fills gaps
+            most = max(kept, key=lambda text: (kept[text], text))
+            kept[most] += n - sum(kept.values()) if n - sum(kept.values()) < least else 0
+        categories.append(kept)
     words = [
-        f"contains, of {len(rows.X):,} rows: how many there are of each domain; of {len(names)} "
-        "columns of numbers the count, mean, squared deviations and up to "
-        f"{max(map(len, found), default=0)} quantiles, of which each stands for {least} rows or "
-        f"more; of {len(categories)} columns of text how often each category occurs; "
-        f"{len(SHARES)} quantiles of the distances between rows",
-        "does not contain: rows, the smallest and largest values, or anything of domains, classes "
-        f"and categories with fewer than {least} rows",
+        f"contains, of {n:,} rows: how many there are of each class; of {len(names)} columns of "
+        "numbers the count, mean, squared deviations and means of up to "
+        f"{max(map(len, blocks), default=0)} blocks of neighbouring values, of "
+        f"{BLOCK_CELLS * least} rows or more; of {len(categories)} columns of text how often "
+        f"categories with {least} rows or more occur; {len(SHARES)} quantiles of the distances "
+        "between rows, to two digits",
+        "does not contain: rows, single values, anything about domains, or anything about classes, "
+        f"categories and gaps with fewer than {least} rows",
     ]
-    told = {
-        "left_out": rows.left_out,
-        "domains": dict(zip(rows.names, np.bincount(rows.domains).tolist(), strict=True)),
+    content = {
+        "rows": n,
+        "classes": np.bincount(rows.classes, minlength=len(plan.classes or "-")).tolist(),
         "categories": categories,
-        "withheld": withheld,
+        "left_out": rows.left_out,
+        "checksum": rows.checksum(),
         "words": words,
     }
     arrays = {
-        "numbers": np.vstack([moments.count, moments.mean, moments.squares]),
-        "lengths": np.array([len(values) for values in found], dtype=np.int64),
-        "quantiles": np.concatenate([*found, np.zeros(0)]),
+        "numbers": np.vstack([counts, moments.mean[0], squares]),
+        "lengths": np.array([len(values) for values in blocks], dtype=np.int64),
+        "blocks": np.concatenate([*blocks, np.zeros(0)]),
         "distances": _distances(rows.X, schema),
     }
-    return SiteFile("statistics", rows.site, plan.hash, told, arrays)
+    return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
 
 
+def _block_means(values: Array, least: int) -> Array:
+    """Means of blocks of neighbouring values, of nearly equal numbers of rows."""
+    n_blocks = min(BLOCKS, max(len(values) // (BLOCK_CELLS * least), int(len(values) > 0)))
+    if not n_blocks:
+        return np.zeros(0)
+    starts = np.arange(n_blocks) * len(values) // n_blocks
+    sizes = np.diff([*starts, len(values)])
+    # Rounding of sums must not take means out of order.
+    return np.maximum.accumulate(np.add.reduceat(np.sort(values), starts) / sizes)
+
+
+@default_output
 def _distances(X: Any, schema: Any) -> Array:
     """Quantiles of distances between some rows, in the site's own scale, which is like all's."""
     some = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
@@ -127,35 +201,94 @@ def _distances(X: Any, schema: Any) -> Array:
         distances = pdist(Z, metric)
         positive = distances[distances > 0]
         found.append(np.quantile(positive if len(positive) else np.zeros(1), SHARES))
-    return np.array(found)
+    return np.array([[float(f"{value:.2g}") for value in row] for row in found])
+
+
+def _n_numbers(file: SiteFile) -> int:
+    """Numbers in a file of the first round."""
+    categories = sum(map(len, file.content["categories"]))
+    return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
     """Refuse statistics that no table of the plan can have."""
-    told, arrays, p = file.content, file.arrays, len(plan.schema.numbers) + (plan.classes is None)
-    shapes = {"numbers": (3, p), "lengths": (p,), "distances": (len(METRICS), len(SHARES))}
-    check_shapes(file, {**shapes, "quantiles": (int(arrays["lengths"].sum()),)}, "lengths")
-    if (arrays["numbers"][[0, 2]] < 0).any() or (arrays["distances"] < 0).any():
-        raise ValueError("counts, squares and distances cannot be negative")
-    falls = any((np.diff(values) < 0).any() for values, _ in _sketches(file))
-    if falls or (arrays["lengths"] > QUANTILES).any():
-        raise ValueError(f"quantiles of a column have to rise, and to be {QUANTILES} at most")
-    if len(told["categories"]) != len(plan.schema.categorical) or not told["domains"]:
-        raise ValueError("counts of categories or domains are missing")
-    for counts in (told["domains"], *told["categories"]):
-        if not all(type(n) is int and n >= plan.smallest_cell for n in counts.values()):
-            raise ValueError(f"a count is no whole number from {plan.smallest_cell} on")
+    content, arrays, least = file.content, file.arrays, plan.smallest_cell
+    p, n_classes = len(plan.schema.numbers) + (plan.classes is None), len(plan.classes or "-")
+    n = check_counts("rows", [content["rows"]], least)[0]
+    classes = check_counts("classes", content["classes"], least, zero=True)
+    if len(classes) != n_classes or sum(classes) != n:
+        raise ValueError(f"'classes' must be {n_classes} counts that add up to 'rows', {n}")
+    categories = content["categories"]
+    if not isinstance(categories, list) or len(categories) != len(plan.schema.categorical):
+        raise ValueError("'categories' must be a list with counts for each column of text")
+    for counts in categories:
+        if not isinstance(counts, dict):
+            raise ValueError("'categories' must hold counts by category for each column of text")
+        if sum(check_counts("categories", list(counts.values()), least)) > n:
+            raise ValueError(f"'categories' of a column add up to more than the {n} rows")
+    if not isinstance(content["checksum"], str) or len(content["checksum"]) != 4:
+        raise ValueError("'checksum' must be a text of four characters")
+    lengths = check_arrays(file, {"lengths": (p,)}, "lengths")["lengths"]
+    if (lengths > BLOCKS).any():
+        raise ValueError(f"'lengths' must be at most {BLOCKS}")
+    shapes = {"lengths": (p,), "numbers": (3, p), "distances": (len(METRICS), len(SHARES))}
+    check_arrays(file, {**shapes, "blocks": (int(lengths.sum()),)}, "lengths", only=True)
+    counts, means, squares = arrays["numbers"]
+    if ((counts < least) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
+        raise ValueError(f"'numbers' must have counts of 0, or from {least} to {n}")
+    if (arrays["distances"] < 0).any() or (np.diff(arrays["distances"], axis=1) < 0).any():
+        raise ValueError("'distances' must not be negative, nor fall")
+    if max(np.abs(a).max(initial=0.0) for a in (arrays["blocks"], arrays["distances"])) > LARGEST:
+        raise ValueError(f"'blocks' and 'distances' must be at most {LARGEST:.0e}")
+    for j, (values, weights) in enumerate(_sketches(file)):
+        if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
+            raise ValueError("'blocks' of a column must rise, and must not be missing")
+        if not len(values):
+            continue
+        size = np.abs(values).max() + np.finfo(float).tiny
+        # Blocks differ by a row in size: their mean is the column's up to one row of each.
+        off = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
+        if abs(means[j] - values.mean()) > off:
+            raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
+        between = float((weights * (values - values.mean()) ** 2).sum())
+        slack = 2 * off * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
+        if not max(between - slack, 0.0) <= squares[j] <= LARGEST**2:
+            raise ValueError("'numbers' has squared deviations smaller than those of the 'blocks'")
 
 
 def _sketches(file: SiteFile) -> list[Sketch]:
-    """Quantiles of each column, and the rows that each stands for."""
-    parts = np.split(file.arrays["quantiles"], np.cumsum(file.arrays["lengths"]))[:-1]
+    """Means of blocks of each column, and the rows that each stands for."""
+    parts = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
     counts = file.arrays["numbers"][0]
     return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(parts, counts, strict=True)]
 
 
+def _check_units(plan: Plan, sites: list[SiteFile]) -> None:
+    """Refuse a site whose values are far beyond those of all others: they would all look alike."""
+    names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
+    size = np.array([np.abs(f.arrays["numbers"][1]) + _deviation(f) for f in sites])
+    for s, file in enumerate(sites if len(sites) > 1 else []):
+        others = np.delete(size, s, axis=0).max(axis=0)
+        far = np.flatnonzero((others > 0) & (size[s] > MOST_APART * others))
+        if len(far):
+            raise SiteFileError(
+                f"the file of site {file.site!r} does not fit the others: values of "
+                f"{names[far[0]]!r} are about {size[s][far[0]]:.1e}, and at most "
+                f"{others[far[0]]:.1e} at other sites. Ask the site to check the unit of this "
+                "column, or leave its file out"
+            )
+
+
+def _deviation(file: SiteFile) -> Array:
+    counts, _, squares = file.arrays["numbers"]
+    return np.sqrt(squares / np.maximum(counts, 1))
+
+
 def merge(plan: Plan, files: SiteFiles) -> Plan:
     """Merge the statistics of sites into the plan of the second round.
+
+    How many columns and maps there are follows from the counts of the sites, unless the plan says
+    it: as many as may be sent for most of their rows (see :mod:`domainwise.federated.disclosure`).
 
     Parameters
     ----------
@@ -172,6 +305,8 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     if plan.merged is not None:
         raise PlanError("this plan has been merged before: merge into the plan of the first round")
     sites = gathered(plan, files, "statistics", check_statistics)
+    _check_units(plan, sites)
+    n_rows = sum(file.content["rows"] for file in sites)
     total = Statistics(
         0,
         reduce(Moments.merged, [Moments(*file.arrays["numbers"][:, None]) for file in sites]),
@@ -181,17 +316,22 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
             for j in range(len(plan.schema.categorical))
         ],
         Counter(),
-        sum((Counter(file.content["domains"]) for file in sites), Counter()),
+        Counter({"": n_rows}),
     )
     merged: dict[str, Any] = {
-        "sites": [file.site for file in sites],
+        "sites": {file.site: file.content["checksum"] for file in sites},
         "learnt": asdict(total.learnt(plan.schema)),
         "maps": [{"kernel": kernel, "gamma": gamma} for kernel, gamma in _widths(plan, sites)],
         "target": None,
-        "watch": _watch(plan, sites, total),
+        "target_range": None,
     }
-    if plan.classes is None and plan.method != RIDGE:
-        merged["target"] = _target(total.sketches[-1])
+    if plan.classes is None:
+        values = total.sketches[-1][0]
+        merged["target_range"] = [float(values[0]), float(values[-1])]
+        if plan.method != RIDGE:
+            merged["target"] = _target(total.sketches[-1])
+    _choose_columns(plan, sites, merged)
+    merged["watch"] = _watch(plan, sites, total, min(WATCH_POINTS, merged["columns"]))
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=plain(merged)).prepared_centres
         for each in merged["maps"]:
@@ -201,14 +341,53 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     return replace(plan, merged=plain(merged))
 
 
+def _choose_columns(plan: Plan, sites: list[SiteFile], merged: dict[str, Any]) -> None:
+    """Columns, maps, and whether second moments are by class, from the sites' counts."""
+    counts = [np.array(file.content["classes"]) for file in sites]
+    first, maps = [_n_numbers(file) for file in sites], merged["maps"]
+    extra = (plan.classes is None) + len((merged["target"] or {"points": ()})["points"])
+
+    def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
+        points = min(WATCH_POINTS, columns)
+        return _request(plan, n_maps, columns + extra, by_class, points)
+
+    if plan.n_features == "auto":
+        # The first kernel comes first, and its widest width: few columns suit a smooth kernel.
+        fewer = [3, 1] if isinstance(plan.gammas, str) else []
+        n_maps = [len(maps), *(k for k in fewer if k < len(maps))]
+        columns, k = chosen_columns(request, n_maps, counts, first, MOST_AUTO)
+        merged["maps"] = maps[:k]
+    else:
+        columns, k = int(plan.n_features), len(maps)
+    by_class = plan.second_moments == "classes"
+    if plan.second_moments == "auto":
+        kept = [kept_rows(request(columns, k, each), counts, first) for each in (False, True)]
+        by_class = kept[0] == kept[1] > 0
+    merged["columns"], merged["by_class"] = columns, by_class
+
+
+def _request(plan: Plan, n_maps: int, width: int, by_class: bool, points: int) -> Request:
+    schema = plan.schema
+    n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + points
+    n_columns, n_classes = len(schema.features), len(plan.classes or "-")
+    return Request(n_columns, n_classes, n_maps, width, by_class, n_watch)
+
+
+def asked(plan: Plan) -> Request:
+    """What a merged plan asks of a site in the second round."""
+    width = max(plan.width(each) for each in plan.maps)
+    points = len(plan.part("watch")["landmarks"])
+    return _request(plan, len(plan.maps), width, plan.part("by_class"), points)
+
+
 def _widths(plan: Plan, sites: list[SiteFile]) -> Iterator[tuple[str, float]]:
     """Kernels and their gammas: given, or by the median of distances inside of sites."""
-    rows = [np.full(len(SHARES), float(sum(f.content["domains"].values()))) for f in sites]
+    rows = [np.full(len(SHARES), float(file.content["rows"])) for file in sites]
     for place, kernel in enumerate(METRICS):
         gammas: Any = plan.gammas
         if isinstance(gammas, str):
-            told = np.concatenate([file.arrays["distances"][place] for file in sites])
-            median = quantile(sketched(told, np.concatenate(rows)), 0.5)
+            distances = np.concatenate([file.arrays["distances"][place] for file in sites])
+            median = quantile(sketched(distances, np.concatenate(rows)), 0.5)
             if median <= 0:
                 raise PlanError("the rows of sites do not differ: give gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
@@ -223,28 +402,28 @@ def _target(sketch: Sketch) -> dict[str, Any]:
     if not np.ptp(points):
         raise PlanError("the target has one value only: nothing to learn")
     gamma, rest = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
-    # Sites do not tell their outermost values: landmarks go beyond the quantiles, too.
+    # Sites do not send their outermost values: landmarks go beyond the blocks, too.
     reach = np.ptp(points) / 2
     beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
     chosen = LabelMap.choose(points, "rbf", gamma, rest, "the target kernel", [*points, *beyond])
     return {"gamma": gamma, "points": chosen.points[:, 0]}
 
 
-def _watch(plan: Plan, sites: list[SiteFile], total: Statistics) -> dict[str, Any]:
-    """Ranges of sources, and landmarks whose columns are drawn from quantiles one by one."""
+def _watch(plan: Plan, sites: list[SiteFile], total: Statistics, n_points: int) -> dict[str, Any]:
+    """Ranges of sources, and landmarks whose columns are drawn from blocks one by one."""
     learnt, rng = total.learnt(plan.schema), np.random.RandomState(plan.seed)
     p, scale = len(learnt.mean), np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
-    ends, points = np.full((2, p), np.nan), np.zeros((LANDMARKS if p else 0, p))
+    ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
     for j, (values, weights) in enumerate(total.sketches[:p]):
-        for told, _ in (_sketches(file)[j] for file in sites):
-            if len(told):
-                low, middle, high = told[0], float(np.median(told)), told[-1]
+        for blocks, _ in (_sketches(file)[j] for file in sites):
+            if len(blocks):
+                low, middle, high = blocks[0], float(np.median(blocks)), blocks[-1]
                 ends[0, j] = np.fmin(ends[0, j], low - TAIL * (middle - low))
                 ends[1, j] = np.fmax(ends[1, j], high + TAIL * (high - middle))
         if not len(values):
             continue
         shares = (np.cumsum(weights) - weights / 2) / weights.sum()
-        drawn = np.interp(rng.uniform(size=LANDMARKS), shares, values)
+        drawn = np.interp(rng.uniform(size=n_points), shares, values)
         points[:, j] = np.clip((drawn - learnt.mean[j]) / scale[j], -CLIP, CLIP)
     alike = not np.ptp(points, axis=0).any() if p else True
     gamma = 1.0 if alike else resolve_gamma("median", "rbf", points)
@@ -254,20 +433,28 @@ def _watch(plan: Plan, sites: list[SiteFile], total: Statistics) -> dict[str, An
 # The second round.
 
 
-def moments(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile:
+@default_output
+def moments(
+    frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
+) -> SiteFile:
     """Make a site's file of the second round: what the model is fitted from.
 
-    Of the columns of each map: by class their number of rows, mean and second moment; by class and
-    domain their sums. Of each domain what :func:`~domainwise.check_shift` compares new rows with.
+    Of the columns of each map their sums by class and domain, and one second moment about the
+    means of classes, or one for each class where the plan says so. Of each domain what
+    :func:`~domainwise.check_shift` compares new rows with. Domains that are too small for that are
+    sent as one, and classes that are too small are left out.
 
     Parameters
     ----------
     frame : data frame
-        The rows of the site, with the plan's columns.
+        The rows of the site, with the plan's columns: those of the first round.
     plan : Plan
         The plan that :func:`merge` has returned.
     site : str, default=None
         Name of the site; None is the name of its domain, where all rows are of one.
+    accept_disclosure : bool, default=False
+        Send every domain and class with ``smallest_cell`` rows or more, whatever could be inferred
+        about these rows, and also where the rows are not those of the first round.
 
     Returns
     -------
@@ -275,97 +462,224 @@ def moments(frame: Frame, plan: Plan, *, site: str | None = None) -> SiteFile:
         ``words()`` says what is in it, ``save(path)`` writes it.
     """
     maps, targets, rows = plan.maps, plan.target_map, site_rows(frame, plan, site)
-    n_classes, n_domains = len(plan.classes or "-"), len(rows.names)
-    groups, keys = rows.classes * n_domains + rows.domains, [*product(range(n_classes), rows.names)]
-    check_cell_memory(n_classes, [plan.width(each) for each in maps], None, ADVICE)
+    if not accept_disclosure:
+        _check_same_rows(plan, rows)
+    request = asked(plan)
+    sent = grouped(rows, request, _n_numbers(_first_file(rows, plan)), accept_disclosure)
+    n_classes, n_domains = request.n_classes, len(sent.names)
+    classes, y, X = rows.classes[sent.rows], rows.y[sent.rows], rows.X.iloc[sent.rows]
+    groups, keys = classes * n_domains + sent.domains, [*product(range(n_classes), sent.names)]
+    check_cell_memory(n_classes, [plan.width(each) for each in maps], None, FEWER)
+    if plan.feature_map != "fourier" and not accept_disclosure:
+        _check_centres(plan, X)
     parts: list[CellSums] = []
-    for start in range(0, len(rows.X), BLOCK_ROWS):
+    for start in range(0, len(X), BLOCK_ROWS):
         some, dense = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
-            y = rows.y[some, None]
-            dense = y if targets is None else np.hstack([targets.features(y), y])
-        cells = CellRows(rows.classes[some], groups[some], range(n_classes), keys, dense)
-        Z = np.ascontiguousarray(plan.prepare.transform(rows.X.iloc[some]))
+            values = y[some, None]
+            dense = values if targets is None else np.hstack([targets.features(values), values])
+        cells = CellRows(classes[some], groups[some], range(n_classes), keys, dense)
+        Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[some]))
         found = [each for group in in_groups(maps) for each in sum_cells(group, Z, cells).maps]
         parts = [parts[0].merge(CellSums(found)) if parts else CellSums(found)]
     counts = np.bincount(groups, minlength=len(keys)).reshape(n_classes, n_domains)
-    totals, freedom = plan.watch.summed_up(rows.X, rows.domains, n_domains)
+    totals, freedom = plan.watch.summed_up(X, sent.domains, n_domains)
+    if not accept_disclosure:
+        for name in ("missing", "beyond", "unknown"):
+            part = plan.watch.parts(totals)[name]
+            part[:] = masked(part, counts.sum(axis=0)[:, None], rows.least)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
     for i, sums in enumerate(parts[0].maps):
-        arrays |= _packed(i, sums, n_classes, rows.names)
-    told = {"domains": rows.names, "left_out": rows.left_out, "withheld": rows.withheld}
-    words = [
-        f"contains, of {len(rows.X):,} rows: of {len(maps)} maps with {maps[0].n_features} columns "
-        f"the count, mean and second moment by class, and sums by class and domain ({n_domains} "
-        "domains); of each domain counts of rows and of missing values, sums and squares of "
-        "columns, and a kernel mean. The size does not depend on the number of rows",
-        "does not contain: rows, predictions for rows, or anything of domains and classes with "
-        f"fewer than {plan.smallest_cell} rows. It is no differential privacy",
+        arrays |= _packed(i, sums, n_classes, sent.names, plan.part("by_class"))
+    content = {
+        "domains": sent.names,
+        "left_out": rows.left_out,
+        "accepted": accept_disclosure,
+        "words": _second_words(plan, request, len(X), n_domains, accept_disclosure),
+    }
+    return SiteFile("moments", rows.site, plan.hash, content, arrays, tuple(sent.notes))
+
+
+def _second_words(
+    plan: Plan, request: Request, n: int, n_domains: int, accepted: bool
+) -> list[str]:
+    second = "a second moment for each class" if request.by_class else "one second moment"
+    contains = (
+        f"contains, of {n:,} rows: of {request.maps} with {request.width} columns sums by "
+        f"class and domain (domains: {n_domains}), and {second}; of each domain counts of rows and "
+        "of missing values, sums and squares of columns, and a kernel mean. The size does not "
+        "depend on the number of rows"
+    )
+    bounded = (
+        "does not contain: rows, predictions for rows, or more than half as many numbers about a "
+        "class or a domain as their rows have values. This is not differential privacy"
+    )
+    if not accepted:
+        return [contains, bounded]
+    return [
+        contains,
+        "does not contain: rows, predictions for rows, or anything about domains and classes with "
+        f"fewer than {plan.smallest_cell} rows",
+        "disclosure was accepted: rows of small classes and domains can be worked out from this "
+        "file, and from a model that is fitted from it",
     ]
-    fewest = int(counts.sum(axis=1)[counts.any(axis=1)].min())
-    if fewest < maps[0].n_features:
-        words.append(
-            f"careful: a class has {fewest} rows, fewer than the map has columns. From its second "
-            "moment these rows could be worked out; a plan with fewer n_features tells less"
+
+
+def _check_same_rows(plan: Plan, rows: SiteRows) -> None:
+    """Refuse rows other than those of the first round: of two files one can take the difference."""
+    before = plan.part("sites").get(rows.site)
+    if before is not None and before != rows.checksum():
+        raise DisclosureError(
+            f"the second round is not written: the rows of site {rows.site!r} are not those of the "
+            "first round. The difference of two files would disclose the rows that came or went. "
+            "Use the table of the first round, or send rows that are new as a site of their own; "
+            "pass accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
         )
-    return SiteFile("moments", rows.site, plan.hash, {**told, "words": words}, arrays)
 
 
-def _packed(i: int, cells: Cells, n_classes: int, domains: list[str]) -> dict[str, Array]:
+def _check_centres(plan: Plan, X: Any) -> None:
+    """Refuse centres that few rows are close to: they would tell whether these are there."""
+    centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
+    for each in plan.part("maps"):
+        kernel, total, squares = Kernel(each["kernel"], each["gamma"]), 0.0, 0.0
+        for start in range(0, len(Z), 4096):
+            values = kernel.matrix(Z[start : start + 4096], centres)
+            total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
+        close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
+        if close.min() < plan.smallest_cell:
+            raise DisclosureError(
+                f"the second round is not written: centre {int(close.argmin())} of the plan, with "
+                f"the {each['kernel']} kernel of gamma {each['gamma']:.3g}, is close to fewer than "
+                f"{plan.smallest_cell} rows, and its sum would tell whether they are there. Ask "
+                "for a plan with smaller gammas, other centres, or Fourier features"
+            )
+
+
+def _packed(
+    i: int, cells: Cells, n_classes: int, domains: list[str], by_class: bool
+) -> dict[str, Array]:
     """Arrays of one map: of symmetric matrices the upper half."""
     width = len(next(iter(cells.values())).mean)
     upper = np.triu_indices(width)
-    mean, sums = np.zeros((n_classes, width)), np.zeros((n_classes, len(domains), width))
+    sums = np.zeros((n_classes, len(domains), width))
     second = np.zeros((n_classes, len(upper[0])))
     for c, cell in cells.items():
-        mean[c], second[c] = cell.mean, cell.second[upper]
+        second[c] = cell.second[upper]
         for (_, domain), (_, total) in cell.groups.items():
             sums[c, domains.index(domain)] = total
-    return {f"mean{i}": mean, f"second{i}": second, f"sums{i}": sums}
+    return {f"second{i}": second if by_class else second.sum(axis=0)[None], f"sums{i}": sums}
 
 
 def unpacked(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
-    """Sums of one map, by class; groups are of the plan's labels and of the site's domains."""
-    counts, mean = file.arrays["counts"], file.arrays[f"mean{i}"]
-    upper, found = np.triu_indices(mean.shape[1]), []
+    """Sums of one map, by class; groups are of the plan's labels and of the site's domains.
+
+    Where there is one second moment about the means of classes, every row has the same part in it:
+    whatever counts rows alike is exact, and what weighs classes takes their spread for equal.
+    """
+    counts, sums, found = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
     for c, label in enumerate(labels or [None]):
-        second = np.zeros((mean.shape[1], mean.shape[1]))
-        second[upper] = file.arrays[f"second{i}"][c]
-        second += np.triu(second, 1).T
-        told = zip(file.content["domains"], counts[c], file.arrays[f"sums{i}"][c], strict=True)
-        groups = {(label, domain): (int(n), total) for domain, n, total in told if n}
-        found.append(NystromSums(int(counts[c].sum()), mean[c], second, groups))
+        n = int(by_class[c])
+        second = seconds[c] if len(seconds) > 1 else seconds[0] * (n / by_class.sum())
+        parts = zip(file.content["domains"], counts[c], sums[c], strict=True)
+        groups = {(label, domain): (int(k), total) for domain, k, total in parts if k}
+        found.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
     return found
+
+
+def _symmetric(packed: Array, width: int) -> Iterator[Array]:
+    """Whole matrices from their upper halves."""
+    for half in packed:
+        second = np.zeros((width, width))
+        second[np.triu_indices(width)] = half
+        yield second + np.triu(second, 1).T
 
 
 def check_moments(plan: Plan, file: SiteFile) -> None:
     """Refuse moments that no rows of the plan can have."""
     domains, watch = file.content["domains"], plan.watch
-    if not all(isinstance(name, str) for name in domains) or len(set(domains)) < len(domains):
-        raise ValueError("domains have to be different texts")
+    texts = isinstance(domains, list) and all(isinstance(name, str) for name in domains)
+    if not texts or len(set(domains)) < len(domains):
+        raise ValueError("'domains' must be a list of different texts")
+    if type(file.content["accepted"]) is not bool:
+        raise ValueError("'accepted' must be true or false")
     shape = (len(plan.classes or "-"), len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), watch.n_totals)
     for i, each in enumerate(plan.maps):
         width = plan.width(each)
-        shapes |= {f"mean{i}": (shape[0], width), f"sums{i}": (*shape, width)}
-        shapes[f"second{i}"] = (shape[0], width * (width + 1) // 2)
-    check_shapes(file, shapes, "counts")
-    counts, totals = file.arrays["counts"], watch.parts(file.arrays["watch"])
-    if ((counts > 0) & (counts < plan.smallest_cell)).any() or not counts.any(axis=0).all():
-        raise ValueError(f"it tells of fewer than {plan.smallest_cell} rows")
-    if (totals["rows"][:, 0] != counts.sum(axis=0)).any() or (file.arrays["freedom"] <= 0).any():
-        raise ValueError("the summary of its domains is of other rows than its moments")
-    if any((totals[n] < 0).any() for n in ("missing", "beyond", "spread", "unknown", "norms")):
-        raise ValueError("the summary of its domains holds negative counts or squares")
-    for i in range(len(plan.maps)):
-        for c, cell in enumerate(unpacked(file, i, plan.classes)):
-            sums = file.arrays[f"sums{i}"][c].sum(axis=0)
-            size = np.abs(sums).max() + np.abs(cell.mean).max() * cell.n_samples
-            if np.abs(sums - cell.n_samples * cell.mean).max() > ROUNDING * size:
-                raise ValueError(f"sums and means of map {i} are of different rows")
-            shift = ROUNDING * float(np.trace(cell.second)) + np.finfo(float).tiny
-            try:
-                np.linalg.cholesky(cell.second + shift * np.eye(len(cell.second)))
-            except np.linalg.LinAlgError:
-                raise ValueError(f"a second moment of map {i} is not positive") from None
+        n_seconds = shape[0] if plan.part("by_class") else 1
+        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
+    counts = check_arrays(file, shapes, "counts", only=True)["counts"]
+    check_counts("counts", counts.ravel().tolist(), plan.smallest_cell, zero=True)
+    n, in_plan = int(counts.sum()), int(plan.learnt.n_rows)
+    if not counts.any(axis=0).all():
+        raise ValueError("'counts' has a domain without rows")
+    if n > in_plan * (1 if file.site in plan.part("sites") else MOST_LATE):
+        raise ValueError(
+            f"'counts' has {n} rows, and all sites together had {in_plan} in the first round"
+        )
+    _check_watch(plan, file, counts.sum(axis=0))
+    for i, each in enumerate(plan.maps):
+        _check_map(plan, file, i, _bounds(plan, each))
+
+
+def _check_watch(plan: Plan, file: SiteFile, rows: Array) -> None:
+    """Refuse summaries of domains that no rows can have."""
+    totals, n = plan.watch.parts(file.arrays["watch"]), rows[:, None]
+    if (totals["rows"] != n).any():
+        raise ValueError("'watch' has other numbers of rows than 'counts'")
+    for name in ("missing", "beyond", "unknown"):
+        if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
+            raise ValueError(f"'watch' has counts ({name}) that are negative, or beyond the rows")
+    most = n * (1 + ROUNDING)
+    if (np.abs(totals["level"]) > CLIP * most).any() or (totals["spread"] > CLIP**2 * most).any():
+        raise ValueError(f"'watch' has standardised values beyond {CLIP:g}")
+    if (totals["level"] ** 2 > n * totals["spread"] * (1 + 1e-6) + 1e-6).any():
+        raise ValueError("'watch' has squares that are smaller than their sums allow")
+    norms = totals["norms"]
+    if (norms < 0).any() or (norms > most * (1 + 1e-6)).any():
+        raise ValueError("'watch' has squared norms of kernel features beyond 1 for each row")
+    if ((totals["kernel"] ** 2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
+        raise ValueError("'watch' has kernel means that its norms do not allow")
+    freedom, points = file.arrays["freedom"], max(totals["kernel"].shape[1], 1)
+    if (freedom <= 0).any() or (freedom > points * (1 + 1e-6)).any():
+        raise ValueError(f"'freedom' must be positive, and at most {points}")
+
+
+def _bounds(plan: Plan, nystrom: Any) -> tuple[Array, Array]:
+    """The lowest and highest value that a row can have in each column of a map's moments."""
+    m, width = nystrom.n_features, plan.width(nystrom)
+    size = np.ones(width)
+    if nystrom.triangle is None:
+        size[:m] = np.sqrt(2.0 / m)
+    low, high = -size, size
+    if plan.classes is None:  # the last column is the target itself
+        ends = plan.part("target_range")
+        margin = MOST_BEYOND * (np.ptp(ends) + np.finfo(float).tiny)
+        low[-1], high[-1] = ends[0] - margin, ends[1] + margin
+    return low, high
+
+
+def _check_map(plan: Plan, file: SiteFile, i: int, bounds: tuple[Array, Array]) -> None:
+    """Refuse sums and second moments that no rows have whose columns lie between bounds."""
+    low, high = bounds
+    counts, sums = file.arrays["counts"][:, :, None], file.arrays[f"sums{i}"]
+    slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
+    if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
+        raise ValueError(f"'sums{i}' has means beyond what a row can have in this map")
+    # About their mean, squares are at most those of rows at the ends: (high - mean)(mean - low).
+    n = counts.sum(axis=1)
+    means = sums.sum(axis=1) / np.maximum(n, 1)
+    room = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
+    packed = file.arrays[f"second{i}"]
+    for c, second in enumerate(_symmetric(packed, len(low))):
+        allowed = room[c] if len(packed) > 1 else room.sum(axis=0)
+        if (np.diagonal(second) > allowed).any():
+            raise ValueError(f"'second{i}' is larger than that of any rows in this map")
+        shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
+        scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + shift)
+        try:
+            np.linalg.cholesky(second / np.outer(scale, scale) + 1e-7 * np.eye(len(second)))
+        except np.linalg.LinAlgError:
+            raise ValueError(f"'second{i}' is not the second moment of any rows") from None

@@ -24,6 +24,10 @@ class FourierMap:
     each coordinate for ``exp(-gamma |x - y|_1)``. Each serves two columns, a cosine and a sine,
     which errs less than two frequencies with random phases; the last of an odd number has one.
 
+    With ``orthogonal``, which is for few columns and the RBF kernel, frequencies are orthogonal
+    in blocks of as many as rows have columns, and as long as they are on average. The sines of a
+    block come before its cosines: a small gamma makes these first columns nearly linear in x.
+
     Like :class:`~domainwise.kernels.functions.Kernel` it offers :meth:`prepare` and :meth:`block`,
     with ``points`` in the place of other rows.
 
@@ -39,6 +43,7 @@ class FourierMap:
     n_columns: int  #: of the rows
     n_features: int  #: M
     seed: int = 0
+    orthogonal: bool = False
     #: Frequencies, one row for each of the M columns, and their phases behind them.
     points: Array = field(init=False, repr=False, compare=False)
 
@@ -48,6 +53,8 @@ class FourierMap:
     is_product: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if self.orthogonal and self.kernel != "rbf":
+            raise ValueError(f"orthogonal frequencies need the RBF kernel, got {self.kernel!r}")
         if self.kernel not in FOURIER_KERNELS:
             raise ValueError(
                 f"kernel={self.kernel!r} has no random Fourier features here: choose one of "
@@ -62,6 +69,10 @@ class FourierMap:
         # NumPy will never change the numbers that RandomState draws: two places that share nothing
         # but the seed have the same columns whatever their versions.
         rng = np.random.RandomState(self.seed)
+        points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
+        object.__setattr__(self, "points", points)
+
+    def _independent(self, rng: np.random.RandomState) -> Array:
         shape = ((self.n_features + 1) // 2, self.n_columns)
         if self.kernel == "rbf":
             frequencies = sqrt(2.0 * self.gamma) * rng.standard_normal(shape)
@@ -71,7 +82,17 @@ class FourierMap:
         points = np.column_stack([np.repeat(frequencies, 2, axis=0), phases])[: self.n_features]
         if self.n_features % 2:
             points[-1, -1] = rng.uniform(0.0, 2.0 * pi)
-        object.__setattr__(self, "points", points)
+        return points
+
+    def _orthogonal(self, rng: np.random.RandomState) -> Array:
+        length = sqrt(2.0 * self.gamma * self.n_columns)
+        points: list[Array] = []
+        while len(points) < self.n_features:
+            n_vectors = min(self.n_columns, self.n_features - len(points))
+            block = length * _orthonormal(rng, n_vectors, self.n_columns)
+            points += [np.append(frequency, -pi / 2) for frequency in block]
+            points += [np.append(frequency, 0.0) for frequency in block]
+        return np.array(points[: self.n_features])
 
     def transform(self, X: Any) -> Any:
         """Return the columns of rows, an array or a tensor, in their precision."""
@@ -96,6 +117,19 @@ class FourierMap:
         xp.cos(angles, out=angles)
         angles *= sqrt(2.0 / self.n_features)
         return angles
+
+
+def _orthonormal(rng: np.random.RandomState, n_vectors: int, size: int) -> Array:
+    """Orthonormal rows, drawn uniformly; by Gram-Schmidt, the signs of which are the same anywhere.
+
+    Each row is made orthogonal to those before it twice, after which only rounding is left.
+    """
+    found = np.zeros((n_vectors, size))
+    for i, vector in enumerate(rng.standard_normal((n_vectors, size))):
+        for _ in range(2):
+            vector = vector - (found[:i] @ vector) @ found[:i]
+        found[i] = vector / np.linalg.norm(vector)
+    return found
 
 
 #: Functions of rows, one for each row of an array beside it.

@@ -1,0 +1,334 @@
+"""What a site may send: which rows are in it, in which groups, and how many numbers about each.
+
+A group of rows is a whole site, a class of it, a domain, or a class in a domain. All numbers in a
+file that depend on the rows of a group alone are numbers about it, and three rules bound them:
+
+1. They are at most half as many as the values that the group holds, rows times columns. Whoever
+   looks for rows that explain the numbers has at least twice as many unknowns as equations.
+2. A map has at most a third as many columns as the group has rows. Whether a row lies in the span
+   of the others then says nothing.
+3. Where second moments are sent, the cube of the columns, times the maps, is at most a quarter of
+   the square of the rows. What a row weighs in its own second moment, its leverage, then differs
+   from that of a row outside by less than half a standard deviation.
+
+Groups that are too small are merged, or their rows are left out of the file. Which these are is
+said at the site only, never in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isqrt
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.federated.plan import Plan, PlanError
+from domainwise.shift.watch import MOST_SOURCES
+from domainwise.tables.cells import as_labels, as_numbers, decimal_marks, without
+from domainwise.tables.errors import describe_names
+from domainwise.tables.features import named_frame
+from domainwise.tables.schema import TableError, import_pandas, require_columns, target_column
+
+#: Rows for each column of a map, and values of a group for each number about it (rules 1 and 2).
+ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
+#: The square of the rows for each cube of columns, where there are second moments (rule 3).
+LEVERAGE = 4
+#: Columns beyond which further maps are preferred to further columns.
+ENOUGH_COLUMNS = 100
+#: Share of the rows of all sites that the columns of a plan leave in. Where this allows fewer than
+#: ``FEW_COLUMNS``, the second share counts.
+KEPT_ROWS, FEW_COLUMNS, KEPT_FOR_FEW = 0.95, 8, 0.8
+LEAST_COLUMNS = 4
+ADVICE = (
+    "Send more rows, or ask for a plan with fewer n_features, kernels or gammas. If you may "
+    "disclose these rows, pass accept_disclosure=True (--accept-disclosure)"
+)
+
+
+class DisclosureError(ValueError):
+    """A file that would disclose too much about the rows of a site, and what would help."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How many numbers a plan asks of a site in the second round."""
+
+    n_columns: int  #: of the table, without target and domain
+    n_classes: int  #: 1 for a continuous target
+    n_maps: int
+    width: int  #: columns of a map, those of a continuous target included
+    by_class: bool  #: whether there is a second moment for each class, or one for the site
+    n_watch: int  #: numbers about each domain that new rows are compared with
+
+    @property
+    def maps(self) -> str:
+        """The number of maps in words."""
+        return f"{self.n_maps} map" + "s" * (self.n_maps != 1)
+
+    @property
+    def cell_numbers(self) -> int:
+        """Numbers about a class in a domain: the sums of the columns of all maps."""
+        return self.n_maps * self.width
+
+    @property
+    def second_numbers(self) -> int:
+        """Numbers in second moments of all maps."""
+        return self.n_maps * self.width * (self.width + 1) // 2
+
+    def cell_rows(self) -> int:
+        """Rows that a class in a domain must have."""
+        return self._rows_for(self.cell_numbers, False)
+
+    def class_rows(self, n_domains: int = 1) -> int:
+        """Rows that a class must have at a site."""
+        numbers = n_domains * self.cell_numbers + self.by_class * self.second_numbers
+        return self._rows_for(numbers, self.by_class)
+
+    def domain_rows(self) -> int:
+        """Rows that a domain must have at a site."""
+        return self._rows_for(self.n_classes * self.cell_numbers + self.n_watch, False)
+
+    def site_rows(self, first: int, n_domains: int = 1) -> int:
+        """Rows that a site must have, with so many numbers about it in the first round."""
+        seconds = self.second_numbers * (self.n_classes if self.by_class else 1)
+        by_domain = n_domains * (self.n_classes * self.cell_numbers + self.n_watch)
+        return self._rows_for(first + seconds + by_domain, True)
+
+    def _rows_for(self, numbers: int, second: bool) -> int:
+        rows = [ROWS_PER_COLUMN * self.width]
+        rows.append(ceil(VALUES_PER_NUMBER * numbers / max(self.n_columns, 1)))
+        if second:
+            rows.append(isqrt(LEVERAGE * self.n_maps * self.width**3 - 1) + 1)
+        return max(rows)
+
+
+def kept_rows(request: Request, counts: Sequence[Array], first: Sequence[int]) -> int:
+    """Rows of all sites that may be in their files, from counts by class of each."""
+    total = 0
+    for by_class, numbers in zip(counts, first, strict=True):
+        n = int(by_class[by_class >= request.class_rows()].sum())
+        total += n if n >= request.site_rows(numbers) else 0
+    return total
+
+
+def most_columns(request: Any, counts: Sequence[Array], first: Sequence[int], most: int) -> int:
+    """The largest number of columns of a map for which enough rows may be sent.
+
+    ``request`` is a function that returns a :class:`Request` for a number of columns.
+    """
+    rows = sum(int(by_class.sum()) for by_class in counts)
+
+    def largest(share: float, most: int) -> int:
+        fits, too_many = 0, most + 1
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            kept = kept_rows(request(middle), counts, first)
+            fits, too_many = (middle, too_many) if kept >= share * rows else (fits, middle)
+        return fits
+
+    return max(largest(KEPT_ROWS, most), largest(KEPT_FOR_FEW, min(FEW_COLUMNS, most)))
+
+
+def chosen_columns(
+    request: Any, n_maps: Sequence[int], counts: Sequence[Array], first: Sequence[int], most: int
+) -> tuple[int, int]:
+    """Number of columns and of maps that suit the sites, from counts by class of each.
+
+    ``request`` is a function that returns a :class:`Request` for numbers of columns and maps;
+    ``n_maps`` are the possible numbers, largest first. A map more may cost columns only beyond
+    ``ENOUGH_COLUMNS``.
+    """
+    found = {k: most_columns(lambda m, k=k: request(m, k), counts, first, most) for k in n_maps}
+    least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(found.values())))
+    for k, columns in found.items():
+        if columns >= least:
+            return columns, k
+    fewest = request(LEAST_COLUMNS, min(n_maps))
+    raise PlanError(
+        "the sites have too few rows for a second round: what they would send could be traced to "
+        f"single rows. A map of {LEAST_COLUMNS} columns needs {fewest.class_rows()} rows of each "
+        f"class and {fewest.site_rows(max(first))} rows at each site. Use sites with more rows, or "
+        "set n_features: sites then have to pass accept_disclosure=True"
+    )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which rows of a site are sent, and as which domains."""
+
+    rows: Array  #: places of the rows
+    domains: Array  #: codes of these rows
+    names: list[str]
+    notes: list[str]  #: what was merged or left out, for the site alone
+
+
+def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> Groups:
+    """Merge domains that are too small, and leave out classes that are.
+
+    Raises :class:`DisclosureError` where no rows are left, or these are too few together.
+    ``first`` is how many numbers about the site there are in the first round.
+    """
+    counts = np.zeros((request.n_classes, len(rows.names)), dtype=np.int64)
+    np.add.at(counts, (rows.classes, rows.domains), 1)
+    if accept:
+        keep = counts[rows.classes, rows.domains] >= rows.least
+        if not keep.any():
+            raise DisclosureError(f"every domain and class has fewer than {rows.least} rows")
+        few = f"domains and classes with fewer than {rows.least} rows"
+        places = [[int(d)] for d in np.unique(rows.domains[keep])]
+        return _groups(rows, keep, places, [rows.names[d] for (d,) in places], few)
+    large = counts.sum(axis=1) >= request.class_rows()
+    keep = large[rows.classes]
+    n, needed = int(keep.sum()), request.site_rows(first)
+    if n < needed:
+        raise DisclosureError(
+            f"the second round is not written: the plan asks for {request.maps} of "
+            f"{request.width} columns, for which a site needs {needed} rows, and each class "
+            f"{request.class_rows()}. This site has {n} rows in classes that are large enough, and "
+            f"{len(keep) - n} others. {ADVICE}"
+        )
+    places = _places(counts[large], request, first)
+    names = [rows.names[place[0]] if len(place) == 1 else rows.site for place in places]
+    if len(places) > 1 and len(places[-1]) > 1:
+        names[-1] = f"{rows.site} (other domains)"
+    few = f"classes with fewer than {request.class_rows()} rows"
+    return _groups(rows, keep, places, names, few)
+
+
+def _groups(
+    rows: SiteRows, keep: Array, places: list[list[int]], names: list[str], few: str
+) -> Groups:
+    """Rows with the places of their domains, and what the site has to know of the others."""
+    place_of = np.zeros(len(rows.names), dtype=np.int64)
+    for place, domains in enumerate(places):
+        place_of[domains] = place
+    notes, left_out = [*rows.notes], int((~keep).sum())
+    if left_out:
+        notes.append(f"left out: {left_out} rows of {few}")
+    if len(places[-1]) > 1:
+        merged = describe_names([rows.names[d] for d in places[-1]])
+        notes.append(f"sent as one domain, {names[-1]!r}: {merged}")
+    return Groups(np.flatnonzero(keep), place_of[rows.domains[keep]], names, notes)
+
+
+def _places(counts: Array, request: Request, first: int) -> list[list[int]]:
+    """Domains by themselves where they and the others are large enough; the others come last."""
+    sizes = counts.sum(axis=0)
+    large = (counts >= request.cell_rows()).all(axis=0) & (sizes >= request.domain_rows())
+    named = sorted(np.flatnonzero(large).tolist(), key=lambda d: (-sizes[d], d))[:MOST_SOURCES]
+    present = np.flatnonzero(sizes)
+    for k in range(len(named), 0, -1):
+        others = np.setdiff1d(present, named[:k])
+        joined = [
+            *counts[:, named[:k]].T,
+            *([counts[:, others].sum(axis=1)] if len(others) else []),
+        ]
+        n = len(joined)
+        if (
+            min(by_class.min() for by_class in joined) >= request.cell_rows()
+            and joined[-1].sum() >= request.domain_rows()
+            and counts.sum(axis=1).min() >= request.class_rows(n)
+            and sizes.sum() >= request.site_rows(first, n)
+        ):
+            return [[d] for d in named[:k]] + ([others.tolist()] if len(others) else [])
+    return [present.tolist()]
+
+
+# The rows of a site.
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """Rows of those classes that are large enough at the site.
+
+    Values of a column that fewer than ``least`` rows have are taken for missing.
+    """
+
+    site: str
+    least: int  #: rows of which something may be sent
+    X: Any  #: features as :meth:`Schema.prepare` has them
+    y: Array  #: continuous targets, or codes of classes
+    classes: Array  #: codes; zeros for a continuous target
+    domains: Array  #: codes
+    names: list[str]  #: of domains
+    left_out: int  #: rows without target or domain, 0 where these are fewer than ``least``
+    notes: list[str]  #: what was left out, for the site alone
+
+    def checksum(self) -> str:
+        """Sixteen bits that change with the rows, whatever their order.
+
+        They show that a table was changed after the first round, and are too few to confirm a
+        guess about a row.
+        """
+        hashed = import_pandas().util.hash_array
+        rows = import_pandas().util.hash_pandas_object(self.X, index=False).to_numpy()
+        names = hashed(np.array(self.names, dtype=object))[self.domains]
+        rows = rows * np.uint64(31) + names * np.uint64(17) + hashed(np.asarray(self.y))
+        return hashlib.sha256(np.sort(rows).tobytes()).hexdigest()[:4]
+
+
+def masked(counts: Any, n: Any, least: int) -> Any:
+    """Counts out of n; fewer than ``least`` become 0, and all but fewer than ``least`` become n."""
+    counts = np.where(np.asarray(counts) < least, 0, counts)
+    return np.where(np.asarray(n) - counts < least, n, counts)
+
+
+def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
+    """Check a table, and leave out rows and values that nothing may be sent of."""
+    schema, least = plan.schema, plan.smallest_cell
+    frame = named_frame(frame)
+    require_columns([*schema.features, schema.target], list(frame.columns), "the table")
+    target = without(frame[schema.target], schema.na)
+    mark = decimal_marks({schema.target: target}, [schema.target], schema.decimal)
+    target = target_column(target, mark.get(schema.target))
+    known, given = target.notna().to_numpy(), None
+    if schema.domain in frame.columns:
+        given = without(frame[schema.domain], schema.na, words=False)
+        known = known & given.notna().to_numpy()
+    if not known.any():
+        raise TableError("no row has both a target and a domain")
+    labels = None if given is None else as_labels(given[known]).astype(str)
+    if site is None and (labels is None or len(np.unique(labels)) > 1):
+        raise TableError("give the name of the site: its rows are not of one domain with a name")
+    site = str(labels[0]) if site is None and labels is not None else str(site)
+    names, domains = np.unique(
+        np.full(int(known.sum()), site) if labels is None else labels, return_inverse=True
+    )
+    if plan.classes is None:
+        y, classes = as_numbers(target[known], schema.target), np.zeros(len(domains), dtype=int)
+    else:
+        y = classes = _class_codes(as_labels(target[known]), plan)
+    keep = np.bincount(classes)[classes] >= least
+    if not keep.any():
+        raise TableError(f"every class has fewer than {least} rows: nothing may be sent of them")
+    notes, missing = [], int((~known).sum())
+    if not keep.all():
+        notes.append(f"left out: {(~keep).sum()} rows of classes with fewer than {least} rows")
+    rows = np.flatnonzero(known)[keep]
+    X = schema.prepare(frame if len(rows) == len(frame) else frame[schema.features].iloc[rows])
+    for name in (*schema.numbers, *schema.categorical):
+        if 0 < X[name].notna().sum() < least:
+            X[name] = X[name].where(X[name].isna())
+            notes.append(f"taken for missing: the values of {name!r}, fewer than {least}")
+    if 0 < missing < least:
+        notes.append(f"left out: {missing} rows without a target or domain")
+    sent_missing = missing if missing >= least else 0
+    return SiteRows(
+        site, least, X, y[keep], classes[keep], domains[keep], names.tolist(), sent_missing, notes
+    )
+
+
+def _class_codes(labels: Array, plan: Plan) -> Array:
+    known = {str(label): code for code, label in enumerate(plan.classes or ())}
+    texts, inverse = np.unique(labels.astype(str), return_inverse=True)
+    others = [text for text in texts.tolist() if text not in known]
+    if others:
+        raise TableError(
+            f"the target {plan.schema.target!r} holds {describe_names(others)}, which the plan "
+            f"does not have among its classes: {describe_names(known)}"
+        )
+    return np.array([known[text] for text in texts.tolist()])[inverse]
