@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from _pytest.doctest import DoctestModule
 
 BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -62,6 +63,70 @@ def data_dir() -> Path:
             else "no data files: $DOMAINWISE_DATA is unset and ../shared/data does not exist"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def hostile_labels() -> dict[str, tuple[Any, str]]:
+    """24 labels that NumPy would change without a word, each with what the refusal says.
+
+    Whoever turns labels into an array before they are checked takes them.
+    """
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    gone, rows = "missing|NaN|None", np.arange(24)
+    as_bytes = np.empty(24, dtype=object)
+    as_bytes[:] = [b"a", b"a\0", b"b"] * 8
+    own_text = np.dtypes.StringDType(na_object=None)
+    return {
+        "NaN among texts": (["a", float("nan"), "b"] * 8, gone),
+        "None among texts": (pandas.Series(["a", None, "b"] * 8, dtype=object), gone),
+        "a missing category": (pandas.Categorical(["a", None, "b"] * 8), gone),
+        "a missing whole number": (pandas.array([1, None, 2] * 8, dtype="Int64"), gone),
+        "null in Arrow": (arrow.array(["a", None, "b"] * 8), gone),
+        "missing in NumPy's own text": (np.array(["a", None, "b"] * 8, own_text), gone),
+        "masked": (np.ma.masked_array(rows % 3, mask=rows < 3), "missing values.*masked"),
+        "no day": (np.array(["2024-01-01", "NaT", "2024-01-02"] * 8, "M8[D]"), "dates or dur"),
+        "durations": (np.array([1, 2, 3] * 8, "m8[s]"), "dates or durations"),
+        "records": (np.array([(1,), (2,), (3,)] * 8, [("site", int)]), "records"),
+        "text that ends in a zero byte": (["a", "a\0", "b"] * 8, "zero byte"),
+        "bytes that do": (as_bytes, "zero byte"),
+        "lists of several lengths": ([[1], [1, 2], [3]] * 8, "one value for each row"),
+        "too large for float64": ([2**53 + 1, 0.5, 1] * 8, "53 bits"),
+        "too large for 64 bits": ([2**64, 1, 2] * 8, "64 bits"),
+    }
+
+
+@pytest.fixture(scope="session")
+def hostile_rows() -> dict[str, tuple[Any, str, bool]]:
+    """What is not a table of 24 rows of numbers, and what the refusal says.
+
+    The truth value says whether text and dates in it may mean something to whoever passes rows on.
+    """
+    pandas = pytest.importorskip("pandas")
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    X = np.random.default_rng(0).normal(size=(24, 3))
+    frame = pandas.DataFrame(X, columns=list("abc"))
+    days = frame[["a"]].assign(day=pandas.date_range("2024-01-01", periods=24))
+    dates = np.arange(72).reshape(24, 3)
+    named = r"dates or times.*\(day\)"
+    return {
+        "masked values": (np.ma.masked_array(X, mask=X > 1), "masked", False),
+        "records": (np.array([tuple(r) for r in X], dtype="f8, f8, f8"), "structured array", False),
+        "dict": ({"a": X[:, 0]}, "got dict", False),
+        "set": ({1, 2}, "got set", False),
+        "generator": ((row for row in X), "got generator", False),
+        "None": (None, "got NoneType", False),
+        "text": ("abc", "got str", False),
+        "number": (np.array(3.0), "scalar|1 dimension", False),
+        "column": (frame["a"], "2-dimensional", False),
+        "dates": (dates.astype("M8[D]"), "dates or times", True),
+        "durations": (dates.astype("m8[s]"), "dates or times", True),
+        "frame with dates": (days, named, True),
+        "polars with dates": (polars.from_pandas(days), named, True),
+        "Arrow with dates": (arrow.table(days), named, True),
+        "text in a cell": (frame.assign(a="x"), "X must hold numbers.*'x'", True),
+        "sparse matrix": (scipy.sparse.csr_array(X), "[Ss]parse", True),
+        "sparse columns": (frame.astype(pandas.SparseDtype(float)), "sparse columns", True),
+    }
 
 
 @pytest.fixture(scope="session")

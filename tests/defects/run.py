@@ -158,25 +158,25 @@ DEFECTS = [
         "True counts as the number 1",
         "not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))",
         "bool(super().is_satisfied_by(val))",
-        ("hostile",),
+        ("checks",),
     ),
     Defect(
         "missing labels of pandas become a class",
         'if value is None or type(value).__name__ in ("NAType", "NaTType"):',
         "if value is None:",
-        ("hostile",),
+        ("checks",),
     ),
     Defect(
         "one class does not check one of its arguments",
         'for name in ("cv", "calibration")',
         'for name in ("cv",)',
-        ("hostile/test_arguments.py", "selection/test_conformal.py"),
+        ("test_common.py",),
     ),
     Defect(
         "one class turns classes that are not checked into codes",
         "target = inputs.check_classes(y, n)",
         "target = inputs.check_target(y, n, 'delta')",
-        ("hostile/test_arguments.py", "selection/test_conformal.py"),
+        ("test_common.py",),
     ),
 ]  # fmt: skip
 

@@ -7,7 +7,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import DomainContext
 
@@ -280,8 +279,3 @@ def test_dask_data_frames_keep_their_index_and_may_hold_the_domains():
     np.testing.assert_allclose(out.to_numpy(), expected, rtol=1e-9, atol=1e-11)
     with pytest.raises(ValueError, match="would gather"):
         context.set_output(transform="pandas").transform(table, sample_domain="site")
-
-
-@parametrize_with_checks([DomainContext(), DomainContext(relative=False, summary=True)])
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)

@@ -11,7 +11,6 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.calibration.curves import equal_weights, fit_curve
@@ -450,11 +449,3 @@ def test_domains_are_routed_through_cross_validation():
         )
     assert len(found["test_score"]) == 5
     assert all(len(model.domains_) == 4 for model in found["estimator"])
-
-
-@parametrize_with_checks(
-    [DomainEnsembleClassifier(["linear"]), DomainEnsembleRegressor([("ridge", Ridge())])]
-)
-@pytest.mark.filterwarnings("ignore:without several domains")
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)

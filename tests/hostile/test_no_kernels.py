@@ -50,41 +50,37 @@ def agree(model, rows):
     assert np.abs(first).max() > 0
 
 
-@pytest.mark.parametrize("kind", FUNCTIONS)
 @pytest.mark.parametrize("cls", EXACT + FAST)
-def test_a_function_that_is_no_kernel_is_warned_of(cls, kind):
-    function, wrong = FUNCTIONS[kind]
-    with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
-        agree(cls(kernel=function), X)
+def test_a_function_that_is_no_kernel_is_warned_of(cls):
+    for function, wrong in FUNCTIONS.values():
+        with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+            agree(cls(kernel=function), X)
 
 
-@pytest.mark.parametrize("kind", FUNCTIONS)
 @pytest.mark.parametrize("cls", EXACT)
-def test_so_is_a_matrix(cls, kind):
-    function, wrong = FUNCTIONS[kind]
-    with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
-        agree(cls(kernel="precomputed"), function(X, X))
+def test_so_is_a_matrix(cls):
+    for function, wrong in FUNCTIONS.values():
+        with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+            agree(cls(kernel="precomputed"), function(X, X))
 
 
-@pytest.mark.parametrize("kind", HOPELESS)
 @pytest.mark.parametrize("cls", [*EXACT, *FAST, dw.InvariantSVC])
 @pytest.mark.filterwarnings("ignore:the values of kernel:UserWarning")
-def test_where_nothing_is_positive_there_is_nothing_to_learn(cls, kind):
-    with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
-        cls(kernel=HOPELESS[kind]).fit(X, Y, sample_domain=D)
-    if cls not in FAST:
+def test_where_nothing_is_positive_there_is_nothing_to_learn(cls):
+    for function in HOPELESS.values():
         with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
-            cls(kernel="precomputed").fit(HOPELESS[kind](X, X), Y, sample_domain=D)
+            cls(kernel=function).fit(X, Y, sample_domain=D)
+        if cls not in FAST:
+            with pytest.raises(ValueError, match="is it a kernel times -1, or distances"):
+                cls(kernel="precomputed").fit(function(X, X), Y, sample_domain=D)
 
 
 @pytest.mark.parametrize("cls", EXACT)
-@pytest.mark.parametrize("kernel", ["function", "precomputed"])
-def test_minus_squared_distances_are_a_kernel_once_centred(cls, kernel):
-    rows = -squares(X, X) if kernel == "precomputed" else X
-    given = kernel if kernel == "precomputed" else lambda A, B: -squares(A, B)
+def test_minus_squared_distances_are_a_kernel_once_centred(cls):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*no kernel")
-        agree(cls(kernel=given), rows)
+        agree(cls(kernel=lambda A, B: -squares(A, B)), X)
+        agree(cls(kernel="precomputed"), -squares(X, X))
 
 
 def test_the_positive_part_is_that_of_an_eigendecomposition():
@@ -109,16 +105,15 @@ def test_machines_predict_the_rows_that_they_have_learnt_as_transform_gives_them
     np.testing.assert_allclose(model.decision_function(K), inside)
 
 
-@pytest.mark.parametrize("kind", FUNCTIONS)
 @pytest.mark.parametrize("cls", EXACT[:-1])
-def test_where_the_matrix_is_not_formed_it_is_refused(cls, kind, monkeypatch):
+def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 20)
-    function, _ = FUNCTIONS[kind]
-    with (
-        pytest.warns(UserWarning, match="are no kernel"),
-        pytest.raises(ValueError, match="36 rows its matrix is not formed"),
-    ):
-        cls(kernel=function).fit(X, Y, sample_domain=D)
+    for function, _ in FUNCTIONS.values():
+        with (
+            pytest.warns(UserWarning, match="are no kernel"),
+            pytest.raises(ValueError, match="36 rows its matrix is not formed"),
+        ):
+            cls(kernel=function).fit(X, Y, sample_domain=D)
 
 
 def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import domainwise
 from domainwise import ShiftWatch, check_shift
@@ -48,11 +47,6 @@ def planted(X, column, change, seed=1, n=60):
     rows = X[np.random.default_rng(seed).choice(np.flatnonzero(SITES == "B"), n)].copy()
     rows[:, column] = change(rows[:, column])
     return rows
-
-
-@parametrize_with_checks([ShiftWatch()])
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from sklearn.model_selection import KFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise.calibration.quantiles import (
     DomainQuantiles,
@@ -227,12 +226,6 @@ def test_a_given_split_decides_which_domains_calibrate():
     model = DomainConformal(Ridge(), cv=cv, calibration="split").fit(X, X[:, 0], sample_domain=D)
     _, held = next(cv.split(X, groups=D))
     assert model.calibration_domains_.tolist() == sorted(set(D[held].tolist()))
-
-
-@pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([DomainConformal(LogisticRegression()), DomainConformal(Ridge())])
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)
 
 
 # ---- coverage by simulation --------------------------------------------------------------------

@@ -10,7 +10,6 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import domainwise.estimators.exact_base as base
 from domainwise import DCM, FastDCM
@@ -204,12 +203,3 @@ def test_conditional_needs_classes(data):
         DCMCV(conditionals=(True,)).fit(
             data.data, data.data[:, 0], sample_domain=data.sample_domain
         )
-
-
-SMALL = {"gammas": [0.5], "ridges": [0.1], "domain_weights": [0.0]}
-
-
-@pytest.mark.filterwarnings("ignore:without several domains")
-@parametrize_with_checks([DCMCV(**SMALL), FastDCMCV(**SMALL)])
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)

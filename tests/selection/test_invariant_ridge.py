@@ -8,7 +8,6 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from domainwise import InvariantKernel, InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.calibration.curves import class_columns, fit_curve
@@ -226,17 +225,6 @@ def test_bad_data_are_named(data):
         InvariantRidgeClassifierCV().fit(X, y, sample_domain=d[:-1])
     with pytest.raises(ValueError, match="NaN"):
         InvariantRidgeCV().fit(np.full_like(X, np.nan), y, sample_domain=d)
-
-
-@pytest.mark.filterwarnings("ignore:without several domains")
-@parametrize_with_checks(
-    [
-        InvariantRidgeClassifierCV(gammas=[0.1], alphas=[0.1, 1.0]),
-        InvariantRidgeCV(gammas=[0.1], alphas=[0.1, 1.0]),
-    ]
-)
-def test_scikit_learns_checks_pass(estimator, check):
-    check(estimator)
 
 
 # ---- probabilities -----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Labels through every way in: those that are missing are refused, large ones stay themselves.
+"""Labels in every container: missing ones are refused, large ones stay themselves.
 
-To add a way, add a line to ``WAYS``; to add an estimator, one to ``MODELS``.
+The shared checks are tested here, and functions that use them; that estimators use them is in
+``tests/test_common.py``. To add a container, add a line to ``WAYS``.
 """
 
 import numpy as np
@@ -9,10 +10,10 @@ from sklearn.linear_model import LogisticRegression
 
 import domainwise as dw
 from domainwise import metrics
+from domainwise.checks import inputs
 from domainwise.scoring.measures import default_scoring
 from domainwise.selection import (
     DomainConformal,
-    InvariantSearchCV,
     LeaveDomainsOut,
     adapt_class_shares,
     domain_cross_validate,
@@ -46,25 +47,16 @@ WAYS = {
     "chunked Arrow": lambda values: arrow.chunked_array([arrow.array(values)]),
     "polars": lambda values: polars.Series(values, strict=False),
 }
-MODELS = {
-    "DCM": dw.DCM,
-    "KPCA": dw.KPCA,
-    "SCA": dw.SCA,
-    "FastDCM": dw.FastDCM,
-    "FastSCA": dw.FastSCA,
-    "InvariantKernel": lambda: dw.InvariantKernel(conditional=True),
-    "InvariantFeatures": lambda: dw.InvariantFeatures(conditional=True),
-    "InvariantSVC": dw.InvariantSVC,
-    "ridge": lambda: dw.InvariantRidgeClassifierCV(kernels=["linear"], alphas=[1.0]),
-    "search": lambda: InvariantSearchCV(dw.InvariantSVC(), {"C": [1.0]}),
-    "conformal": lambda: DomainConformal(LogisticRegression()),
-    "ensemble": lambda: dw.DomainEnsembleClassifier(members=["linear"]),
+#: The shared checks.
+CHECKS = {
+    "sample_domain": lambda labels: inputs.check_sample_domain(labels, len(labels)),
+    "y": lambda labels: inputs.check_target(labels, len(labels), "auto"),
+    "classes": lambda labels: inputs.check_classes(labels, len(labels)),
+    "measures": lambda labels: inputs.checked_labels(labels, "y_true"),
 }
-IGNORES_TARGET = {"KPCA"}
+each_check = pytest.mark.parametrize("check", CHECKS)
 #: Of Python objects; Arrow's types know None only, and so does polars.
 MISSING = {"None": None, "NaN": float("nan"), "NA": pandas.NA}
-
-each_model = pytest.mark.parametrize("model", MODELS)
 
 
 def missing_cases():
@@ -76,81 +68,60 @@ def missing_cases():
                     yield pytest.param(way, word, names, id=f"{way}-{word}-{kind}")
 
 
-@each_model
-@pytest.mark.parametrize("role", ["y", "sample_domain"])
 @pytest.mark.parametrize("way, word, names", [*missing_cases()])
-def test_no_class_and_no_domain_is_made_of_what_is_missing(model, role, way, word, names):
-    if role == "y" and model in IGNORES_TARGET:
-        return
+def test_no_class_and_no_domain_is_made_of_what_is_missing(way, word, names):
     labels = WAYS[way]([*names, MISSING[word]] * 8)
-    given = {"y": OTHER, "sample_domain": OTHER, role: labels}
-    with pytest.raises(ValueError, match=r"missing|NaN|None|infinite"):
-        MODELS[model]().fit(X, **given)
-
-
-@pytest.mark.parametrize("way, word, names", [*missing_cases()])
-def test_nor_by_splitters_and_measures(way, word, names):
-    labels = WAYS[way]([*names, MISSING[word]] * 8)
-    for use in (
-        lambda: list(LeaveDomainsOut().split(X, groups=labels)),
-        lambda: metrics.g_mean_score(labels, OTHER),
-        lambda: metrics.worst_domain_score(OTHER, OTHER, labels, metrics.g_mean_score),
-        lambda: metrics.mmd(X, labels),
-        lambda: metrics.invariance_report(X, OTHER, labels),
-        lambda: metrics.hsic(X, labels, kernel_b="delta"),
-        lambda: dw.DomainContext().fit(X, sample_domain=labels),
-        lambda: dw.ShiftWatch().fit(X, sample_domain=labels),
-        lambda: dw.evaluate(X, OTHER, labels, methods=["constant"]),
-    ):
+    for check in CHECKS.values():
         with pytest.raises(ValueError, match=r"missing|NaN|None|infinite"):
-            use()
+            check(labels)
 
 
-#: Labels that would not stay themselves, and what the refusal says.
-CHANGED = {
-    "masked": (np.ma.masked_array(ROWS % 3, mask=ROWS < 3), "missing values.*masked"),
-    "no day": (np.array(["2024-01-01", "NaT", "2024-01-02"] * 8, "M8[D]"), "dates or durations"),
-    "durations": (np.array([1, 2, 3] * 8, "m8[s]"), "dates or durations"),
-    "records": (np.array([(1,), (2,), (3,)] * 8, [("site", int)]), "records"),
-    "text that ends in a zero byte": (["a", "a\0", "b"] * 8, "zero byte"),
-    "bytes that do": (objects([b"a", b"a\0", b"b"] * 8), "zero byte"),
-    "lists of several lengths": ([[1], [1, 2], [3]] * 8, "one value for each row"),
-    "NumPy's own text, missing": (
-        np.array(["a", None, "b"] * 8, np.dtypes.StringDType(na_object=None)),
-        "missing",
+@each_check
+def test_labels_that_would_change_on_the_way_are_refused(check, hostile_labels):
+    for labels, words in hostile_labels.values():
+        with pytest.raises(ValueError, match=words):
+            CHECKS[check](labels)
+
+
+#: What takes labels beside estimators.
+FUNCTIONS = {
+    "splitter": lambda labels: list(LeaveDomainsOut().split(X, groups=labels)),
+    "g_mean_score": lambda labels: metrics.g_mean_score(labels, OTHER),
+    "worst_domain_score": lambda labels: metrics.worst_domain_score(
+        OTHER, OTHER, labels, metrics.g_mean_score
     ),
+    "mmd": lambda labels: metrics.mmd(X, labels),
+    "invariance_report": lambda labels: metrics.invariance_report(X, OTHER, labels),
+    "hsic": lambda labels: metrics.hsic(X, labels, kernel_b="delta"),
+    "domain_cross_validate": lambda labels: domain_cross_validate(
+        LogisticRegression(), X, OTHER, labels
+    ),
+    "default_scoring": lambda labels: default_scoring(OTHER, True, labels),
+    "evaluate": lambda labels: dw.evaluate(X, OTHER, labels, methods=["constant"]),
 }
 
 
-@each_model
-@pytest.mark.parametrize("role", ["y", "sample_domain"])
-@pytest.mark.parametrize("case", CHANGED)
-def test_labels_that_would_change_on_the_way_are_refused(model, role, case):
-    if role == "y" and model in IGNORES_TARGET:
-        return
-    labels, words = CHANGED[case]
-    given = {"y": OTHER, "sample_domain": OTHER, role: labels}
-    with pytest.raises(ValueError, match=words):
-        MODELS[model]().fit(X, **given)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_use_the_checks(function, hostile_labels):
+    for labels, words in hostile_labels.values():
+        with pytest.raises(ValueError, match=words):
+            FUNCTIONS[function](labels)
 
 
-@each_model
-def test_a_frame_of_one_column_is_that_column(model):
+@pytest.mark.parametrize("check", ["sample_domain", "y", "classes"])
+def test_a_frame_of_one_column_is_that_column(check):
     sites = pandas.DataFrame({"site": ROWS % 3})
     for frame in (sites, polars.from_pandas(sites), sites.astype("string")):
-        found = MODELS[model]().fit(X, OTHER, sample_domain=frame)
-        assert len(getattr(found, "domains_", (0, 1, 2))) == 3
+        assert CHECKS[check](frame).n_categories == 3
 
 
-@each_model
-def test_classes_keep_their_kind(model):
+@pytest.mark.parametrize("check", ["sample_domain", "y", "classes"])
+def test_labels_keep_their_type(check):
     for labels, kind in (
         (objects((OTHER > 0).tolist()), "b"),
         (np.array(list("ab"), np.dtypes.StringDType())[OTHER], "U"),
     ):
-        if model not in IGNORES_TARGET:
-            found = MODELS[model]().fit(X, labels, sample_domain=ROWS % 3)
-            assert found.classes_.dtype.kind == kind
+        assert CHECKS[check](labels).names.dtype.kind == kind
 
 
 LARGE = {
@@ -159,30 +130,18 @@ LARGE = {
     "beyond float64": [5, 2**53, 2**53 + 1],
     "negative": [-(2**63), -(2**63) + 1, 7],
 }
-#: One way in is enough for these.
-SLOW = {"ensemble", "search", "conformal", "ridge"}
 
 
-@each_model
-@pytest.mark.parametrize("large", LARGE)
+@pytest.mark.parametrize("check", ["sample_domain", "y", "classes"])
 @pytest.mark.parametrize("way", ["array", "list", "objects", "nullable Series", "Categorical"])
-def test_large_whole_numbers_stay_themselves(model, large, way):
-    names = LARGE[large]
-    if model in SLOW and way != "list":
-        return
-    labels = [names[row % 3] for row in ROWS]
-    labels = np.array(labels, np.uint64 if min(names) > 0 else np.int64) if way == "array" else (
-        WAYS[way](labels)
-    )  # fmt: skip
-    found = MODELS[model]().fit(X, OTHER, sample_domain=labels)
-    for seen in (getattr(found, "domains_", None), getattr(found, "calibration_domains_", None)):
-        assert seen is None or [int(name) for name in seen] == names
-    if model in IGNORES_TARGET:
-        return
-    found = MODELS[model]().fit(X, labels, sample_domain=OTHER)
-    assert [int(name) for name in found.classes_] == names
-    if hasattr(found, "predict"):
-        assert {int(name) for name in found.predict(X)} <= set(names)
+def test_large_whole_numbers_stay_themselves(check, way):
+    for names in LARGE.values():
+        dtype = np.uint64 if min(names) > 0 else np.int64
+        labels = np.array(names, dtype)[ROWS % 3]
+        labels = labels if way == "array" else WAYS[way](labels.tolist())
+        checked = CHECKS[check](labels)
+        assert [int(name) for name in checked.names] == names
+        np.testing.assert_array_equal(checked.codes, ROWS % 3)
 
 
 @pytest.mark.parametrize("values", [[2**64, 1], [2**63, -1], [2**53 + 1, 0.5]])
@@ -250,19 +209,6 @@ def test_tensors_of_labels(cls):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=missing)
     with pytest.raises(ValueError, match="missing"):
         cls().fit(rows, torch.tensor(OTHER), sample_domain=["a", None, "b"] * 8)
-
-
-@pytest.mark.parametrize("case", CHANGED)
-def test_nor_by_splits_and_scores(case):
-    labels, words = CHANGED[case]
-    for use in (
-        lambda: domain_cross_validate(LogisticRegression(), X, OTHER, labels),
-        lambda: default_scoring(OTHER, True, labels),
-        lambda: list(LeaveDomainsOut().split(X, groups=labels)),
-        lambda: metrics.mmd(X, labels),
-    ):
-        with pytest.raises(ValueError, match=words):
-            use()
 
 
 def test_rows_without_any_probability_are_refused():

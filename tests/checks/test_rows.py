@@ -1,0 +1,24 @@
+"""X: what is not a table of numbers is refused in words, not turned into one.
+
+That estimators use the check is in ``tests/test_common.py``.
+"""
+
+import pytest
+from sklearn.base import BaseEstimator
+
+from domainwise.checks.inputs import refuse_no_rows, validate_rows
+
+
+def test_what_is_not_a_table_of_numbers_is_refused(hostile_rows):
+    for rows, words, _ in hostile_rows.values():
+        with pytest.raises((ValueError, TypeError), match=words):
+            validate_rows(BaseEstimator(), rows)
+
+
+def test_what_has_no_rows_is_refused_whatever_they_hold(hostile_rows):
+    for case, (rows, words, may_mean_something) in hostile_rows.items():
+        if may_mean_something or case == "number":
+            refuse_no_rows(rows)
+        else:
+            with pytest.raises((ValueError, TypeError), match=words):
+                refuse_no_rows(rows)
