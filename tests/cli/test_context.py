@@ -125,7 +125,7 @@ def predict(folder, out, *options):
 def test_the_command_reads_twice_and_says_so(folder, tmp_path):
     done = predict(folder, tmp_path / "o.csv", "--context")
     assert done.exit_code == 0, done.output
-    assert "read twice: --context learns first" in " ".join(done.stderr.split())
+    assert "read twice: --context first summarises" in " ".join(done.stderr.split())
     done = predict(folder, tmp_path / "p.csv", "--context", "--one-domain")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "o.csv").read_text() != (tmp_path / "p.csv").read_text()

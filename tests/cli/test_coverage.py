@@ -59,7 +59,7 @@ def test_sets_hold_the_classes_that_left_out_domains_allow(name, folder, tmp_pat
     done = run("predict", folder / f"{name}.skops", folder / "new.csv", "-o", out,
                "--coverage", "0.8")  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert "prediction sets are approximate: from 5 domains left out, 80%" in done.stderr
+    assert "prediction sets are approximate: calibrated on 5 held-out domains" in done.stderr
     found = pandas.read_csv(out)
     assert list(found.columns)[-2:] == ["in_set_no", "in_set_yes"]
     truth = make_frame(40, seed=1)["ill"]

@@ -272,7 +272,9 @@ def test_a_table_that_cannot_be_used_is_refused(folder, tmp_path):
             "--predictor", "lda")  # fmt: skip
     refused("--jobs must be", "fit", data, *COMMON, *out, "--jobs", "0")
     refused("ends in .skops", "fit", data, *COMMON, "-o", tmp_path / "m.pkl")
-    refused("no folder", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops")
+    refused(
+        "does not exist: create it first", "fit", data, *COMMON, "-o", tmp_path / "none" / "m.skops"
+    )
     (tmp_path / "ragged.csv").write_text("age,site,ill\n1,A\n")
     refused("line 2: 2 fields", "fit", tmp_path / "ragged.csv", *COMMON, *out)
     bad = dict(when="2024-01-01", who=[f"patient {i}" for i in range(120)])
@@ -360,7 +362,7 @@ def test_how_a_table_is_written_is_told_or_said_to_every_command(folder, tmp_pat
     schema = json.loads(done.stdout)["schema"]
     assert schema["na"] == ["-999", "unknown"]
     assert [schema[name] for name in ("decimal", "encoding", "dates")] == [",", "cp1252", ["seen"]]
-    assert "of dates the month, age" in run("info", tmp_path / "m.skops").output
+    assert "and month, age of dates" in run("info", tmp_path / "m.skops").output
     outs = []
     for options in ([], said):
         outs.append(tmp_path / f"{len(options)}.csv")

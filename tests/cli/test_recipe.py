@@ -112,15 +112,15 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     refused("'dcm' was not evaluated", *start, "--method", "dcm")
     for option in (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--not-balanced"]):
         refused(f"leave out {option[0].replace('not-', '')}", *start, *option)
-    refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
+    refused("contains no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
     refused("name a table, --target", "fit", *out, "--force")
     (tmp_path / "evaluation.json").write_text("{}")
-    refused("says nothing about its models", "fit", "--from", tmp_path, *out, "--force")
+    refused("does not describe the models", "fit", "--from", tmp_path, *out, "--force")
     from dataclasses import replace
 
     other = replace(registry.METHODS["linear"], grids=({"C": (1.0,)}, {"alpha": (1.0,)}))
     monkeypatch.setitem(registry.METHODS, "linear", other)
-    refused("chooses from other values now", "fit", "--from", folder / "eval", "-o",
+    refused("has another grid now", "fit", "--from", folder / "eval", "-o",
             tmp_path / "n.skops", "--method", "linear")  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def test_reproduce_again_does_nothing_twice(tiny, tmp_path):
     invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
     first = (tmp_path / "results.jsonl").read_text()
     done = invoke("reproduce", "synthetic", "--no-timing", "--no-report", "--out", tmp_path)
-    assert "everything is there already" in done.output
+    assert "everything is done already" in done.output
     new = (tmp_path / "results.jsonl").read_text().removeprefix(first).splitlines()
     assert [json.loads(line)["kind"] for line in new] == ["session"]
 
@@ -105,7 +105,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
     monkeypatch.setattr(reproduce, "run_jobs", interrupted)
     done = invoke("reproduce", "synthetic", "--no-timing", "--out", tmp_path)
     assert done.exit_code == 1
-    assert "the same command goes on from there" in " ".join(done.output.split())
+    assert "the same command continues from there" in " ".join(done.output.split())
     monkeypatch.setattr(reproduce, "run_jobs", real)
     assert invoke("reproduce", "synthetic", "--no-timing", "--out", tmp_path).exit_code == 0
 

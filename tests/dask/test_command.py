@@ -200,10 +200,11 @@ def test_a_folder_is_replaced_with_force_and_only_if_it_holds_parts(folder, tmp_
     assert os.listdir(out) == ["part-000000.parquet"]
     assert os.listdir(tmp_path) == ["out"]
     (out / "mine.txt").write_text("mine")
-    refused("holds mine.txt, too", *given, "--dask", address, "--force")
-    refused("lies in the input", "transform", folder / "m.skops", out, "-o", out / "z.csv")
-    refused("holds the input", "transform", folder / "m.skops", out / "part-000000.parquet", "-o",
-            out, "--dask", address, "--force")  # fmt: skip
+    refused("also contains mine.txt", *given, "--dask", address, "--force")
+    refused("is inside the input", "transform", folder / "m.skops", out, "-o", out / "z.csv")
+    part = out / "part-000000.parquet"
+    refused("contains the input", "transform", folder / "m.skops", part, "-o", out, "--dask",
+            address, "--force")  # fmt: skip
 
 
 def test_a_local_cluster_is_started_announced_and_closed(folder, tmp_path):

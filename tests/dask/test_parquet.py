@@ -129,7 +129,7 @@ def test_no_files_and_no_rows(tmp_path, frame):
     with pytest.raises(FileNotFoundError, match="no Parquet files in"):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
     frame.iloc[:0].to_parquet(tmp_path / "empty.parquet")
-    with pytest.raises(ValueError, match="all without rows"):
+    with pytest.raises(ValueError, match="but none has rows; the first is"):
         fit_parquet(FastDCM(), tmp_path, target="y", domain="site")
 
 
@@ -144,7 +144,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
 def test_features_that_are_no_numbers_or_labels_as_well(folder):
     with pytest.raises(ValueError, match="columns that are not: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
-    with pytest.raises(ValueError, match="'y' is a label, too"):
+    with pytest.raises(ValueError, match="'y' is also a label"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])
     with pytest.raises(TypeError, match="target=3: give the name of a column"):
         fit_parquet(FastDCM(), folder, target=3, domain="site")
@@ -195,7 +195,7 @@ def test_names_of_folders_are_read_as_they_were_meant(frame, tmp_path):
 def test_a_later_file_with_dates_is_refused(folder, frame):
     frame["x3"] = pd.date_range("2024-01-01", periods=len(frame))
     frame.to_parquet(folder / "z.parquet")
-    with pytest.raises(ValueError, match=r"z\.parquet: features have to be numbers, but 'x3'"):
+    with pytest.raises(ValueError, match=r"z\.parquet: features must be numeric, but 'x3'"):
         fit_parquet(FastDCM(n_landmarks=60), folder, target="y", domain="site")
 
 

@@ -1,39 +1,69 @@
 """The command line: parses arguments, calls the layers below, prints. It computes nothing.
 
 Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be used.
+
+Modules of this folder import the layers below inside functions, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from domainwise import __version__
 from domainwise.cli.apply import predict, transform
-from domainwise.cli.compare import compare
-from domainwise.cli.datasets import list_datasets
-from domainwise.cli.evaluate import evaluate
+from domainwise.cli.evaluate import compare, evaluate
 from domainwise.cli.federate import federate
 from domainwise.cli.fit import fit
 from domainwise.cli.info import export, info
-from domainwise.cli.report import report
-from domainwise.cli.reproduce import reproduce
+from domainwise.cli.reproduce import datasets, report, reproduce
 
 __all__ = ["app"]
 
+
+class QuickGroup(TyperGroup):
+    """A group of commands that parses its arguments without pydantic, whose import is slow.
+
+    Typer calls pydantic for options without a value. ``--help`` gets one here; options for shell
+    completion are added where they are used.
+    """
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option ``--help``, with a default."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
+_completion = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
+
 app = typer.Typer(
     name="domainwise",
-    help="Features that carry over to domains nobody has seen yet.",
+    cls=QuickGroup,
+    help="Evaluate, fit and apply models for domains that are not in the training data.",
+    epilog="--install-completion adds these commands to the completion of your shell.",
     no_args_is_help=True,
+    add_completion=_completion or "_DOMAINWISE_COMPLETE" in os.environ,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing Rich's help takes longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (evaluate, compare, fit, predict, transform, info, export, reproduce, report):
+for command in (
+    *(evaluate, compare, fit, predict, transform),
+    *(info, export, reproduce, report, datasets),
+):
     app.command()(command)
-app.command(name="datasets")(list_datasets)
-app.add_typer(federate, name="federate", help="Fit one model across sites that keep their rows.")
+app.add_typer(
+    federate,
+    name="federate",
+    cls=QuickGroup,
+    help="Fit one model across sites that keep their rows.",
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -41,7 +71,7 @@ def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    if os.environ.get("COLUMNS") == "0":  # in so few nothing would be printed
+    if os.environ.get("COLUMNS") == "0":  # nothing would be printed in a width of 0
         del os.environ["COLUMNS"]
     if version:
         typer.echo(f"domainwise {__version__}")

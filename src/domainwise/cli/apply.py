@@ -2,167 +2,163 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from domainwise.cli import options
-from domainwise.cli.common import errors, print_plain_notes, shown, working
+from domainwise.cli import common, options
+from domainwise.cli.common import shown, stderr, stdout
 from domainwise.cli.dask import DaskOption, connected
-from domainwise.cli.outputs import check_apart, check_output, check_part_folder
-from domainwise.cli.show import promise_in_words
 
-NewArgument = Annotated[
-    Path,
-    options.argument(
-        "Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder."
-    ),
-]
-OutTableOption = Annotated[
-    Path, options.option("Table to write; its ending says how.", "--out", "-o")
-]
-KeepOption = Annotated[
-    options.Names, options.option("Columns to copy to the output, with commas between.")
-]
-StrictOption = Annotated[
-    bool,
-    typer.Option("--strict", help="Check first, and write nothing if rows are unlike the sources."),
-]
-ContextOption = Annotated[
-    bool,
-    typer.Option(
-        "--context", help="Predict rows together with those of their domain; reads twice."
-    ),
-]
-OneDomainOption = Annotated[
-    bool, typer.Option("--one-domain", help="With --context: all rows are of one domain.")
-]
-CoverageOption = Annotated[
-    float | None,
-    options.option("Add low and high, or in_set_... of each class, for this share of rows: 0.9."),
-]
 #: Findings that are printed; JSON has all.
 SHOWN = 20
+
+
+@dataclass
+class ApplyOptions:
+    """What both commands take."""
+
+    model: options.ModelArgument
+    new: Annotated[
+        Path,
+        options.argument(
+            "Rows with the model's columns: CSV (also .gz), Parquet, Feather, Excel, or a folder."
+        ),
+    ]
+    out: Annotated[
+        Path, options.option("Table to write; its file ending is its format.", "--out", "-o")
+    ]
+    keep: Annotated[
+        options.Names, options.option("Columns to copy to the output, separated by commas.")
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Check all rows first; write nothing if they differ from the sources."
+        ),
+    ] = False
+    dask: DaskOption = None
+    force: options.ForceOption = False
+    as_json: options.JsonOption = False
 
 
 @options.command
 def predict(
     *,
-    model: options.ModelArgument,
-    new: NewArgument,
-    out: OutTableOption,
-    keep: KeepOption = None,
+    shared: ApplyOptions,
+    context: Annotated[
+        bool,
+        typer.Option(
+            "--context", help="Predict each row with all rows of its domain; reads the file twice."
+        ),
+    ] = False,
+    one_domain: Annotated[
+        bool, typer.Option("--one-domain", help="With --context: all rows are of one domain.")
+    ] = False,
+    coverage: Annotated[
+        float | None,
+        options.option(
+            "Add prediction sets that should contain the true value in this share of rows, for "
+            "example 0.9: low and high, or in_set_... for each class."
+        ),
+    ] = None,
     reading: options.ReadingOptions,
-    context: ContextOption = False,
-    one_domain: OneDomainOption = False,
-    coverage: CoverageOption = None,
-    strict: StrictOption = False,
-    dask: DaskOption = None,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
 ) -> None:
     """Predict the rows of a table, also of domains the model has not seen.
 
-    Writes the prediction of each row, and for classes a probability of each, or a decision value
-    where the model has no probabilities. The domain column is copied if there is one, and not
-    needed. Large files are read and written piece by piece. What rows have that no source had
-    is said on stderr. Rows are predicted one by one, unless --context is given.
+    Writes a prediction for each row, and for classes their probabilities, or decision values where
+    the model has no probabilities. The domain column is copied if there is one, but not needed.
+    Large files are read and written in pieces. Rows that differ from all source domains are
+    reported on stderr. Rows are predicted one by one, unless --context is given.
     """
     if one_domain and not context:
-        raise ValueError("--one-domain says what --context is about: give both")
+        raise ValueError("--one-domain is used together with --context: give both")
     together = ("one" if one_domain else "column") if context else None
-    asked = {"project": False, "coverage": coverage, "context": together, "strict": strict}
-    _apply(model, new, out, keep, dask, force, as_json, **asked, **reading.arguments())
+    _apply(shared, project=False, coverage=coverage, context=together, **reading.arguments())
 
 
 @options.command
-def transform(
-    *,
-    model: options.ModelArgument,
-    new: NewArgument,
-    out: OutTableOption,
-    keep: KeepOption = None,
-    reading: options.ReadingOptions,
-    strict: StrictOption = False,
-    dask: DaskOption = None,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Project the rows of a table onto the components that carry over."""
-    asked = {"project": True, "strict": strict, **reading.arguments()}
-    _apply(model, new, out, keep, dask, force, as_json, **asked)
+def transform(*, shared: ApplyOptions, reading: options.ReadingOptions) -> None:
+    """Project the rows of a table onto the invariant components of a model."""
+    _apply(shared, project=True, **reading.arguments())
 
 
-def _apply(
-    model: Path,
-    new: Path,
-    out: Path,
-    keep: Sequence[str] | None,
-    dask: str | None,
-    force: bool,
-    as_json: bool,
-    **asked: Any,
-) -> None:
-    """Apply a model; what is asked are arguments of ``apply_to_file``."""
+def _apply(shared: ApplyOptions, **arguments: Any) -> None:
+    """Apply a model; the arguments are those of ``apply_to_file``."""
+    new, out = shared.new, shared.out
     with warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
         from domainwise.tables.schema import FORMATS, split_names, table_columns
 
-        check_apart(new, out)
-        if dask is not None and not out.suffix:
-            check_part_folder(out, force)
+        common.check_apart(new, out)
+        if shared.dask is not None and not out.suffix:
+            common.check_part_folder(out, shared.force)
         else:
-            check_output(out, force, list(FORMATS))
-        loaded = TableModel.load(model)
-        kept = split_names(keep, table_columns(new, encoding=asked["encoding"])) or ()
-        doing = f"{'projecting' if asked['project'] else 'predicting'} {new}"
-        with connected(dask, errors) as client, working(doing) as say:
+            common.check_output(out, shared.force, list(FORMATS))
+        model = TableModel.load(shared.model)
+        columns = table_columns(new, encoding=arguments["encoding"])
+        doing = f"{'projecting' if arguments['project'] else 'predicting'} {new}"
+        with connected(shared.dask) as client, common.working(doing) as say:
             try:
-                done = apply_to_file(
-                    loaded,
+                applied = apply_to_file(
+                    model,
                     new,
                     out,
-                    keep=kept,
+                    keep=split_names(shared.keep, columns) or (),
+                    strict=shared.strict,
                     progress=lambda rows: say(f"{doing}: {rows:,} rows"),
                     client=client,
-                    **asked,
+                    **arguments,
                 )
             except ShiftError as error:
                 _print_findings(error.findings)
-                if as_json:
-                    found = [finding.as_dict() for finding in error.findings]
-                    typer.echo(json.dumps({"file": None, "findings": found}, indent=2))
+                if shared.as_json:
+                    findings = [finding.as_dict() for finding in error.findings]
+                    common.print_json({"file": None, "findings": findings})
                 raise
-    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    why = ["--strict checks all rows first"] if asked["strict"] else []
-    why += ["--context learns first what each domain is like"] if asked.get("context") else []
-    if why:
-        said.append(f"{new} was read twice: {', and '.join(why)}")
-    if (coverage := asked.get("coverage")) is not None:
-        said.append(promise_in_words(loaded.info["check"]["calibration"], coverage))
-    notes = list(dict.fromkeys(said + done.notes))
-    if as_json:
-        answer = {"file": str(out), "rows": done.n_rows, "columns": done.columns}
-        found = [finding.as_dict() for finding in done.findings]
-        typer.echo(json.dumps({**answer, "notes": notes, "findings": found}, indent=2))
+    notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    reasons = ["--strict checks all rows first"] if shared.strict else []
+    reasons += ["--context first summarises each domain"] if arguments.get("context") else []
+    if reasons:
+        notes.append(f"{new} was read twice: {', and '.join(reasons)}")
+    if (coverage := arguments.get("coverage")) is not None:
+        notes.append(coverage_in_words(model.info["check"]["calibration"], coverage))
+    notes = list(dict.fromkeys(notes + applied.notes))
+    if shared.as_json:
+        answer = {"file": str(out), "rows": applied.n_rows, "columns": applied.columns}
+        findings = [finding.as_dict() for finding in applied.findings]
+        common.print_json({**answer, "notes": notes, "findings": findings})
     else:
-        Console(highlight=False).print(
-            f"wrote [bold]{shown(out)}[/bold]: {done.n_rows:,} rows, "
-            f"columns {shown(', '.join(done.columns))}",
+        stdout().print(
+            f"wrote [bold]{shown(out)}[/bold]: {applied.n_rows:,} rows, "
+            f"columns {shown(', '.join(applied.columns))}",
             soft_wrap=True,
         )
-    print_plain_notes(notes)
-    _print_findings(done.findings)
+    common.print_notes(stderr(), notes)
+    _print_findings(applied.findings)
+
+
+def coverage_in_words(calibration: dict[str, Any], coverage: float) -> str:
+    """What prediction sets of a coverage promise.
+
+    >>> coverage_in_words({"promise": "approximate", "n_domains": 12}, 0.9)
+    'prediction sets are approximate: calibrated on 12 held-out domains, they should contain the \
+true value in 90% of the rows of a new domain, on average over domains'
+    """
+    return (
+        f"prediction sets are {calibration['promise']}: calibrated on {calibration['n_domains']} "
+        f"held-out domains, they should contain the true value in {coverage:.0%} of the rows of a "
+        "new domain, on average over domains"
+    )
 
 
 def _print_findings(findings: Sequence[Any]) -> None:
     for finding in findings[:SHOWN]:
-        errors.print(f"[yellow]shift:[/yellow] {shown(finding)}", soft_wrap=True)
+        stderr().print(f"[yellow]shift:[/yellow] {shown(finding)}", soft_wrap=True)
     if len(findings) > SHOWN:
-        errors.print(f"[yellow]shift:[/yellow] {len(findings) - SHOWN} more (--json has all)")
+        stderr().print(f"[yellow]shift:[/yellow] {len(findings) - SHOWN} more (--json has all)")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Annotated, Any
 
-from rich.console import Console
-from rich.markup import escape
-
+from domainwise.cli.common import shown, stderr
 from domainwise.cli.options import option
 
 DaskOption = Annotated[
@@ -37,12 +34,12 @@ def processes(jobs: int, where: str | None) -> int:
     if where is None:
         return jobs
     if jobs != 1:
-        raise ValueError("--dask uses all workers of its cluster: leave out --jobs")
+        raise ValueError("--dask uses all workers of the cluster: leave out --jobs")
     return -1
 
 
 @contextmanager
-def connected(where: str | None, console: Console) -> Iterator[Any]:
+def connected(where: str | None) -> Iterator[Any]:
     """Open the client that ``--dask`` asks for; close it, and a cluster that was started for it.
 
     ``where`` is the address of a scheduler, "local" for a cluster of this machine's cores, or None.
@@ -56,7 +53,7 @@ def connected(where: str | None, console: Console) -> Iterator[Any]:
     except ModuleNotFoundError as error:
         raise ImportError(f'--dask needs {error.name}: pip install "domainwise[dask]"') from None
     with ExitStack() as opened:
-        # Rows of a table in memory travel with their tasks, and that is meant.
+        # Rows of a table in memory travel with their tasks, on purpose.
         large = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
         opened.enter_context(dask.config.set(large))
         if where == "local":
@@ -67,22 +64,8 @@ def connected(where: str | None, console: Console) -> Iterator[Any]:
             client = opened.enter_context(_connect(where))
         n_workers = len(client.nthreads())
         workers = "1 worker" if n_workers == 1 else f"{n_workers} workers"
-        console.print(f"dask: {workers}, {escape(_dashboard(client, where))}", soft_wrap=True)
+        stderr().print(f"dask: {workers}, {shown(_dashboard(client, where))}", soft_wrap=True)
         yield client
-
-
-@contextmanager
-def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Let joblib run folds on the workers of a client; None leaves everything as it is."""
-    if client is None:
-        yield
-        return
-    from joblib import parallel_config
-
-    from domainwise.distributed.folds import FoldsBackend
-
-    with parallel_config(backend=FoldsBackend(client, report)):
-        yield
 
 
 def _local_cluster() -> Any:
@@ -109,6 +92,8 @@ def _leave_interrupts_alone() -> None:
 
 def _connect(address: str) -> Any:
     """A client of a scheduler that answers and has workers."""
+    import asyncio
+
     from distributed import Client
 
     if not _ADDRESS.fullmatch(address):
@@ -137,7 +122,9 @@ def _connect(address: str) -> Any:
 
 
 async def _greet(address: str) -> None:
-    """Find out whether a scheduler is there: a client would wait forever for, say, a web server."""
+    """Check that a scheduler answers: a client would wait forever for, say, a web server."""
+    import asyncio
+
     from distributed import Security
     from distributed.comm import connect
 
@@ -149,7 +136,7 @@ async def _greet(address: str) -> None:
 def _dashboard(client: Any, where: str) -> str:
     try:
         link = client.dashboard_link
-    except KeyError:  # a scheduler that was started without
+    except KeyError:  # the scheduler was started without one
         return "no dashboard"
-    lacks = where == "local" and find_spec("bokeh") is None
-    return f"dashboard at {link}" + (" (pip install bokeh to see it)" if lacks else "")
+    hint = " (pip install bokeh to see it)"
+    return f"dashboard at {link}" + (hint if where == "local" and not find_spec("bokeh") else "")

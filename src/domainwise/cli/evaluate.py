@@ -1,24 +1,22 @@
-"""The command evaluate: which method holds up on an unseen domain, as a table and a page.
-
-Exit codes: 0 done, 1 something failed or was interrupted, 2 the input cannot be used.
-"""
+"""The commands evaluate and compare: methods on held-out domains, as a table and a page."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from domainwise.cli import common, options
-from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.recipe import digest, next_step, own_methods
+from domainwise.cli.common import shown, stdout
+from domainwise.cli.dask import DaskOption, connected, processes
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
+    from domainwise.models.method import Method
 
 REPORT_NAME = "report.html"
 _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx")
@@ -34,35 +32,37 @@ def evaluate(
     domain: Annotated[str, options.DOMAIN],
     task: options.TaskOption = "auto",
     methods: Annotated[
-        str | None, options.option("Some of those above, with commas between; all if not given.")
+        str | None,
+        options.option("Some of the methods above, separated by commas. Default: all of them."),
     ] = None,
     estimator: Annotated[
         options.Names,
         options.option(
-            "A model of your own to compare, too: package.module:factory, or a model file. May be "
-            "given more than once.",
+            "A model of your own to compare: package.module:factory, or a model file. May be given "
+            "more than once.",
             metavar="WHERE",
         ),
     ] = None,
     metric: Annotated[
         str | None,
         options.option(
-            "Scorers of scikit-learn, with commas between; chosen by the target if not given. "
-            "Weights of classes follow the first."
+            "Scorers of scikit-learn, separated by commas. Default: chosen by the target. The "
+            "first one decides whether classes are weighted."
         ),
     ] = None,
     inner_metric: Annotated[
         str | None,
         options.option(
-            "A scorer by which parameters are chosen; a smooth one if not given (log loss or "
-            "squared error)."
+            "The scorer that chooses parameters. Default: log loss or squared error, which are "
+            "smooth."
         ),
     ] = None,
     positive: options.PositiveOption = None,
     columns: options.ColumnOptions,
     reading: options.ReadingOptions,
     max_rows: Annotated[
-        int, typer.Option(help="Rows drawn, evenly from the domains, where there are more; 0: all.")
+        int,
+        typer.Option(help="Use at most this many rows, drawn evenly from the domains; 0: all."),
     ] = 2000,
     seed: options.SeedOption = 0,
     jobs: options.JobsOption = 1,
@@ -70,28 +70,29 @@ def evaluate(
     out: Annotated[
         Path | None,
         options.option(
-            "Folder of the report; domainwise-evaluation/NAME if not given.", "--out", "-o"
+            "Folder of the results. Default: domainwise-evaluation/NAME.", "--out", "-o"
         ),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A first answer, from few rows and splits.")
+        bool, typer.Option("--quick", help="A first answer, from fewer rows and splits.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Begin anew where there are other results.")
+        bool, typer.Option("--force", help="Start again if the folder has other results.")
     ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Find out which method holds up on a domain nobody has seen, and what is lost there.
+    """Compare methods on held-out domains, to choose one for an unseen domain.
 
-    Every domain is left out in turn (in ten groups where there are more than ten). Methods:
-    constant, svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant,
-    invariantridge, ensemble; their parameters are chosen on the other domains only. The ensemble
-    is measured twice: row by row, and with the rows of the left-out domain at hand (+context).
+    Every domain is held out in turn (in ten groups if there are more than ten). Methods: constant,
+    svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant, invariantridge,
+    ensemble; their parameters are chosen on the other domains only. The ensemble is scored twice:
+    row by row, and with all rows of the held-out domain at once (+context).
 
-    Finished jobs are in the folder at once: the same command goes on where it was stopped, with the
-    same numbers. With another --metric it computes that from the predictions there.
+    Finished jobs are saved as they are done: the same command continues an interrupted run, with
+    the same numbers. With another --metric it computes that from the saved predictions.
     """
+    from domainwise.distributed.fit import folds_on
     from domainwise.evaluation import evaluate as run
     from domainwise.evaluation.folder import JOBS, RESULT_NAME
     from domainwise.jobs.store import write_text
@@ -107,20 +108,20 @@ def evaluate(
         common.require("report", "--no-report")
     folder = out or Path("domainwise-evaluation") / _stem(data)
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
-    # Whether jobs there are of this command is told when the table is read.
+    # Whether jobs in the folder belong to this command is checked once the table has been read.
     _check_folder(folder, files, force or (folder / JOBS).is_dir())
     asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     asked |= {**vars(columns), **reading.arguments()}
     table = common.read_input(data, **asked)
-    common.print_plain_notes(table.notes)
-    with connected(dask, common.errors) as client, folds_on(client):
-        found = run(
+    common.print_notes(common.stderr(), table.notes)
+    with connected(dask) as client, folds_on(client):
+        result = run(
             table.X,
             table.y,
             table.sample_domain,
             methods=chosen,
             task=table.schema.task,
-            scoring=[name.strip() for name in metric.split(",")] if metric else None,
+            scoring=common.parts_of(metric) or None,
             n_jobs=n_jobs,
             random_state=seed,
             max_rows=max_rows or None,
@@ -130,86 +131,139 @@ def evaluate(
             force=force,
             inner_scoring=inner_metric,
         )
-    found.next_step = next_step(found, folder)
-    # Of domains with one class the evaluation speaks itself.
-    told = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
-    found.notes = [*told, *found.notes]
+    result.next_step = next_step(result, folder)
+    # The evaluation has a note of its own about domains with one class.
+    notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
+    result.notes = [*notes, *result.notes]
     title = f"{target} on an unseen {domain}: {data.name}"
-    # The result, and all that is needed to make its models again.
-    read = {"path": str(data.absolute()), "sha256": digest(data), "asked": asked}
-    models = {"table": read, "estimators": list(estimator or ())}
-    stored = {**found.to_dict(), **models, "title": title}
+    stored = {
+        **result.to_dict(),
+        # All that is needed to fit the same models again.
+        "table": {"path": str(data.absolute()), "sha256": digest(data), "asked": asked},
+        "estimators": list(estimator or ()),
+        "title": title,
+    }
     write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
-    console = Console(highlight=False)
     if as_json:
-        written = {"files": [str(path) for path in files]}
-        typer.echo(json.dumps({**stored, **written}, indent=2))
+        common.print_json({**stored, "files": [str(path) for path in files]})
     else:
-        print_evaluation(found, console)
+        print_evaluation(result)
     if report:
         try:
-            found.report(folder / REPORT_NAME, title=title)
+            result.report(folder / REPORT_NAME, title=title)
         except Exception as error:
             raise common.Unfinished(
                 f"the page could not be drawn ({type(error).__name__}: {error}); the results are "
-                f"whole in {folder}, and domainwise report {folder} tries again"
+                f"complete in {folder}, and domainwise report {folder} tries again"
             ) from error
-    if as_json:
-        return
-    console.print(f"\nresults: {common.shown(files[0])}", soft_wrap=True)
-    if report:
-        console.print(f"report: [bold]{common.shown(files[1])}[/] (open it in a browser)")
+    if not as_json:
+        stdout().print(f"\nresults: {shown(files[0])}", soft_wrap=True)
+        if report:
+            common.print_page(files[1])
 
 
-def print_evaluation(found: Evaluation, console: Console) -> None:
+def print_evaluation(result: Evaluation) -> None:
     """Print what looks wrong in the table, the methods, the verdict and the notes."""
-    facts = found.facts
-    for fault in found.differences.get("faults", ()):
-        console.print(f"[yellow]look at the table:[/yellow] {common.shown(fault['words'])}")
+    console, facts = stdout(), result.facts
+    for fault in result.differences.get("faults", ()):
+        console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
     console.print(
-        f"[bold]{found.measure.label}[/] ({found.measure.direction}) on {facts['domains']} domains "
-        f"left out, {facts['rows']:,} rows, {facts['task']}\n"
+        f"[bold]{result.measure.label}[/] ({result.measure.direction}) on {facts['domains']} "
+        f"held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
-    console.print(_scores_table(found))
+    console.print(_scores_table(result))
     console.print(
-        "\n[dim]seen: where other rows of the domain were seen, in random folds. p: Wilcoxon over "
-        "domains against the best plain method (●).[/]"
+        "\n[dim]seen: score in random folds, where other rows of the domain are in the training "
+        "data. p: Wilcoxon test over domains against the best plain method (●).[/]"
     )
-    console.print(f"\n[bold]Verdict.[/] {common.shown(found.verdict())}", soft_wrap=False)
-    for other in found.others:
-        console.print(f"\n[bold]{common.shown(other.measure.label)}[/] of the same predictions")
+    console.print(f"\n[bold]Verdict.[/] {shown(result.verdict())}")
+    for other in result.others:
+        console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
         console.print(_scores_table(other))
-    for note in found.notes:
-        console.print(f"[yellow]note:[/yellow] {common.shown(note)}")
+    common.print_notes(console, result.notes)
 
 
-def _scores_table(found: Evaluation) -> RichTable:
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    for name in ("mean", "worst", "spread", "seen", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst domain")
-    for result in found.results:
-        mark = " ●" if result is found.baseline else ""
-        label = f"[{_COLOURS[result.kind]}]{common.shown(result.label)}[/]{mark}"
-        mean, worst, domain, seen, p = found.cells(result)
-        mean = f"[bold]{mean}[/]" if result is found.best else mean
-        spread = found.show(found.measure.sign * result.spread)
-        table.add_row(label, mean, worst, spread, seen, p, common.shown(domain))
-    return table
+def _scores_table(result: Evaluation) -> Any:
+    rows = []
+    for method in result.results:
+        mark = " ●" if method is result.baseline else ""
+        label = f"[{_COLOURS[method.kind]}]{shown(method.label)}[/]{mark}"
+        mean, worst, domain, seen, p = result.cells(method)
+        mean = f"[bold]{mean}[/]" if method is result.best else mean
+        spread = result.show(result.measure.sign * method.spread)
+        rows.append((label, mean, worst, spread, seen, p, shown(domain)))
+    columns = ("method", "mean", "worst", "spread", "seen", "p", "worst domain")
+    return common.text_table(columns, rows, wrapped=columns[-1:])
+
+
+def own_methods(names: list[str] | None) -> list[Method]:
+    """Make methods of ``package.module:factory`` and of model files, named by their last part.
+
+    A factory is called without arguments; its module may be in the current folder.
+    """
+    import importlib
+    import sys
+
+    from domainwise.model_files.persistence import load, read_info
+    from domainwise.models.method import own_method
+
+    methods = []
+    for text in names or ():
+        if text.endswith(".skops"):
+            # A model of a table prepares its columns itself.
+            prepare = "schema" not in read_info(text)["info"]
+            methods.append(own_method((Path(text).stem, load(text)), prepare))
+            continue
+        module, _, name = text.partition(":")
+        if not module or not name.isidentifier():
+            raise ValueError(
+                f"--estimator {text}: give package.module:factory, or a model file (.skops)"
+            )
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            factory = getattr(importlib.import_module(module), name)
+            methods.append(own_method((name, factory() if callable(factory) else factory)))
+        except (ImportError, AttributeError, TypeError) as error:
+            raise ValueError(f"--estimator {text}: {error}") from error
+        finally:
+            sys.path.remove(str(Path.cwd()))
+    return methods
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, or of all files of a folder with their names."""
+    whole = hashlib.sha256()
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    for file in files:
+        if path.is_dir():
+            whole.update(f"{file.relative_to(path)}\n".encode())
+        with file.open("rb") as stream:
+            while part := stream.read(1 << 20):
+                whole.update(part)
+    return whole.hexdigest()
+
+
+def next_step(result: Evaluation, folder: Path) -> str:
+    """The command that fits the best method to all rows; empty if that is a constant."""
+    if result.best.key == "constant":
+        return ""
+    out = shlex.quote(f"{folder.name}.skops")
+    then = " (then predict with --context)" if result.best.context else ""
+    command = f"domainwise fit --from {shlex.quote(str(folder))} -o {out}"
+    return f"To fit {result.best.label} to all rows{then}: {command}"
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
-    """Refuse to overwrite what is not an earlier run's, before any work is done."""
+    """Refuse to overwrite other files than those of an earlier run, before any work is done."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder with --out")
     for path in files:
         if path.is_dir():
-            raise ValueError(f"{path} is a folder, where a file has to be; name another --out")
-    there = [str(path) for path in files if path.exists()]
-    if there and not force:
+            raise ValueError(f"{path} is a folder, but a file is to be written; change --out")
+    existing = [str(path) for path in files if path.exists()]
+    if existing and not force:
         raise ValueError(
-            f"{' and '.join(there)} would be overwritten; use --force to do so, or name another "
+            f"{' and '.join(existing)} would be overwritten; use --force to do so, or name another "
             "folder with --out"
         )
 
@@ -219,3 +273,50 @@ def _stem(data: Path) -> str:
     while name.lower().endswith(_ENDINGS):
         name = name[: name.rindex(".")]
     return name or data.name
+
+
+FolderArgument = Annotated[Path, options.argument("A results folder of evaluate.")]
+
+
+@options.command
+def compare(
+    first: FolderArgument,
+    second: FolderArgument,
+    method: Annotated[
+        str | None,
+        options.option(
+            "A method of both evaluations. Default: the best of each, and all that both have."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, options.option("Also write a page: an .html file.", "--out", "-o")
+    ] = None,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Compare two evaluations of the same question, method by method and domain by domain.
+
+    Both must have the same target, domains and metric. Notes say whether the table, the rows and
+    the folds are the same. Differences are second minus first, with 95 % intervals.
+    """
+    from domainwise.evaluation.compare import compare_evaluations
+    from domainwise.jobs.store import write_text
+
+    if out is not None:
+        common.require("report")
+        common.check_output(out, force, [".html"])
+    comparison = compare_evaluations(first, second, method)
+    if out is not None:
+        write_text(out, comparison.page())
+    if as_json:
+        common.print_json({**comparison.to_dict(), "files": [str(out)] if out else []})
+        return
+    console = stdout()
+    for columns, *rows in comparison.tables():
+        cells = (list(map(shown, row)) for row in rows)
+        console.print(common.text_table(columns, cells, wrapped=(columns[0], "in words")), "")
+    console.print(f"[dim]{shown(comparison.legend())}[/]")
+    console.print(f"\n[bold]Verdict.[/] {shown(comparison.verdict())}")
+    common.print_notes(console, comparison.notes)
+    if out is not None:
+        common.print_page(out)

@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from domainwise.cli import options
-from domainwise.cli.common import check_seed, errors, read_input, shown, working
-from domainwise.cli.outputs import check_apart, check_output
-from domainwise.cli.show import print_model, print_notes, size_in_words
+from domainwise.cli.common import (
+    check_apart,
+    check_output,
+    check_seed,
+    read_input,
+    shown,
+    size_in_words,
+    stderr,
+    stdout,
+    working,
+)
+from domainwise.cli.info import print_model, print_model_notes
 
 federate = typer.Typer(no_args_is_help=True)
 
@@ -174,7 +182,7 @@ def fit(
     with working("fitting, and leaving sites out"):
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
-    print_model(errors if as_json else Console(highlight=False), info, brief=True)
+    print_model(stderr() if as_json else stdout(), info, brief=True)
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     words = [
         f"error on each site without it: {', '.join(scores)}",
@@ -183,14 +191,14 @@ def fit(
         "does not contain: rows, or the moments by class",
     ]
     _write(out, words, model.save, info if as_json else None)
-    print_notes(errors, info)
+    print_model_notes(stderr(), info)
 
 
 def _write(
     out: Path, words: Iterable[str], save: Callable[[Path], Any], summary: dict[str, Any] | None
 ) -> None:
     """Say what a file contains, and then write it; JSON has stdout for itself, and comes last."""
-    console = Console(highlight=False) if summary is None else errors
+    console = stdout() if summary is None else stderr()
     for each in words:
         console.print(shown(each), soft_wrap=True)
     save(out)

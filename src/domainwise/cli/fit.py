@@ -1,21 +1,22 @@
-"""The command fit: a model of one's own table, in one file."""
+"""The command fit: a model of a table in one file, also the one that evaluate has measured."""
 
 from __future__ import annotations
 
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from domainwise.cli import options
-from domainwise.cli.common import check_seed, errors, read_input, shown, working
-from domainwise.cli.dask import DaskOption, connected, folds_on, processes
-from domainwise.cli.outputs import check_output
-from domainwise.cli.recipe import Recipe
-from domainwise.cli.show import print_model, print_notes, size_in_words
+from domainwise.cli import common, options
+from domainwise.cli.common import stderr, stdout
+from domainwise.cli.dask import DaskOption, connected, processes
+from domainwise.cli.evaluate import digest, own_methods
+from domainwise.cli.info import print_model, print_model_notes
+
+if TYPE_CHECKING:
+    from domainwise.models.method import Method
 
 
 @options.command
@@ -23,13 +24,13 @@ def fit(
     *,
     out: Annotated[Path, options.option("Model file to write.", "--out", "-o")],
     data: Annotated[
-        Path | None, options.argument("A table, as evaluate takes it; may be left out with --from.")
+        Path | None, options.argument("A table, as for evaluate; not needed with --from.")
     ] = None,
     source: Annotated[
         Path | None,
         options.option(
-            "Fit what evaluate has measured: its folder names the table, columns, measure and "
-            "seed, and the method is the best one unless --method names another.",
+            "Fit a method that evaluate has measured: its folder names the table, columns, metric "
+            "and seed. The method is the best one unless --method names another.",
             "--from",
             metavar="FOLDER",
         ),
@@ -38,10 +39,16 @@ def fit(
     domain: Annotated[str | None, options.DOMAIN] = None,
     method: Annotated[
         str,
-        typer.Option(help="One of those above; auto is ensemble, or invariantridge for many rows."),
+        typer.Option(
+            help="One of the methods above; auto is ensemble, or invariantridge for many rows."
+        ),
     ] = "auto",
     predictor: Annotated[
-        str, typer.Option(help="After a projection: lda, logistic, svm; for numbers: ridge, svm.")
+        str,
+        typer.Option(
+            help="Predictor after a projection: lda, logistic or svm for classes, ridge or svm for "
+            "numbers."
+        ),
     ] = "auto",
     task: options.TaskOption = "auto",
     columns: options.ColumnOptions,
@@ -49,13 +56,13 @@ def fit(
     balanced: Annotated[
         bool | None,
         options.option(
-            "Let every class count the same; if not given, where the measure does.",
+            "Give every class the same weight. Default: if the metric does.",
             "--balanced/--not-balanced",
         ),
     ] = None,
     positive: options.PositiveOption = None,
     check: Annotated[
-        bool, typer.Option(help="Score the method on domains left out, beside a constant.")
+        bool, typer.Option(help="Score the method and a constant on held-out domains.")
     ] = True,
     seed: options.SeedOption = 0,
     jobs: options.JobsOption = 1,
@@ -66,17 +73,18 @@ def fit(
     """Fit a model to a table and write it to one file.
 
     Missing values, categories and scaling are part of the model, and its parameters are chosen as
-    evaluate does. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
+    in evaluate. Methods: auto, those of evaluate by any of their names, and fastdcmcv, fastcoir,
     fastdica, fastkpca (landmarks, for large tables).
     """
+    from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.compare import check_table, compare_with_constant
     from domainwise.jobs.store import replacing
     from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table
 
     n_jobs = processes(jobs, dask)
-    check_seed(seed)
-    check_output(out, force, [".skops"])
+    common.check_seed(seed)
+    common.check_output(out, force, [".skops"])
     asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     asked |= {**vars(columns), **reading.arguments()}
     arguments: dict[str, Any] = {
@@ -99,24 +107,21 @@ def fit(
     large = None
     if dask is not None and recipe is None and find_spec("dask"):
         large = _beyond_memory(data, asked)
-    table = read_input(data, **asked) if large is None else large.table
-    doing = "fitting, and scoring with domains left out" if check else "fitting"
+    table = common.read_input(data, **asked) if large is None else large.table
+    doing = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
         replacing(out) as unfinished,
-        connected(dask, errors) as client,
-        working(doing) as say,
+        connected(dask) as client,
+        common.working(doing) as say,
         folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
     ):
         checked = None
         if check and recipe is not None:
             scores, constant = recipe.scores(measured), recipe.scores("constant")
             if scores and constant:
-                checked = compare_with_constant(
-                    recipe.recipe["scoring"],
-                    scores,
-                    constant,
-                    recipe.found(measured).get("calibration"),
-                )
+                calibration = recipe.result(measured).get("calibration")
+                metric = recipe.recipe["scoring"]
+                checked = compare_with_constant(metric, scores, constant, calibration)
         if large is None:
             model = fit_table(table, **arguments, n_jobs=n_jobs)
         else:
@@ -127,32 +132,109 @@ def fit(
         model.info["check"] = None if checked is None else vars(checked)
         if checked is not None and recipe is not None and measured != arguments["method"].key:
             model.info["notes"].append(
-                f"scores on left-out domains are those of {measured}, which has the rows of a "
-                "new domain at hand: predict with --context"
+                f"scores on held-out domains are those of {measured}, which uses all rows of a new "
+                "domain: predict with --context"
             )
         model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:
-        typer.echo(json.dumps({"file": str(out), **info}, indent=2))
+        common.print_json({"file": str(out), **info})
     else:
-        console = Console(highlight=False)
-        print_model(console, info, brief=True)
-        console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
-    print_notes(errors, info)
+        print_model(stdout(), info, brief=True)
+        stdout().print()
+        common.print_written(out)
+    print_model_notes(stderr(), info)
 
 
 def _beyond_memory(data: Path, asked: dict[str, Any]) -> Any:
-    """Look at a table that does not fit memory; None for one that does."""
+    """Open a table that does not fit into memory; None for one that does."""
     from domainwise.models.large_table import LargeTable, exceeds_memory
 
-    return read_input(data, **asked, read=LargeTable.open) if exceeds_memory(data) else None
+    return common.read_input(data, **asked, read=LargeTable.open) if exceeds_memory(data) else None
 
 
 def _refuse_beside_recipe(asked: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Refuse what would make another model than the one that was measured."""
-    usual = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
-    words = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
+    """Refuse options that would make another model than the one that was measured."""
+    defaults = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
+    options = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
     for name, value in (asked | arguments).items():
-        if (value or None) != usual.get(name):
-            given_as = words.get(name, name).replace("_", "-")
-            raise ValueError(f"leave out --{given_as}: the evaluation named by --from decides it")
+        if (value or None) != defaults.get(name):
+            option = options.get(name, name).replace("_", "-")
+            raise ValueError(f"leave out --{option}: the evaluation named by --from decides it")
+
+
+class Recipe:
+    """What the folder of an evaluation says about the models that were measured."""
+
+    def __init__(self, folder: Path) -> None:
+        from domainwise.evaluation.folder import RESULT_NAME
+
+        self.path = folder / RESULT_NAME
+        try:
+            self.stored = json.loads(self.path.read_text("utf-8"))
+            self.recipe, self.table = self.stored["recipe"], self.stored["table"]
+            self.asked: dict[str, Any] = self.table["asked"]
+        except FileNotFoundError:
+            raise ValueError(
+                f"{folder} contains no {RESULT_NAME}: name a folder that evaluate has written"
+            ) from None
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"{self.path} does not describe the models it measured; evaluate again"
+            ) from None
+
+    def data(self, path: Path | None, force: bool) -> Path:
+        """The table that was evaluated; another is refused unless forced."""
+        path = path or Path(self.table["path"])
+        if not path.exists():
+            raise ValueError(f"{path}: no such file; name the table that was evaluated")
+        if not force and digest(path) != self.table["sha256"]:
+            raise ValueError(
+                f"{path} is not the table that {self.path} is about; evaluate it first, or use "
+                "--force"
+            )
+        return path
+
+    def find(self, name: str | None) -> str:
+        """Key of a method that was measured; the best if none is named."""
+        wanted = (name or self.stored["best"]).lower()
+        labels = {m["key"]: m["label"] for m in self.stored["methods"]}
+        keys = [key for key, label in labels.items() if wanted in (key.lower(), label.lower())]
+        if not keys:
+            raise ValueError(
+                f"method {name!r} was not evaluated; {self.path} has {', '.join(labels)}"
+            )
+        return str(keys[0])
+
+    def method(self, key: str, force: bool) -> Method:
+        """The method that was measured, with the grid it had."""
+        from domainwise.evaluation.evaluation import describe_grid
+        from domainwise.models.method import CONTEXT
+        from domainwise.models.registry import METHODS
+
+        own = {method.key: method for method in own_methods(self.stored["estimators"])}
+        plain = key.removesuffix(CONTEXT)
+        method = own.get(key) or own.get(plain) or METHODS[plain]
+        grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
+        if grid != self.recipe["grids"].get(method.key) and not force:
+            raise ValueError(
+                f"method {method.key!r} has another grid now than when {self.path} was written; "
+                "evaluate again, or use --force"
+            )
+        return method
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of :func:`~domainwise.models.table_model.table_setting`."""
+        names = ("scoring", "inner_scoring", "pos_label", "class_weight")
+        return {name: self.recipe[name] for name in names} | {"random_state": self.recipe["seed"]}
+
+    def result(self, key: str) -> dict[str, Any]:
+        """The result of a method; empty if it was not evaluated."""
+        return next((method for method in self.stored["methods"] if method["key"] == key), {})
+
+    def scores(self, key: str) -> dict[Any, float]:
+        """Scores of a method on held-out domains; larger is better."""
+        sign = 1 if self.stored["measure"]["greater_is_better"] else -1
+        rows = self.result(key).get("per_domain", ())
+        return {row["domain"]: sign * row["score"] for row in rows if row["score"] is not None}

@@ -1,66 +1,164 @@
-"""The commands info and export: what a model file holds, and the model as an ONNX graph."""
+"""The commands info and export: what a model file contains, and the model as an ONNX graph."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
+from domainwise.cli import common, options
+from domainwise.cli.common import shown, stdout
 
-from domainwise.cli.common import shown
-from domainwise.cli.options import ForceOption, JsonOption, ModelArgument, command, option
-from domainwise.cli.outputs import check_output
-from domainwise.cli.show import print_facts, print_model, print_notes, size_in_words
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Names of metrics that differ from the scorer's.
+METRICS = {"neg_root_mean_squared_error": "RMSE"}
+#: Names listed before "and … more".
+SHOWN = 12
 
 
-@command
-def info(model: ModelArgument, as_json: JsonOption = False) -> None:
-    """Print what a model file holds, without loading the model."""
+@options.command
+def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
+    """Print what a model file contains, without loading the model."""
     from domainwise.model_files.persistence import read_info
 
     header = read_info(model)
     if as_json:
-        typer.echo(json.dumps({"file": str(model), **header}, indent=2))
+        common.print_json({"file": str(model), **header})
         return
+    console = stdout()
     try:
-        _print_header(Console(highlight=False), model, header)
+        size = common.size_in_words(model)
+        console.print(f"[bold]{shown(model)}[/bold] ({size})\n", soft_wrap=True)
+        if "schema" in header["info"]:
+            print_model(console, header["info"])
+        else:
+            print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
+        versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+        print_facts(console, [("versions", versions)])
+        print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{model} is damaged: its description is incomplete") from error
 
 
-def _print_header(console: Console, model: Path, header: dict[str, Any]) -> None:
-    console.print(f"[bold]{shown(model)}[/bold] ({size_in_words(model)})\n", soft_wrap=True)
-    if "schema" in header["info"]:
-        print_model(console, header["info"])
-    else:
-        print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
-    versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
-    print_facts(console, [("versions", versions)])
-    print_notes(console, header["info"])
-
-
-@command
+@options.command
 def export(
-    model: ModelArgument,
-    out: Annotated[Path, option("ONNX file.", "--out", "-o")],
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    model: options.ModelArgument,
+    out: Annotated[Path, options.option("ONNX file.", "--out", "-o")],
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Write a model as an ONNX graph, which predicts without Python."""
-    check_output(out, force, [".onnx"])
+    common.check_output(out, force, [".onnx"])
     from domainwise.export import to_onnx
     from domainwise.jobs.store import replacing
     from domainwise.model_files.persistence import load
 
-    made = to_onnx(load(model))
+    onnx_model = to_onnx(load(model))
     with replacing(out) as temporary:
-        temporary.write_bytes(made.SerializeToString())
-    names = {k: [v.name for v in getattr(made.graph, k)] for k in ("input", "output")}
+        temporary.write_bytes(onnx_model.SerializeToString())
+    names = {
+        kind: [v.name for v in getattr(onnx_model.graph, kind)] for kind in ("input", "output")
+    }
     if as_json:
-        typer.echo(json.dumps({"file": str(out), **names}, indent=2))
+        common.print_json({"file": str(out), **names})
         return
-    console = Console(highlight=False)
-    console.print(f"wrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
-    print_facts(console, [(kind, shown(", ".join(each))) for kind, each in names.items()])
+    common.print_written(out)
+    print_facts(stdout(), [(kind, shown(", ".join(listed))) for kind, listed in names.items()])
+
+
+def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
+    """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
+    from domainwise.models.calibration import sets_in_words
+
+    schema, classes, check = info["schema"], info["classes"], info["check"]
+    numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))
+    method = " → ".join(name for name in (info["method"], info["predictor"]) if name)
+    kind = "continuous" if classes is None else f"{len(classes)} classes: {_names(classes)}"
+    domains = f"{len(info['domains'])} in {schema['domain']}"
+    features = f"{len(numeric) + len(categorical)} ({len(numeric)} numeric, "
+    features += f"{len(categorical)} categorical)"
+    if dates:
+        features += f" and {', '.join(schema['date_parts'])} of dates"
+    if not brief:
+        domains += ": " + _names([f"{name} ({count})" for name, count in info["domains"]])
+        features += ": " + _names([*numeric, *categorical, *dates])
+    weights, sets = info.get("class_weight"), (check or {}).get("calibration")
+    facts = [
+        ("method", method + _chosen(info["chosen"])),
+        ("class weights", f"{weights}: every class counts the same" if weights else None),
+        ("components", info["n_components"]),
+        ("target", f"{schema['target']} ({kind})"),
+        ("domains", domains),
+        ("features", features),
+        ("rows", f"{info['n_rows']:,}"),
+        ("unseen domains", check_in_words(check) if check else None),
+        ("prediction sets", sets_in_words(sets) if sets else None),
+        *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
+    ]
+    print_facts(console, [(name, str(value)) for name, value in facts if value is not None])
+
+
+def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=15)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(name, shown(value))
+    console.print(grid)
+
+
+def print_model_notes(console: Console, info: dict[str, Any]) -> None:
+    """Print notes, and a warning if the model is no better than a constant."""
+    common.print_notes(console, info.get("notes", []))
+    check = info.get("check")
+    if check is not None and not check["better"]:
+        console.print(
+            "[bold yellow]warning:[/bold yellow] on held-out domains this model is no better than "
+            f"a constant, as far as {check['n_domains']} domains can show "
+            f"({shown(check_in_words(check))}). Do not rely on its predictions for a new domain: "
+            "compare methods with [bold]domainwise evaluate[/bold], or look for features that mean "
+            "the same in every domain.",
+            soft_wrap=True,
+        )
+
+
+def check_in_words(check: dict[str, Any]) -> str:
+    """Scores on held-out domains, in one line.
+
+    >>> check_in_words(
+    ...     dict(metric="balanced_accuracy", model=0.81, constant=0.5, worst=0.7, worst_domain="B")
+    ... )
+    'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
+
+    With an interval of the mean over domains it is ``0.810 (about 95 %: 0.76 to 0.86)``.
+    """
+    plain = check["metric"].removeprefix("neg_").replace("_", " ")
+    name, is_error = METRICS.get(check["metric"], plain), check["metric"].startswith("neg_")
+    model, worst, constant = (
+        f"{-value:.4g}" if is_error else f"{value:.3f}"
+        for value in (check["model"], check["worst"], check["constant"])
+    )
+    if check.get("low") is not None:
+        ends = sorted(-check[end] if is_error else check[end] for end in ("low", "high"))
+        model += f" (about 95 %: {ends[0]:.3g} to {ends[1]:.3g})"
+    return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
+
+
+def _chosen(chosen: dict[str, Any]) -> str:
+    # False and the defaults nobody searched say nothing to a reader.
+    parts = [
+        f"{name.replace('_', ' ')} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in chosen.items()
+        if value is not False
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _names(names: Sequence[Any]) -> str:
+    listed = ", ".join(str(name) for name in names[:SHOWN])
+    return listed + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -13,12 +13,12 @@ from domainwise.cli.common import parts_of, reported_errors
 
 
 def option(about: str, *names: str, **more: Any) -> Any:
-    """An option whose default says nothing to a reader."""
+    """An option whose default is not shown."""
     return typer.Option(*names, help=about, show_default=False, **more)
 
 
 def argument(about: str) -> Any:
-    """An argument, likewise."""
+    """An argument whose default is not shown."""
     return typer.Argument(help=about, show_default=False)
 
 
@@ -27,7 +27,7 @@ ModelArgument = Annotated[Path, argument("A model file that fit has written.")]
 DataArgument = Annotated[
     Path,
     argument(
-        "A table: CSV (also .gz), Parquet, Feather or Excel, told by its ending; or a folder of "
+        "A table: CSV (also .gz), Parquet, Feather or Excel, by its file ending; or a folder of "
         "Parquet files."
     ),
 ]
@@ -36,26 +36,31 @@ DOMAIN = option("Column that names the domain: site, patient, well.", metavar="C
 PositiveOption = Annotated[
     str | None,
     option(
-        "Of two classes the one that measures such as F1 are about; the second if not given.",
+        "The positive class, for two classes and metrics such as F1. Default: the second class.",
         metavar="CLASS",
     ),
 ]
 FeaturesOption = Annotated[
-    Names, option("Feature columns, with commas between; all others if not given.")
+    Names, option("Feature columns, separated by commas. Default: all other columns.")
 ]
-DropOption = Annotated[Names, option("Columns to leave out, with commas between.")]
+DropOption = Annotated[Names, option("Columns to leave out, separated by commas.")]
 AutoDropOption = Annotated[
     bool, typer.Option("--auto-drop", help="Leave out columns that cannot be used.")
 ]
 DatesOption = Annotated[
-    str | None, option("Make numbers of dates: some of month, weekday, age, with commas between.")
+    str | None,
+    option("Numbers to compute from dates: some of month, weekday, age, separated by commas."),
 ]
-EncodingOption = Annotated[str | None, option("Encoding of a CSV file (told from its bytes).")]
+EncodingOption = Annotated[
+    str | None, option("Encoding of a CSV file. Default: detected from its bytes.")
+]
 TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of every random choice.")]
-JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")]
+JobsOption = Annotated[
+    int, typer.Option("--jobs", "-j", help="Number of processes; -1 uses all cores.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -65,7 +70,7 @@ class ColumnOptions:
 
     features: FeaturesOption = None
     drop: DropOption = None
-    drop_domains: Annotated[Names, option("Domains to leave out, with commas between.")] = None
+    drop_domains: Annotated[Names, option("Domains to leave out, separated by commas.")] = None
     auto_drop: AutoDropOption = False
     dates: DatesOption = None
 
@@ -74,10 +79,12 @@ class ColumnOptions:
 class ReadingOptions:
     """How the cells of a table are read."""
 
-    decimal: Annotated[str | None, option("Decimal mark, . or , (told from the table).")] = None
+    decimal: Annotated[
+        str | None, option("Decimal mark, . or , (detected from the table by default).")
+    ] = None
     encoding: EncodingOption = None
     na: Annotated[
-        Names, option("Values that stand for none, with commas between: -999,unknown.")
+        Names, option("Values to read as missing, separated by commas: -999,unknown.")
     ] = None
 
     def arguments(self) -> dict[str, Any]:
@@ -88,29 +95,29 @@ class ReadingOptions:
 def command(
     function: Callable[..., None], smaller: str = "try --method fastdcmcv or fastdcm"
 ) -> Callable[..., None]:
-    """Make a command: errors in words, ``--debug``, and options in place of groups of them.
+    """Make a command: errors become messages, ``--debug`` is added, and groups become options.
 
-    What is ``smaller`` is advised where memory is not enough.
+    ``smaller`` is the advice where memory is not enough.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
-    for name, each in inspect.signature(function, eval_str=True).parameters.items():
-        if is_dataclass(each.annotation):
-            groups[name] = each.annotation
-            parameters += inspect.signature(groups[name]).parameters.values()
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
         else:
-            parameters.append(each)
+            parameters.append(parameter)
     kind = inspect.Parameter.KEYWORD_ONLY
     debug = inspect.Parameter("debug", kind, default=False, annotation=DebugOption)
-    parameters = [*(each.replace(kind=kind) for each in parameters), debug]
+    parameters = [*(parameter.replace(kind=kind) for parameter in parameters), debug]
 
     @wraps(function)
-    def run(debug: bool, **given: Any) -> None:
+    def run(debug: bool, **values: Any) -> None:
         with reported_errors(debug, smaller):
             for name, group in groups.items():
-                given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
-            function(**given)
+                values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+            function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

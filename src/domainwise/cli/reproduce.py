@@ -1,4 +1,4 @@
-"""The command reproduce: the paper's experiments beside its tables."""
+"""The commands reproduce, report and datasets: the paper's experiments, and reports of any run."""
 
 from __future__ import annotations
 
@@ -8,65 +8,68 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from joblib import effective_n_jobs
 
-from domainwise.cli.common import check_seed, errors, require, shown, usage_errors
+from domainwise.cli import common, options
+from domainwise.cli.common import shown, stderr, stdout
 from domainwise.cli.dask import processes
-from domainwise.cli.options import JobsOption, JsonOption, SeedOption, argument, option
-from domainwise.cli.report import publish_folder
+from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 
 
+@options.command
 def reproduce(
-    table: Annotated[str, argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
+    table: Annotated[str, options.argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
     quick: Annotated[
         bool, typer.Option("--quick", help="Few repeats and rows: minutes instead of an hour.")
     ] = False,
-    repeats: Annotated[int | None, option("Repeats of every case [default: the paper's]")] = None,
-    jobs: JobsOption = 1,
-    out: Annotated[
-        Path | None, option("Folder of the results [default: domainwise-results/TABLE]")
+    repeats: Annotated[
+        int | None, options.option("Repeats of every case. Default: the paper's.")
     ] = None,
-    seed: SeedOption = 0,
+    jobs: options.JobsOption = 1,
+    out: Annotated[
+        Path | None, options.option("Folder of the results. Default: domainwise-results/TABLE.")
+    ] = None,
+    seed: options.SeedOption = 0,
     timing: Annotated[
         bool, typer.Option(help="Measure time and memory in a serial pass at the end.")
     ] = True,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Run the paper's experiments and compare with its tables.
 
-    Finished repeats are in the results file at once: the same command continues an interrupted run
-    and gives the same numbers, whatever the number of workers.
+    Finished repeats are saved as they are done: the same command continues an interrupted run and
+    gives the same numbers, for any number of processes.
     """
+    from joblib import effective_n_jobs
+
     from domainwise.jobs.runner import progress_bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import check_data, make_plan
     from domainwise.paper.reproduce import reproduce as run_plan
 
-    with usage_errors(), _folder_is_out():
-        if repeats is not None and repeats < 1:
-            raise ValueError(f"--repeats must be at least 1, got {repeats}")
-        n_jobs = effective_n_jobs(processes(jobs, None))
-        check_seed(seed)
-        tables = select_tables(table)
-        if report:
-            require("report", "--no-report")
-        if any(entry.data_files for entry in tables):
-            require("data")
-        check_data(tables)
-        named = Path("domainwise-results") / (f"{table}-quick" if quick else table)
-        store = ResultStore(out or named)
+    if repeats is not None and repeats < 1:
+        raise ValueError(f"--repeats must be at least 1, got {repeats}")
+    n_jobs = effective_n_jobs(processes(jobs, None))
+    common.check_seed(seed)
+    tables = select_tables(table)
+    if report:
+        common.require("report", "--no-report")
+    if any(entry.data_files for entry in tables):
+        common.require("data")
+    check_data(tables)
+    store = ResultStore(out or Path("domainwise-results") / (f"{table}-quick" if quick else table))
+    with _folder_is_out():
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
     total = len(plan.parallel) + len(plan.serial)
-    errors.print(
+    stderr().print(
         f"results: [bold]{shown(store.path)}[/bold]"
-        + (f", {total} jobs to do, seed {seed}" if total else ", everything is there already")
+        + (f", {total} jobs to do, seed {seed}" if total else ", everything is done already")
     )
     try:
-        words = f"experiments on {n_jobs} worker(s)"
-        with usage_errors(), _folder_is_out(), progress_bar(True, plan.cost, total, words) as bar:
+        doing = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
+        with _folder_is_out(), progress_bar(True, plan.cost, total, doing) as bar:
             failed = run_plan(
                 plan,
                 store,
@@ -75,25 +78,94 @@ def reproduce(
                 on_serial=lambda: bar.describe("time and memory, one by one"),
             )
     except KeyboardInterrupt:
-        errors.print(
-            f"\n[yellow]interrupted[/yellow]: what was finished is in {shown(store.path)};"
-            " the same command goes on from there"
+        stderr().print(
+            f"\n[yellow]interrupted[/yellow]: finished repeats are in {shown(store.path)};"
+            " the same command continues from there"
         )
         raise typer.Exit(1) from None
-    publish_folder(store.folder, html=report, as_json=as_json)
+    _publish(store.folder, html=report, as_json=as_json)
     for row in failed:
         where = f"{row['case']} {row.get('setting', 'timing')} {row.get('repeat', '')}"
-        errors.print(f"[red]failed[/red]: {shown(where)} {row['method']}: {shown(row['error'])}")
+        stderr().print(f"[red]failed[/red]: {shown(where)} {row['method']}: {shown(row['error'])}")
     if failed:
         raise typer.Exit(1)
 
 
 @contextmanager
 def _folder_is_out() -> Iterator[None]:
-    """Say which option names the folder that cannot be used."""
+    """Add the option that names the folder to errors about the folder."""
     from domainwise.jobs.store import ResultsError
 
     try:
         yield
     except ResultsError as error:
         raise ValueError(f"{error} (--out)") from error
+
+
+@options.command
+def report(
+    folder: Annotated[Path, options.argument("A results folder of evaluate or reproduce.")],
+    as_json: options.JsonOption = False,
+) -> None:
+    """Write the tables and the HTML report again, from a results folder alone."""
+    common.require("report")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder")
+    from domainwise.evaluation.folder import RESULT_NAME, read_evaluation
+
+    if not (folder / RESULT_NAME).exists():
+        _publish(folder, html=True, as_json=as_json)
+        return
+    result, stored = read_evaluation(folder)
+    page = result.report(folder / REPORT_NAME, title=stored.get("title"))
+    if as_json:
+        common.print_json({**stored, "files": [str(page)]})
+        return
+    print_evaluation(result)
+    stdout().print()
+    common.print_page(page)
+
+
+def _publish(folder: Path, *, html: bool, as_json: bool) -> None:
+    """Write the tables and the report of reproduce; print the tables."""
+    from domainwise.paper.report import publish
+
+    published = publish(folder, html=html)
+    if as_json:
+        common.print_json(published.as_json())
+    else:
+        published.print(stdout())
+
+
+@options.command
+def datasets(as_json: options.JsonOption = False) -> None:
+    """List the data sets, their size, and whether they are on this machine."""
+    from domainwise.datasets import list_datasets
+
+    entries = list_datasets()
+    if as_json:
+        common.print_json(
+            [
+                {**vars(info), "path": info.path and str(info.path), "present": info.present}
+                for info in entries
+            ]
+        )
+        return
+    rows = [
+        (
+            info.name,
+            f"{info.rows:,}",
+            str(info.domains),
+            str(info.features),
+            "–" if info.classes is None else str(info.classes),
+            "[green]yes[/green]" if info.present else "[yellow]no[/yellow]",
+            info.description,
+        )
+        for info in entries
+    ]
+    columns = ("name", "rows", "domains", "features", "classes", "here", "description")
+    stdout().print(common.text_table(columns, rows, wrapped=columns[-1:]))
+    if not all(info.present for info in entries):
+        stdout().print(
+            "\nPut missing files in $DOMAINWISE_DATA. The error of a loader says where to get them."
+        )

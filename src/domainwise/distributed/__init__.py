@@ -1,4 +1,4 @@
-"""Fitting on a Dask cluster, from files that no single machine has to hold."""
+"""Work on a Dask cluster: estimators fitted from Parquet files, and folds on its workers."""
 
 from domainwise.distributed.fit import fit_parquet
 

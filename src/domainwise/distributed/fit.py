@@ -1,13 +1,16 @@
-"""Fitting on a Dask cluster, from files that no single machine has to hold."""
+"""Fitting on a Dask cluster: from Parquet files larger than memory, and folds on its workers."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from typing import Any, TypeVar
+
+from joblib import parallel_config
 
 from domainwise.estimators.projection import Projection
 from domainwise.ridge.base import InvariantRidge
@@ -28,33 +31,33 @@ def fit_parquet(
 ) -> Estimator:
     """Fit an estimator to Parquet files, in one pass over them for the fast family.
 
-    A ridge search whose ``scoring`` looks at predictions takes another.
+    A ridge search whose ``scoring`` needs predictions takes a second pass.
 
-    Row groups of the files are the partitions: neighbouring ones of a file are taken together up
-    to 32 MiB. Their lengths stand in the files' footers, which are read first, so that a damaged
-    or foreign file is found before any work is done.
+    Row groups of the files are the partitions: neighbouring ones of a file are read together, up
+    to 32 MiB. Their lengths are in the files' footers, which are read first, so that a damaged
+    file, or one of another format, is reported before any work is done.
 
     Parameters
     ----------
     estimator : FastDCM or another of the fast family, an exact estimator, or a ridge search
-        Fitted in place. If anything fails, it is left as it was.
+        Fitted in place. If anything fails, it is unchanged.
     path : str or path-like
-        A file, a folder of files, or a pattern; on whatever storage fsspec can open. Names of
-        folders such as ``site=A`` count as columns of strings.
+        A file, a folder of files, or a pattern, on any storage that fsspec can open. Names of
+        folders such as ``site=A`` are columns of strings.
     target : str, list of str or None
         Column or columns of y; None without a target.
     domain : str, list of str or None
         Column of ``sample_domain``, or columns of continuous descriptors; None for one domain.
     features : list of str, default=None
-        Columns of X; None for all others, which then have to be numbers.
+        Columns of X; None for all others, which must then be numeric.
     client : distributed.Client, default=None
-        Where to compute. None stands for the current client, or for threads of this process where
-        there is none.
+        Where to compute. None uses the current client, or threads of this process if there is
+        none.
 
     Returns
     -------
     estimator : object
-        The same, fitted.
+        The same object, fitted.
 
     Raises
     ------
@@ -72,15 +75,16 @@ def fit_parquet(
     _check_installed()
     if not isinstance(estimator, Projection | InvariantRidge):
         raise TypeError(
-            f"estimator is a {type(estimator).__name__}: Parquet files are for the exact and the "
-            "fast projections, such as FastDCM, for InvariantFeatures, and for the searches "
+            f"estimator is a {type(estimator).__name__}, but fit_parquet fits exact and fast "
+            "projections, such as FastDCM, InvariantFeatures, and the searches "
             "InvariantRidgeClassifierCV and InvariantRidgeCV"
         )
     from domainwise.backends.dask import DaskBackend
     from domainwise.distributed.parquet import known_rows
 
     target, domain = _column_argument(target, "target"), _column_argument(domain, "domain")
-    labels = [name for part in (target, domain) for name in _listed(part)]
+    columns = (target, domain)
+    labels = [n for part in columns for n in ([part] if isinstance(part, str) else part or ())]
     chosen = None if features is None else _feature_argument(features, labels)
     with _computing_on(client):
         frame, known = known_rows(path, labels, chosen)
@@ -108,7 +112,7 @@ def _found(name: str) -> bool:
 
 
 def _computing_on(client: Any) -> AbstractContextManager[Any]:
-    """Make a client the current one, or say why it cannot be used."""
+    """Make a client the current one; an error if it cannot be used."""
     if client is None:
         return nullcontext()
     from distributed import Client
@@ -126,14 +130,14 @@ def _computing_on(client: Any) -> AbstractContextManager[Any]:
 
 
 def _feature_argument(features: Any, labels: list[str]) -> list[str]:
-    """Names of feature columns: some, each once, and none that is a label."""
+    """Names of feature columns: at least one, no duplicates, no labels."""
     if isinstance(features, str):
         raise TypeError(f"features={features!r}: give a list of column names")
     chosen = list(features)
-    problem = "" if chosen else "no columns are given"
+    problem = "" if chosen else "the list is empty"
     for name in chosen:
         if name in labels:
-            problem = f"{name!r} is a label, too"
+            problem = f"{name!r} is also a label"
         elif chosen.count(name) > 1:
             problem = f"{name!r} is named twice"
     if problem:
@@ -145,15 +149,64 @@ def _column_argument(names: Any, argument: str) -> Any:
     """A column's name, a list of names, or None."""
     if names is None or isinstance(names, str):
         return names
-    found = list(names) if isinstance(names, Sequence) else []
-    if not found or not all(isinstance(name, str) for name in found):
+    columns = list(names) if isinstance(names, Sequence) else []
+    if not columns or not all(isinstance(name, str) for name in columns):
         raise TypeError(
             f"{argument}={names!r}: give the name of a column, a list of names, or None"
         )
-    return found
+    return columns
 
 
-def _listed(names: Any) -> list[str]:
-    if names is None:
-        return []
-    return names if isinstance(names, list) else [names]
+# Folds on workers ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def folds_on(client: Any, report: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Let joblib run folds on the workers of a client; None changes nothing.
+
+    ``report`` is called with the number of tasks that are done. joblib's own backend for Dask sends
+    every loop to the workers, also those inside a task, and whatever their ``n_jobs``: a column
+    transformer would send its columns around. Here only loops with more than one job are sent, and
+    the loops inside a task run where the task runs.
+    """
+    if client is None:
+        yield
+        return
+    from joblib._dask import DaskDistributedBackend
+
+    class FoldsBackend(DaskDistributedBackend):  # type: ignore[misc, unused-ignore]
+        default_n_jobs = 1
+        n_done = 0
+
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            return 1 if n_jobs == 1 else super().effective_n_jobs(n_jobs)
+
+        def submit(self, func: Any, callback: Any = None) -> Any:
+            func.items = [(SequentialTask(call), args, named) for call, args, named in func.items]
+            return super().submit(func, callback)
+
+        def retrieve_result_callback(self, out: Any) -> Any:
+            self.n_done += 1
+            if report is not None:
+                report(self.n_done)
+            return super().retrieve_result_callback(out)
+
+    with parallel_config(backend=FoldsBackend(client=client)):
+        yield
+
+
+@dataclass(frozen=True)
+class SequentialTask:
+    """A function whose own joblib loops run in the process that calls it."""
+
+    function: Callable[..., Any]
+
+    @property
+    def __name__(self) -> str:
+        """What the dashboard calls its tasks."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call the function."""
+        with parallel_config(backend="sequential"):
+            return self.function(*args, **named)

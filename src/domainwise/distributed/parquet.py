@@ -1,8 +1,8 @@
-"""Parquet files as partitions whose lengths are known: footers first, rows inside tasks.
+"""Parquet files as partitions of known length: footers are read first, rows inside tasks.
 
-``pyarrow.dataset`` would do for plain folders. It knows no patterns, reads footers of remote files
-one by one, takes columns that a later file lacks for missing values, and does not name the file
-when a row group is damaged.
+``pyarrow.dataset`` would be enough for plain folders. It has no patterns, reads footers of remote
+files one by one, fills columns that a later file lacks with missing values, and does not name the
+file when a row group is damaged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from domainwise.backends.partitions import KnownPartitions
 from domainwise.gram.dask.graphs import Unread
 from domainwise.tables.files import arrow_frame, folder_keys, index_columns, is_data_file
 
-#: Row groups of a file are taken together up to this many bytes of columns in memory.
+#: Row groups of a file are read together, up to this many bytes of columns in memory.
 PARTITION_BYTES = 32 * 2**20
 #: Footers read at a time.
 FOOTER_THREADS = 16
@@ -32,7 +32,7 @@ FOOTER_THREADS = 16
 class Piece:
     """Some row groups of one file.
 
-    ``keys`` are the columns that the names of its folders stand for (``site=A/part.parquet``).
+    ``keys`` are columns from the names of its folders (``site=A/part.parquet``).
     """
 
     files: Any
@@ -45,13 +45,13 @@ class Piece:
     def source(self) -> str:
         """What the piece is called in errors."""
         first, last = self.groups[0], self.groups[-1]
-        which = f"row group {first}" if first == last else f"row groups {first} to {last}"
-        return f"{self.path}, {which}"
+        groups = f"row group {first}" if first == last else f"row groups {first} to {last}"
+        return f"{self.path}, {groups}"
 
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says about itself before any of its rows is read."""
+    """The metadata of a file, from before any of its rows is read."""
 
     files: Any
     path: str
@@ -100,7 +100,7 @@ def parquet_files(path: Any) -> tuple[Any, str, list[str]]:
 
 
 def read_footers(path: Any) -> list[Footer]:
-    """Read the footers of all files, in which damage mostly shows."""
+    """Read the footers of all files, where most damage shows."""
     files, root, paths = parquet_files(path)
 
     def footer(p: str) -> Footer:
@@ -117,25 +117,27 @@ def read_footers(path: Any) -> list[Footer]:
 
 
 def cut_pieces(footers: list[Footer], columns: list[str], max_rows: int) -> list[Piece]:
-    """Cut files that have these columns into neighbouring row groups, up to so many rows of them.
+    """Cut files that have these columns into neighbouring row groups of up to ``max_rows`` rows.
 
     A row group is never cut, however long it is.
     """
     pieces = []
     for footer in footers:
-        here = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
-        missing = [name for name in columns if name not in here]
+        present = {*footer.content.schema.to_arrow_schema().names, *footer.keys}
+        missing = [name for name in columns if name not in present]
         if missing:
-            has = ", ".join(sorted(here))
-            raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {has}")
+            listed = ", ".join(sorted(present))
+            raise ValueError(f"{footer.path} has no column {missing[0]!r}; it has {listed}")
         pieces += _pieces(footer, max_rows)
     if not pieces:
-        raise ValueError(f"{len(footers)} Parquet files, all without rows: {footers[0].path}")
+        raise ValueError(
+            f"{len(footers)} Parquet files, but none has rows; the first is {footers[0].path}"
+        )
     return pieces
 
 
 def read_piece(piece: Piece, columns: list[str]) -> Any:
-    """Read a piece as a data frame, or say which file cannot be read."""
+    """Read a piece as a data frame; an error names a file that cannot be read."""
     stored = [name for name in columns if name not in piece.keys]
     try:
         with piece.files.open(piece.path) as file:
@@ -148,7 +150,7 @@ def read_piece(piece: Piece, columns: list[str]) -> Any:
 
 
 def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
-    """Refuse a later file in which a feature is no number as it is in the first."""
+    """Refuse a feature that is numeric in the first file and something else in a later one."""
     first, *later = [footer.content.schema.to_arrow_schema() for footer in footers]
     numbers = [field.name for field in first if field.name in features and _is_number(field.type)]
     for footer, schema in zip(footers[1:], later, strict=True):
@@ -156,7 +158,7 @@ def _check_same_kind(footers: list[Footer], features: list[str]) -> None:
             kind = schema.field(name).type
             if not _is_number(kind):
                 raise ValueError(
-                    f"{footer.path}: features have to be numbers, but {name!r} holds {kind}"
+                    f"{footer.path}: features must be numeric, but {name!r} has type {kind}"
                 )
 
 
@@ -167,16 +169,13 @@ def _is_number(kind: Any) -> bool:
 
 def _pieces(footer: Footer, max_rows: int) -> list[Piece]:
     """Neighbouring row groups of a file, as many as make a piece."""
-    found: list[tuple[list[int], int]] = []
-    groups: list[int] = []
-    rows = 0
+    parts: list[tuple[tuple[int, ...], int]] = []
     for g in range(footer.content.num_row_groups):
         n = footer.content.row_group(g).num_rows
-        if groups and rows + n > max_rows:
-            found.append((groups, rows))
-            groups, rows = [], 0
-        if n:
-            groups, rows = [*groups, g], rows + n
-    if groups:
-        found.append((groups, rows))
-    return [Piece(footer.files, footer.path, tuple(g), n, footer.keys) for g, n in found]
+        if parts and parts[-1][1] + n <= max_rows:
+            groups, rows = parts.pop()
+        else:
+            groups, rows = (), 0
+        if n or groups:
+            parts.append(((*groups, g) if n else groups, rows + n))
+    return [Piece(footer.files, footer.path, groups, rows, footer.keys) for groups, rows in parts]
