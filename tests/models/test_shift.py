@@ -137,18 +137,30 @@ def test_domains_are_checked_one_by_one(fitted):
     assert json.loads(json.dumps(found[0].as_dict()))["domain"] == "new"
 
 
-def test_distances_are_those_of_kernel_means(fitted):
-    """With all rows as landmarks the map loses nothing: the sums of pairs say the same."""
-    X = make_rows(15)
-    sites = np.repeat(list("ABCDE"), 15)
+def test_distances_are_those_of_kernel_means_in_the_span_of_the_landmarks():
+    X = make_rows(400)
+    sites = np.repeat(list("ABCDE"), 400)
     watch = ShiftWatch().fit(X, sample_domain=sites)
+    assert watch.landmarks_.shape == (100, 4)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    K = np.exp(-watch.gamma_ * ((Z[:, None] - Z) ** 2).sum(axis=2))
-    a, b = sites == "A", sites == "B"
-    squared = K[np.ix_(a, a)].mean() + K[np.ix_(b, b)].mean() - 2 * K[np.ix_(a, b)].mean()
+    a, b = Z[sites == "A"], Z[sites == "B"]
+
+    def kernel(x, y):
+        return np.exp(-watch.gamma_ * ((x[:, None] - y) ** 2).sum(axis=2))
+
+    difference = (kernel(a, watch.landmarks_) - kernel(b, watch.landmarks_)).mean(axis=0)
+    K = kernel(watch.landmarks_, watch.landmarks_) + 1e-6 * np.eye(100)
+    projected = difference @ np.linalg.solve(K, difference)
     sums = watch.parts(watch.totals_)
     means = sums["kernel"] / sums["rows"]
-    assert ((means[0] - means[1]) ** 2).sum() == pytest.approx(squared, rel=1e-3)
+    squared = ((means[0] - means[1]) ** 2).sum()
+    assert squared == pytest.approx(projected, rel=1e-8)
+    # Random landmarks lose little of it.
+    whole = kernel(a, a).mean() + kernel(b, b).mean() - 2 * kernel(a, b).mean()
+    assert 0.9 * whole < squared < whole
+    # Fewer features are those of the first landmarks.
+    few = np.linalg.solve(K[:7, :7], difference[:7])
+    assert ((means[0] - means[1])[:7] ** 2).sum() == pytest.approx(difference[:7] @ few, rel=1e-8)
 
 
 def test_pieces_of_a_table_say_what_the_whole_says(fitted):
@@ -169,12 +181,80 @@ def test_very_many_domains_are_taken_together(fitted, monkeypatch):
 
 def test_the_summary_does_not_grow_with_rows_or_domains():
     sizes = []
-    for n in (400, 4000):
+    for n in (1600, 8000):
         X = make_rows(n)
-        watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)))
-        assert len(watch.sources_) == watching.MOST_SOURCES
+        watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)) // 20)
+        own = [name for name in watch.sources_ if name != watching.POOLED]
+        assert len(own) == watching.MOST_SOURCES
         sizes.append(sum(v.nbytes for v in vars(watch).values() if isinstance(v, np.ndarray)))
     assert sizes[1] <= 1.05 * sizes[0]
+    watch = ShiftWatch().fit(make_rows(8000), sample_domain=np.arange(40_000) // 10)
+    assert watch.sources_ == [watching.POOLED]
+
+
+class TestPrivacy:
+    """A watch holds statistics, and no rows."""
+
+    @pytest.mark.parametrize("per_site", [1, 3, 10, 19, 20, 50, 120, 400])
+    @pytest.mark.parametrize("n_columns", [1, 2, 4, 10])
+    def test_numbers_about_a_source_are_at_most_half_of_its_values(self, per_site, n_columns):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(6 * per_site, n_columns))
+        watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)) // per_site)
+        rows = watch.totals_[:, 0]
+        assert (rows >= min(20, len(X))).all()
+        assert (watch.n_features_ <= rows / 3).all()
+        stored = (watch.totals_ != 0).sum(axis=1) + 1  # and the degrees of freedom
+        assert (stored[rows >= 20] <= rows[rows >= 20] * n_columns / 2).all()
+
+    def test_no_row_is_in_a_watch(self):
+        X = make_rows(40)
+        watch = ShiftWatch().fit(X, sample_domain=np.repeat(list("ABCDE"), 40))
+        Z = (X - watch.mean_) / watch.scale_
+        for rows in (X, Z):
+            for value in vars(watch).values():
+                if isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[1] == 4:
+                    assert np.abs(rows[:, None] - value).max(axis=2).min() > 1e-3
+
+    @pytest.mark.parametrize("per_site, n_columns", [(10, 3), (20, 3), (30, 8)])
+    def test_rows_do_not_come_back_by_least_squares(self, per_site, n_columns):
+        """The attack that gave back all rows of a site, from 100 kernel means of each."""
+        from scipy.optimize import least_squares
+
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(4 * per_site, n_columns))
+        watch = ShiftWatch().fit(X, sample_domain=np.arange(len(X)) // per_site)
+        Z = (X - watch.mean_) / watch.scale_
+        n = int(watch.totals_[0, 0])
+        true = Z if watch.sources_ == [watching.POOLED] else Z[:per_site]
+        known = watch.parts(watch.totals_[0])
+        r, L = watch.n_features_[0], watch.landmarks_
+        K = np.exp(-watch.gamma_ * ((L[:, None] - L) ** 2).sum(axis=2)) + 1e-6 * np.eye(len(L))
+        root = np.linalg.inv(np.linalg.cholesky(K)).T[:, :r]
+        target = np.concatenate([known["level"], known["spread"], known["kernel"][:r]])
+
+        def values_at(flat):
+            z = flat.reshape(n, n_columns)
+            return z, np.exp(-watch.gamma_ * ((z[:, None] - L) ** 2).sum(axis=2))
+
+        def errors(flat):
+            z, kernel = values_at(flat)
+            features = (kernel @ root).sum(axis=0)
+            return np.concatenate([z.sum(axis=0), (z**2).sum(axis=0), features]) - target
+
+        def slopes(flat):
+            z, kernel = values_at(flat)
+            ones, places = np.tile(np.eye(n_columns), n), z.ravel()
+            steps = -2 * watch.gamma_ * kernel[:, :, None] * (z[:, None] - L)
+            features = np.einsum("ilj,lk->kij", steps, root).reshape(r, -1)
+            return np.vstack([ones, 2 * ones * places, features])
+
+        for seed in range(2):
+            start = np.random.default_rng(10 + seed).normal(size=n * n_columns)
+            guess = least_squares(errors, start, slopes, max_nfev=60).x.reshape(n, n_columns)
+            assert np.abs(errors(guess.ravel())).max() < 1e-3  # the attack fits the numbers
+            nearest = np.abs(true[:, None] - guess).max(axis=2).min(axis=1)
+            assert (nearest < 0.01).mean() < 0.1
 
 
 def test_predictions_are_the_same_bit_by_bit(fitted):

@@ -12,7 +12,7 @@ from domainwise.arrays import Array, ArrayLike, Label, MaybeArray
 from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.inputs import checked_labels
 from domainwise.plots import style
-from domainwise.shift.check import seen
+from domainwise.shift.check import statistics_of_rows
 
 #: Interquartile range of a normal distribution, in deviations.
 QUARTILES = 1.349
@@ -149,7 +149,7 @@ class ShiftDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        watch, views = seen(estimator, X, sample_domain)
+        watch, views = statistics_of_rows(estimator, X, sample_domain)
         names = ("new rows" if name is None else str(name) for name in views)
         new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
         parts = watch.parts(np.vstack([watch.totals_, *(view.totals for view in views.values())]))

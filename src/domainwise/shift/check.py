@@ -1,4 +1,4 @@
-"""What is strange about new rows, beside the sources that a model was fitted to."""
+"""How new rows differ from the sources that a model was fitted to."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Any
 
 import numpy as np
 from scipy.special import bdtrc, chdtri
+from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import ArrayLike, Label, MaybeArray
 from domainwise.shift.watch import CLIP, ShiftWatch, View
 
-#: Chance of a finding about missing values, in any column, or about distance, where nothing is.
+#: Probability of a finding about missing values, in any column, or distance if there is no shift.
 CHANCE = 0.01
-#: A share of missing values counts if it exceeds that of all sources by this much.
+#: A share of missing values is reported if it exceeds that of all sources by this much.
 MISSING_EXCESS = 0.1
 #: Share of values that may lie beyond the sources' range by chance.
 BEYOND = 0.005
-#: Logarithm of the chance that a mean lies off by more than Bernstein's bound.
+#: Minus the logarithm of the probability that a mean exceeds Bernstein's bound.
 BERNSTEIN = 8.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about new rows that no source had.
+    """A way in which new rows differ from all sources.
 
     Attributes
     ----------
     kind : {"missing", "range", "level", "category", "distance"}
     words : str
-        What was found.
+        A sentence that describes it.
     column : str or None
-        None where it is about rows as a whole.
+        None where it concerns whole rows.
     domain : object
         Domain of the rows; None where it is not known.
     numbers : dict
-        The figures in ``words``.
+        The numbers in ``words``.
     """
 
     kind: str
@@ -56,18 +57,19 @@ class Finding:
 
 
 def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -> list[Finding]:
-    r"""Say what new rows have that no source of a model had.
+    r"""Report how new rows differ from all sources of a model.
 
-    - ``missing``: a column has no values, or is missing by ten per cent of rows more, and more
-      than chance allows, than in any source.
-    - ``range``: values lie beyond all sources' by a tenth of their range, in more rows than one
-      in 200 by chance.
-    - ``level``: a column's mean lies outside those of all sources by more than these are apart,
-      more than a deviation inside sources or a tenth of the range, and more than chance allows.
-    - ``category``: values of a column of text that no source had.
-    - ``distance``: see Notes.
+    - ``missing``: a column has no values, or its share of missing values exceeds that of every
+      source by ten percentage points, and by more than chance explains.
+    - ``range``: values exceed the range of all sources by a tenth of its width, in more than one
+      of 200 rows.
+    - ``level``: a column's mean lies outside those of all sources by more than their range, by
+      more than a standard deviation inside sources or a tenth of the range, and by more than
+      chance explains.
+    - ``category``: values of a text column that no source had.
+    - ``distance``: the rows lie farther from all sources than these from each other; see Notes.
 
-    It changes nothing: a prediction for such rows is what it would have been.
+    Predictions do not change.
 
     Parameters
     ----------
@@ -76,28 +78,29 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     X : array-like or data frame of shape (n_rows, n_features)
         New rows, as the model takes them.
     sample_domain : array-like of shape (n_rows,), default=None
-        The domain of each row. Each is checked by itself; None checks all rows together.
+        The domain of each row. Domains are checked one by one; None checks all rows together.
 
     Returns
     -------
     findings : list of Finding
-        Domain by domain; empty where nothing is strange.
+        Domain by domain; empty if there is no shift.
 
     Notes
     -----
-    The distance of two sets of rows is that of their kernel means, at most :math:`\sqrt 2`: of
-    an RBF kernel of median width on standardised numbers, as far as a hundred landmarks span its
-    space. The mean of :math:`n` rows of a source with :math:`n_d` rows lies off by chance: its
-    squared distance, over :math:`v_d (1/n + 1/n_d)`, is close to :math:`\chi^2_f / f`, with the
-    total variance :math:`v_d` of the source's rows in that space and its effective number of
-    directions :math:`f`. What exceeds the upper per cent of this law has to be more than
+    The distance of two sets of rows is that of their kernel means, at most :math:`\sqrt 2`, for
+    an RBF kernel of median width on standardised numbers. It is measured in the span of at most
+    100 random landmarks, and of :math:`n_d / 3` for a source of :math:`n_d` rows. The mean of
+    :math:`n` rows differs by chance: its squared distance from the source, over :math:`v_d (1/n +
+    1/n_d)`, is close to :math:`\chi^2_f / f`, with the total variance :math:`v_d` of the source's
+    rows in that space and its effective number of directions :math:`f`. What exceeds the upper one
+    per cent of this distribution is reported if it is more than
 
     .. math:: \max\Big(\big(1 + \tfrac{1}{D - 1}\big) \max_d \min_{e \ne d} r_{de},\
        \tfrac18 \sqrt v\Big)
 
     for all sources, where :math:`r_{de}` are the distances of the :math:`D` sources from each
-    other, less chance: what was left out would have been as far from the rest. With one source
-    nobody knows how far apart domains are, and half of :math:`\sqrt v` is allowed for.
+    other, corrected for chance: a held-out source would have been as far from the rest. With one
+    source, whose distance from other domains is unknown, the bound is half of :math:`\sqrt v`.
 
     Examples
     --------
@@ -105,13 +108,16 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     >>> from domainwise import ShiftWatch, check_shift
     >>> watch = ShiftWatch().fit(np.linspace(0, 1, 100)[:, None])
     >>> print(*check_shift(watch, np.full((20, 1), np.nan)), sep="\n")
-    'x0' is missing in all 20 rows; sources lack at most 0 %
+    'x0' is missing in all 20 rows; in sources in at most 0 %
     """
-    return findings(*seen(model, X, sample_domain))
+    return findings(*statistics_of_rows(model, X, sample_domain))
 
 
-def seen(model: Any, X: Any, sample_domain: Any = None) -> tuple[ShiftWatch, dict[Any, View]]:
-    """What a model keeps of its sources, and what it sees of new rows, by domain."""
+@config_context(transform_output="default")
+def statistics_of_rows(
+    model: Any, X: Any, sample_domain: Any = None
+) -> tuple[ShiftWatch, dict[Any, View]]:
+    """The watch of a model, and statistics of new rows by domain."""
     if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
         schema, frame = model.schema, X
         X = schema.prepare(frame)
@@ -138,28 +144,29 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
 
 
 def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
-    """Judge what was seen of new rows, domain by domain."""
+    """Compare statistics of new rows with those of the sources, domain by domain."""
     sources = watch.parts(watch.totals_)
     return [
         Finding(kind, words, column, domain, numbers)
         for domain, view in views.items()
         if view.totals[0]
-        for kind, words, column, numbers in _judge(watch, sources, view)
+        for kind, words, column, numbers in _differences(watch, sources, view)
     ]
 
 
-_Found = tuple[str, str, str | None, dict[str, float]]
+#: Kind, sentence, column and numbers of a finding.
+_Difference = tuple[str, str, str | None, dict[str, float]]
 
 
-def _judge(watch: ShiftWatch, sources: dict[str, Any], view: View) -> Iterator[_Found]:
+def _differences(watch: ShiftWatch, sources: dict[str, Any], view: View) -> Iterator[_Difference]:
     new = watch.parts(view.totals)
     n = int(new["rows"][0])
-    shown = set()
-    for found in _columns(watch, sources, new, view, n):
-        shown.add(found[2])
-        yield found
+    reported = set()
+    for difference in _columns(watch, sources, new, view, n):
+        reported.add(difference[2])
+        yield difference
     if watch.numeric_:
-        yield from _levels(watch, sources, new, n, shown)
+        yield from _levels(watch, sources, new, n, reported)
     for j, count in enumerate(new["unknown"].astype(int)):
         name = watch.columns_[watch.categorical_[j]]
         if count:
@@ -172,20 +179,20 @@ def _judge(watch: ShiftWatch, sources: dict[str, Any], view: View) -> Iterator[_
 
 def _columns(
     watch: ShiftWatch, sources: dict[str, Any], new: dict[str, Any], view: View, n: int
-) -> Iterator[_Found]:
-    """Columns that are missing, or beyond the sources' range."""
+) -> Iterator[_Difference]:
+    """Columns with missing values, or values outside the sources' range."""
     names = [watch.columns_[i] for i in (*watch.numeric_, *watch.categorical_)]
-    lacking = (sources["missing"] / sources["rows"]).max(axis=0)
-    # With one row added to either side no source is sure of its share.
+    highest = (sources["missing"] / sources["rows"]).max(axis=0)
+    # One row added on either side, because the share of few rows is uncertain.
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rare = CHANCE / len(names)
     for j, name in enumerate(names):
-        gaps, usual = int(new["missing"][j]), float(lacking[j])
+        gaps, usual = int(new["missing"][j]), float(highest[j])
         share = gaps / n
         gone = gaps == n and usual**n < rare
         if gone or (share > usual + MISSING_EXCESS and bdtrc(gaps - 1, n, likely[j]) < rare):
             where = f"all {n} rows" if gone else f"{100 * share:.0f} % of {n} rows"
-            words = f"{name!r} is missing in {where}; sources lack at most {100 * usual:.0f} %"
+            words = f"{name!r} is missing in {where}; in sources in at most {100 * usual:.0f} %"
             yield "missing", words, name, {"share": share, "sources": usual, "rows": n}
         if j < len(watch.numeric_) and gaps < n:
             beyond = int(new["beyond"][j])
@@ -193,26 +200,30 @@ def _columns(
                 ends = [view.lowest[j], view.highest[j], watch.lowest_[j], watch.highest_[j]]
                 low, high, least, most = (float(end) for end in ends)
                 words = (
-                    f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - gaps} rows beyond "
-                    f"what any source had, {least:.4g} to {most:.4g}"
+                    f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - gaps} rows outside "
+                    f"the range of all sources, {least:.4g} to {most:.4g}"
                 )
                 figures = {"rows": beyond, "lowest": low, "highest": high}
                 yield "range", words, name, {**figures, "least": least, "most": most}
 
 
 def _levels(
-    watch: ShiftWatch, sources: dict[str, Any], new: dict[str, Any], n: int, shown: set[str | None]
-) -> Iterator[_Found]:
-    """Columns whose mean is off those of all sources."""
+    watch: ShiftWatch,
+    sources: dict[str, Any],
+    new: dict[str, Any],
+    n: int,
+    reported: set[str | None],
+) -> Iterator[_Difference]:
+    """Columns whose mean lies outside those of all sources."""
     p = len(watch.numeric_)
-    there = sources["rows"] - sources["missing"][:, :p]
-    centres = np.where(there > 0, sources["level"] / np.maximum(there, 1), np.nan)
-    squares = np.maximum(sources["spread"] - np.maximum(there, 1) * np.nan_to_num(centres) ** 2, 0)
-    deviation = np.sqrt(squares.sum(axis=0) / np.maximum(there.sum(axis=0), 1))
+    known = sources["rows"] - sources["missing"][:, :p]
+    centres = np.where(known > 0, sources["level"] / np.maximum(known, 1), np.nan)
+    squares = np.maximum(sources["spread"] - np.maximum(known, 1) * np.nan_to_num(centres) ** 2, 0)
+    deviation = np.sqrt(squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
     width = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
     for j in range(p):
         name, count = watch.columns_[watch.numeric_[j]], n - int(new["missing"][j])
-        if name in shown or not count or np.isnan(centres[:, j]).all():
+        if name in reported or not count or np.isnan(centres[:, j]).all():
             continue
         mean = new["level"][j] / count
         low, high = np.nanmin(centres[:, j]), np.nanmax(centres[:, j])
@@ -221,37 +232,49 @@ def _levels(
         if outside > max(high - low, deviation[j], 0.1 * width[j], 1e-9):
             m, a, b = (float(watch.mean_[j] + watch.scale_[j] * v) for v in (mean, low, high))
             numbers = {"mean": m, "least": a, "most": b}
-            usual = (
-                f"those of sources {a:.4g} to {b:.4g}" if b > a else f"that of the source {a:.4g}"
-            )
-            yield "level", f"{name!r} has the mean {m:.4g}, {usual}", name, numbers
+            usual = f"{a:.4g} to {b:.4g} in the sources" if b > a else f"{a:.4g} in the source"
+            yield "level", f"the mean of {name!r} is {m:.4g}; it is {usual}", name, numbers
 
 
 def _distance(
     watch: ShiftWatch, sources: dict[str, Any], new: dict[str, Any], n: int
-) -> Iterator[_Found]:
-    """Rows that lie farther from all sources than these from each other."""
-    rows = sources["rows"][:, 0]
-    means = sources["kernel"] / rows[:, None]
-    variance = np.maximum(sources["norms"][:, 0] / rows - (means**2).sum(axis=1), 0.0)
-    usual = _usual(means, variance / rows, float(np.median(variance)))
-    # Few rows of a source know little of its spread.
+) -> Iterator[_Difference]:
+    """The distance of the rows, if they lie farther from all sources than these from each other."""
+    rows, kernel = sources["rows"][:, 0], sources["kernel"]
+    sizes = np.full(len(rows), kernel.shape[1])
+    sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
+    some = np.flatnonzero(sizes)
+    if not len(some):
+        return
+    rows, sizes, freedom = rows[some], sizes[some], watch.freedom_[some]
+    means = kernel[some] / rows[:, None]
+    variance = np.maximum(sources["norms"][some, 0] / rows - (means**2).sum(axis=1), 0.0)
+    usual = _usual(means, sizes, variance / rows, float(np.median(variance)))
+    usual = max(usual, watch.pooled_distance_)
+    # The variance of a source of few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
-    noise = variance * (1 / n + 1 / rows) * chdtri(watch.freedom_, CHANCE) / watch.freedom_
-    squared = ((new["kernel"] / n - means) ** 2).sum(axis=1)
+    noise = variance * (1 / n + 1 / rows) * chdtri(freedom, CHANCE) / freedom
+    known = np.arange(kernel.shape[1]) < sizes[:, None]
+    squared = (known * (new["kernel"] / n - means) ** 2).sum(axis=1)
     nearest = int(np.argmin(squared - noise))
     if squared[nearest] - noise[nearest] > usual**2:
         distance = float(np.sqrt(squared[nearest]))
-        which = f"nearest source, {watch.sources_[nearest]}" if len(rows) > 1 else "source"
-        words = f"the rows lie {distance:.2f} from the {which}; up to {usual:.2f} is usual"
+        name = watch.sources_[some[nearest]]
+        which = f"nearest source, {name}" if len(rows) > 1 else "source"
+        words = (
+            f"the rows are {distance:.2f} away from the {which}; sources are up to {usual:.2f} "
+            "away from each other"
+        )
         yield "distance", words, None, {"distance": distance, "usual": usual}
 
 
-def _usual(means: Any, noise: Any, variance: float) -> float:
-    """How far a domain may lie from the nearest source, as sources do."""
+def _usual(means: Any, sizes: Any, noise: Any, variance: float) -> float:
+    """The distance from the nearest source that a domain may have, because sources have it."""
     if len(means) < 2:
         return float(np.sqrt(variance)) / 2
-    squared = ((means[:, None] - means) ** 2).sum(axis=2) - noise[:, None] - noise
+    shared = np.minimum(sizes[:, None], sizes)
+    squared = ((means[:, None] - means) ** 2) * (np.arange(means.shape[1]) < shared[..., None])
+    squared = squared.sum(axis=2) - noise[:, None] - noise
     np.fill_diagonal(squared, np.inf)
     farthest = float(np.sqrt(max(squared.min(axis=1).max(), 0.0)))
     return max((1 + 1 / (len(means) - 1)) * farthest, float(np.sqrt(variance)) / 8)

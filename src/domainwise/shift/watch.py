@@ -1,4 +1,10 @@
-"""ShiftWatch: what a model keeps of its sources, and what it sees of new rows beside them."""
+"""ShiftWatch: statistics of the source domains in a model, and the same statistics of new rows.
+
+A fitted watch holds statistics only, and no rows: counts, means, deviations and extremes of
+columns, categories, and kernel means. Kernel means are taken at points that are drawn at random,
+and at so few of them that the rows of a source cannot be computed from its numbers: all numbers
+about a source are fewer than half of its values. Sources of few rows are pooled.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.linalg import cholesky, solve_triangular
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.validation import check_is_fitted
@@ -16,29 +23,36 @@ from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.ensemble.moments import group_sums, rows_moments
-from domainwise.kernels.functions import Kernel, resolve_gamma
-from domainwise.kernels.landmarks import choose_landmarks
+from domainwise.kernels.functions import resolve_gamma
 
+#: Points at which kernel means are taken.
 LANDMARKS = 100
-#: Source domains that are kept one by one: those with the most rows.
+#: Source domains with statistics of their own, at most: those with the most rows.
 MOST_SOURCES = 200
-#: Categories of a column beyond which it names rows, and new ones are no news.
+#: Rows of a source with statistics of its own; smaller sources are pooled.
+LEAST_ROWS = 20
+#: Rows of a pooled source from which its distance to the others is estimated.
+LEAST_POOLED = 5
+POOLED = "other sources"
+#: Categories of a column beyond which it is an identifier of rows, and not watched.
 MOST_CATEGORIES = 1000
-#: Domains of new rows that are looked at one by one; if there are more, all are taken together.
+#: Domains of new rows that are checked one by one; if there are more, rows are checked together.
 MOST_DOMAINS = 1000
-#: Standardised values beyond this are cut to it: a single wild cell must not move a mean.
+#: Standardised values are clipped here: a single outlier must not move a mean.
 CLIP = 10.0
 #: A value is beyond the sources' range if it leaves it by this share of its width.
 MARGIN = 0.1
+#: Added to the diagonal of the landmarks' kernel, which may be singular.
+JITTER = 1e-6
 EXAMPLES = 5
 BLOCK_ROWS = 20_000
-#: Text and missing values are fine.
+#: Text and missing values are accepted.
 _ANY_ROWS: dict[str, Any] = {"numbers": False, "dtype": None, "ensure_all_finite": False}
 
 
 @dataclass(frozen=True)
 class View:
-    """What was seen of some rows of one domain; views of several pieces add up.
+    """Statistics of some rows of one domain; those of several pieces of a table add up.
 
     Sums over rows (see :meth:`ShiftWatch.parts`), the range of each column of numbers, and by
     column a few categories that no source had.
@@ -50,11 +64,11 @@ class View:
     examples: dict[str, list[str]]
 
     def __add__(self, other: View) -> View:
-        """Of the rows of both."""
+        """Statistics of the rows of both."""
         examples = {}
         for name in self.examples | other.examples:
-            both = {*self.examples.get(name, ()), *other.examples.get(name, ())}
-            examples[name] = sorted(both)[:EXAMPLES]
+            values = {*self.examples.get(name, ()), *other.examples.get(name, ())}
+            examples[name] = sorted(values)[:EXAMPLES]
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         return View(self.totals + other.totals, lowest, highest, examples)
@@ -73,11 +87,12 @@ def joined_views(pieces: Iterable[dict[Any, View]]) -> dict[Any, View]:
 
 
 class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Keep a summary of the source domains, and pass rows on as they are.
+    """Collect statistics of the source domains, and pass rows on unchanged.
 
-    As the first step of a pipeline it lets :func:`~domainwise.check_shift` say what is strange
-    about new rows: units, missing columns, unknown categories, and how far they lie from all
-    sources. It never changes a row. ``domainwise fit`` puts one into every model.
+    As the first step of a pipeline it lets :func:`~domainwise.check_shift` report how new rows
+    differ from the sources: units, missing columns, unknown categories, and the distance from all
+    sources. It never changes a row. ``domainwise fit`` puts one into every model. A fitted watch
+    contains statistics only, and no training rows.
 
     Attributes
     ----------
@@ -90,14 +105,19 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     categories_ : list
         Values of each column of text; None where there are more than a thousand.
     landmarks_ : ndarray of shape (n_landmarks, n_numeric)
-        Standardised rows, at most 100, that kernel means are taken at.
+        Points, drawn from a normal distribution, at which kernel means are taken; at most 100.
     sources_ : list of str
-        Domains, at most the 200 largest.
+        Domains with at least 20 rows, at most the 200 largest. Rows of the other domains are
+        pooled in one, "other sources", where there are enough of them.
     totals_ : ndarray of shape (n_sources, n_totals)
-        Counts, centres, spreads and kernel means of each source, as sums over its rows: the size
-        of all this does not depend on the number of rows.
+        Counts, sums, squares and kernel means of each source, as sums over its rows: the size
+        does not depend on the number of rows.
     freedom_ : ndarray of shape (n_sources,)
-        Number of directions in which a source's rows spread in the kernel's space.
+        Effective number of directions in which a source's rows vary in the kernel's space.
+    n_features_ : ndarray of shape (n_sources,), or None
+        Kernel means of each source, at most a third of its rows; None for all of them.
+    pooled_distance_ : float
+        The largest distance of a pooled domain from the other pooled ones.
 
     Examples
     --------
@@ -115,8 +135,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
+    # Of a watch that is made from sums, or comes from a file of format 3. Files of format 3 have
+    # landmarks that are rows, and a map of their own from kernel values to features.
+    n_features_: Array | None = None
+    pooled_distance_: float = 0.0
+    _root: Array | None = None
+
     def fit(self, X: ArrayLike, y: object = None, sample_domain: MaybeArray = None) -> Self:
-        """Sum up the sources.
+        """Collect statistics of the sources.
 
         Parameters
         ----------
@@ -134,8 +160,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         rows = validate_rows(self, X, skip_check_array=hasattr(X, "iloc"), **_ANY_ROWS)
         if not len(rows):
             raise ValueError("X has 0 rows; a minimum of 1 is required")
-        given = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in given]
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
         kinds = [_kind(column) for column in columns]
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
@@ -149,20 +175,26 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         deviation = np.sqrt(moments.variance[0])
         # A deviation that is rounding of the mean is that of a constant.
         self.scale_ = np.where(deviation > 1e-12 * np.abs(self.mean_), deviation, 1.0)
-        codes = self._keep_sources(check_sample_domain(sample_domain, len(rows)), len(rows))
+        labels = check_sample_domain(sample_domain, len(rows))
+        codes = self._choose_sources(labels, len(rows))
         Z = self._standardised(numbers)
-        self._place_landmarks(Z, codes)
-        self.totals_ = self._totals(columns, codes, len(self.sources_))[0]
-        self.freedom_ = np.array([self._freedom(Z[codes == d]) for d in range(len(self.sources_))])
+        n_features = self._draw_landmarks(Z, np.bincount(codes[codes >= 0]))
+        self.totals_ = self._totals(columns, codes, len(self.sources_), n_features)[0]
+        own = [Z[codes == d] for d in range(len(self.sources_))]
+        self.freedom_ = np.array(list(map(self._freedom, own, n_features)))
+        self.n_features_ = n_features
+        if self.sources_[-1] == POOLED and labels.codes is not None:
+            domains = labels.codes[codes == len(own) - 1]
+            self.pooled_distance_ = self._pooled_distance(own[-1], domains, n_features[-1])
         return self
 
     @classmethod
-    def of_summary(cls, columns: dict[str, list[str] | None], **told: object) -> ShiftWatch:
+    def of_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
         """A watch of data frames that is made before any row is seen.
 
-        ``columns`` have categories, or None for numbers; ``told`` are the attributes about ranges,
-        scales and landmarks. The sources are to come: ``sources_``, and what :meth:`summed_up`
-        tells of each. Kernel features are the same wherever it is made, down to their signs.
+        ``columns`` have categories, or None for numbers; ``attributes`` are those about ranges,
+        scales and landmarks. The caller adds the sources: ``sources_``, and what :meth:`summed_up`
+        returns for each. Kernel features are the same wherever it is made.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
@@ -171,9 +203,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch.numeric_ = [i for i, categories in known if categories is None]
         watch.categorical_ = [i for i, categories in known if categories is not None]
         watch.categories_ = [categories for _, categories in known if categories is not None]
-        watch.__dict__.update(told)
-        root, vectors = _inverse_root(watch.landmarks_, watch.gamma_)
-        watch._root = root @ vectors.T
+        watch.__dict__.update(attributes)
         return watch
 
     def summed_up(self, X: Frame, codes: Array, n_groups: int) -> tuple[Array, Array]:
@@ -190,7 +220,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
-        """Return X as it is.
+        """Return X unchanged.
 
         Parameters
         ----------
@@ -202,7 +232,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return validate_rows(self, X, reset=False, **_ANY_ROWS)
 
     def look(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
-        """Sum up new rows beside the sources, by domain, or together under None."""
+        """Collect statistics of new rows, by domain, or of all rows together under None."""
         check_is_fitted(self)
         rows: Any = X
         if not hasattr(X, "iloc"):
@@ -220,7 +250,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return {name: View(*rest) for name, *rest in parts}
 
     def parts(self, totals: Array) -> dict[str, Array]:
-        """Take sums over rows apart by what they are of.
+        """Split sums over rows by what they are sums of.
 
         ``missing`` is by numeric, then categorical column; of the former are values ``beyond`` the
         sources' range, and sums (``level``) and squares (``spread``) of standardised values.
@@ -231,13 +261,14 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
 
     def _sizes(self) -> dict[str, int]:
-        p, q, r = len(self.numeric_), len(self.categorical_), self._root.shape[1]
+        p, q = len(self.numeric_), len(self.categorical_)
+        r = len(self.landmarks_) if self._root is None else self._root.shape[1]
         sizes = {"rows": 1, "missing": p + q, "beyond": p, "level": p, "spread": p, "unknown": q}
         return sizes | {"kernel": r, "norms": 1}
 
     @property
     def n_totals(self) -> int:
-        """Number of sums that are kept of a source."""
+        """Number of sums over the rows of a source."""
         return sum(self._sizes().values())
 
     def _columns(self, X: Any) -> list[Any]:
@@ -270,50 +301,84 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _standardised(self, numbers: Array) -> Array:
         return np.clip((numbers - self.mean_) / self.scale_, -CLIP, CLIP)
 
-    def _keep_sources(self, labels: Any, n: int) -> Array:
-        """Name the sources, and return the place of each row's; -1 where it is not kept."""
+    def _choose_sources(self, labels: Any, n: int) -> Array:
+        """Name the sources, and return the source of each row; -1 for rows of none.
+
+        Domains with few rows, and those beyond the largest, are pooled, and left out if they have
+        few rows together.
+        """
         if labels.codes is None or labels.n_categories == 1:
             self.sources_ = ["all"] if labels.codes is None else [str(labels.names[0])]
             return np.zeros(n, dtype=np.intp)
         counts = np.bincount(labels.codes)
-        kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_SOURCES])
-        place = np.full(len(counts), -1)
-        place[kept] = np.arange(len(kept))
-        self.sources_ = [str(labels.names[i]) for i in kept]
+        largest = np.argsort(-counts, kind="stable")[:MOST_SOURCES]
+        own = np.sort(largest[counts[largest] >= LEAST_ROWS])
+        others = n - counts[own].sum()
+        pool = bool(others >= LEAST_ROWS or not len(own))
+        self.sources_ = [str(labels.names[i]) for i in own] + [POOLED] * pool
+        place = np.full(len(counts), len(own) if pool else -1)
+        place[own] = np.arange(len(own))
         return np.asarray(place[labels.codes])
 
-    def _place_landmarks(self, Z: Array, codes: Array) -> None:
-        """Choose landmarks, and the map from kernel values at these to features of the kernel."""
-        filled = np.nan_to_num(Z)
-        if not Z.shape[1]:
-            self.gamma_, self.landmarks_, self._root = 1.0, np.zeros((0, 0)), np.zeros((0, 0))
-            return
-        rng = np.random.default_rng(0)
-        m = min(LANDMARKS, len(Z))
-        alike = bool((filled == filled[0]).all())
+    def _draw_landmarks(self, Z: Array, counts: Array) -> Array:
+        """Draw landmarks, and return the number of kernel means that each source has."""
+        filled, p = np.nan_to_num(Z), Z.shape[1]
+        # All numbers about a source are at most half as many as its values.
+        bound = np.minimum(counts // 3, counts * p // 2 - 4 * p - 3)
+        n_features = np.where(counts < LEAST_ROWS, 0, bound).clip(0, LANDMARKS if p else 0)
+        alike = not p or bool((filled == filled[0]).all())
         self.gamma_ = 1.0 if alike else float(resolve_gamma("median", "rbf", filled))
-        kernel = Kernel("rbf", self.gamma_)
-        self.landmarks_ = filled[choose_landmarks("stratified", filled, m, codes, kernel, rng)]
-        self._root = _inverse_root(self.landmarks_, self.gamma_)[0]
+        points = np.random.default_rng(0).standard_normal((int(n_features.max()), p))
+        self.landmarks_ = points * filled.std(axis=0)
+        return np.asarray(n_features)
 
     def _features(self, Z: Array) -> Array:
-        """Rows in the kernel's space, as far as landmarks span it."""
-        if not len(self.landmarks_):
-            return np.zeros((len(Z), 0))
-        filled = np.nan_to_num(Z)
-        return np.asarray(rbf_kernel(filled, self.landmarks_, gamma=self.gamma_) @ self._root)
+        """Rows in the kernel's space, as far as landmarks span it.
 
-    def _freedom(self, Z: Array) -> float:
+        The first of the features depend on the first of the landmarks only.
+        """
+        if not (len(self.landmarks_) and len(Z)):
+            return np.zeros((len(Z), self._sizes()["kernel"]))
+        values = rbf_kernel(np.nan_to_num(Z), self.landmarks_, gamma=self.gamma_)
+        if self._root is not None:
+            return np.asarray(values @ self._root)
+        K = rbf_kernel(self.landmarks_, gamma=self.gamma_)
+        factor = cholesky(K + JITTER * np.eye(len(K)), lower=True)
+        return np.asarray(solve_triangular(factor, values.T, lower=True).T)
+
+    def _freedom(self, Z: Array, n_features: int | None = None) -> float:
         """(trace C)^2 / trace C^2 of the covariance C of kernel features, from 2,000 rows."""
-        features = self._features(Z[:: -(-len(Z) // 2000)])
+        features = self._features(Z[:: -(-len(Z) // 2000)])[:, :n_features]
         C = np.atleast_2d(np.cov(features, rowvar=False, bias=True)) if features.size else 0.0
         squares = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
 
+    def _pooled_distance(self, Z: Array, domains: Array, r: int) -> float:
+        """The largest distance of a pooled domain from the other pooled ones, less noise."""
+        counts, n = np.bincount(domains), len(Z)
+        largest = np.argsort(-counts, kind="stable")[: 5 * MOST_SOURCES]
+        some = largest[counts[largest] >= LEAST_POOLED]
+        if not r or len(some) < 2:
+            return 0.0
+        totals = self.parts(self.totals_[-1])
+        place = np.full(len(counts), -1)
+        place[some] = np.arange(len(some))
+        sums, codes = np.zeros((len(some), r)), place[domains]
+        for start in range(0, n, BLOCK_ROWS):
+            rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
+            sums += group_sums(self._features(Z[rows])[:, :r], codes[rows], len(some))
+        total, count = totals["kernel"][:r], counts[some][:, None]
+        variance = totals["norms"][0] / n - np.sum((total / n) ** 2)
+        squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
+        return float(np.sqrt(np.max(squared - variance / count).clip(0)))
+
     def _totals(
-        self, columns: list[Any], codes: Array, n_groups: int
+        self, columns: list[Any], codes: Array, n_groups: int, n_features: Array | None = None
     ) -> tuple[Array, list[dict[str, list[str]]]]:
-        """Sums over the rows of each group, and examples of categories that no source had."""
+        """Sums over the rows of each group, and examples of categories that no source had.
+
+        ``n_features`` kernel features of each group are summed; the others are 0. None is all.
+        """
         numbers = self._numbers(columns)
         texts = [columns[i] for i in self.categorical_]
         absent = np.column_stack([_missing(t) for t in texts] or [np.zeros((len(codes), 0), bool)])
@@ -325,15 +390,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             values = np.asarray(text, dtype=object)
             unknown[:, j] = ~absent[:, j] & ~np.isin(values.astype(str), known)
             for g in np.unique(codes[unknown[:, j]]):
-                strange = {str(value) for value in values[unknown[:, j] & (codes == g)]}
-                examples[g][self.columns_[self.categorical_[j]]] = sorted(strange)[:EXAMPLES]
+                new = {str(value) for value in values[unknown[:, j] & (codes == g)]}
+                examples[g][self.columns_[self.categorical_[j]]] = sorted(new)[:EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         total: Any = 0.0
         for start in range(0, len(codes), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+            rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
             x, group = numbers[rows], codes[rows]
             z = self._standardised(x)
             features = self._features(z)
+            if n_features is not None:
+                features *= np.arange(features.shape[1]) < n_features[group][:, None]
             parts = [
                 np.ones((len(x), 1)),
                 np.isnan(x),
@@ -345,23 +412,13 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 features,
                 (features**2).sum(axis=1, keepdims=True),
             ]
-            kept = group >= 0
-            total = total + group_sums(np.hstack(parts)[kept], group[kept], n_groups)
+            total = total + group_sums(np.hstack(parts), group, n_groups)
         return np.asarray(total), examples
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _inverse_root(landmarks: Array, gamma: float) -> tuple[Array, Array]:
-    """Eigenvectors of the landmarks' kernel over roots of their eigenvalues, and as they are."""
-    if not len(landmarks):
-        return np.zeros((0, 0)), np.zeros((0, 0))
-    values, vectors = np.linalg.eigh(rbf_kernel(landmarks, gamma=gamma))
-    some = values > 1e-6 * values[-1]
-    return vectors[:, some] / np.sqrt(values[some]), vectors[:, some]
 
 
 def _missing(column: Any) -> Array:
@@ -374,7 +431,7 @@ def _missing(column: Any) -> Array:
 
 
 def _kind(column: Any) -> str:
-    """What cells are: "number", "text" or "other"."""
+    """Type of the cells: "number", "text" or "other"."""
     if column.dtype.kind not in "OUST":
         return "number" if column.dtype.kind in "biuf" else "other"
     types = {type(value) for value in column[~_missing(column)]}
