@@ -23,7 +23,7 @@ from domainwise import InvariantRidgeClassifierCV
 from domainwise.calibration.quantiles import usual_coverage
 from domainwise.scoring.statistics import expected_score
 from domainwise.selection import DomainConformal, adapt_class_shares
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 Array = np.ndarray[Any, Any]
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 
 from domainwise import datasets
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 TRAINING_ROWS = 600
 #: Rows of a domain at most: those that tell what it is like, and those it is scored on.

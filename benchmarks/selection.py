@@ -38,7 +38,7 @@ from domainwise.models.method import Method, Setting
 from domainwise.models.registry import METHODS, weights
 from domainwise.search.driver import Data
 from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 TRAINING_ROWS = 1000
 ROWS_PER_DOMAIN = 300

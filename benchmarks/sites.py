@@ -74,7 +74,7 @@ def maps_of(name: str, rows: int = ROWS, columns: tuple[int, ...] = COLUMNS) -> 
     from sklearn.preprocessing import StandardScaler
 
     from domainwise import datasets
-    from domainwise.splits.draw import draw_rows
+    from domainwise.splits.folds import draw_rows
 
     warnings.simplefilter("ignore", UserWarning)
     loader, arguments = DATA_SETS[name]

@@ -10,9 +10,12 @@ testing = pytest.importorskip("typer.testing")
 pytest.importorskip("skops")
 
 from domainwise import evaluate  # noqa: E402
-from domainwise.calibration.quantiles import DomainQuantiles  # noqa: E402
+from domainwise.calibration.quantiles import (  # noqa: E402
+    DomainQuantiles,
+    calibrated,
+    set_columns,
+)
 from domainwise.cli import app  # noqa: E402
-from domainwise.models.calibration import calibrated, set_columns  # noqa: E402
 from domainwise.scoring.statistics import expected_score  # noqa: E402
 
 runner = testing.CliRunner()

@@ -94,8 +94,8 @@ DEFECTS = [
     ),
     Defect(
         "a ridge search trains on the first part that it tests on",
-        "for left_out in tests[:0:-1]:",
-        "for left_out in tests[::-1]:",
+        "for held_out in tests[:0:-1]:",
+        "for held_out in tests[::-1]:",
         ("selection/test_moments.py",),
     ),
     Defect(

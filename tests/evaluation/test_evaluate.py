@@ -17,7 +17,7 @@ from domainwise import evaluate
 from domainwise.models import registry
 from domainwise.models.method import ClassMeans, In
 from domainwise.models.registry import ALPHAS, METHODS
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 QUICK = ["constant", "linear"]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_softmax, softmax
+from sklearn.linear_model import LogisticRegression
 
 from domainwise.arrays import Array
 
@@ -29,6 +30,24 @@ class Curve:
     def probabilities(self, values: Array) -> Array:
         """Probabilities of shape (n, n_classes)."""
         return np.asarray(softmax(self.slope * values + self.bias, axis=1))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A logistic regression on decision values in units of their spread."""
+
+    scale: float
+    model: LogisticRegression
+
+    @classmethod
+    def of(cls, values: Array, y: Array) -> Calibration:
+        """Learn probabilities from decision values of rows that a model has not learnt from."""
+        scale = float(values.std()) or 1.0
+        return cls(scale, LogisticRegression(max_iter=1000).fit(values / scale, y))
+
+    def probabilities(self, values: Array) -> Array:
+        """Return the probability of each class."""
+        return np.asarray(self.model.predict_proba(values.reshape(len(values), -1) / self.scale))
 
 
 def class_columns(values: Array) -> Array:

@@ -168,3 +168,8 @@ MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
 def check_arguments(caller: str, rules: dict[str, list[Any]] | None = None, **given: Any) -> None:
     """Refuse arguments of a function by name; ``rules`` say where it differs from others."""
     validate_parameter_constraints(CONSTRAINTS | (rules or {}), given, caller)
+
+
+def validate_arguments(estimator: Any) -> None:
+    """Check the arguments of an estimator as its ``fit`` does."""
+    estimator._validate_params()

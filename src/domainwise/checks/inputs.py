@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from domainwise.arrays import Array
-from domainwise.checks.warn import warn_caller
+from domainwise.checks.warn import NoDomainsWarning, warn_caller
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
@@ -29,8 +29,6 @@ take_rows, count_rows = _safe_indexing, _num_samples
 
 #: Whole numbers with more distinct values than this are a quantity, not classes.
 MAX_CLASSES = 20
-
-_LEARNS_NOTHING = "learns nothing about domains"
 
 
 @dataclass(frozen=True)
@@ -165,14 +163,14 @@ def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_row
         why = "sample_domain is different in every row"
     if why:
         name = type(estimator).__name__
-        warn_caller(f"{name} {_LEARNS_NOTHING}: {why}")
+        warn_caller(f"{name} learns nothing about domains: {why}", NoDomainsWarning)
 
 
 @contextmanager
 def quiet_about_domains() -> Iterator[None]:
     """Fits that are part of another one: whoever fits that one has said it, or need not."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=f".*{_LEARNS_NOTHING}")
+        warnings.simplefilter("ignore", NoDomainsWarning)
         yield
 
 

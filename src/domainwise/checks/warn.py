@@ -19,6 +19,14 @@ class NotAKernelWarning(UserWarning):
     """A matrix or function given as a kernel is not one."""
 
 
+class NoDomainsWarning(UserWarning):
+    """A model that compares domains has none, or one, to learn from."""
+
+
+class RowFoldsWarning(UserWarning):
+    """Rows are held out where domains should be."""
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is of the user's own code."""
     frame, stacklevel = sys._getframe(), 1

@@ -70,7 +70,7 @@ def export(
 
 def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) -> None:
     """Print what is known about a model; ``brief`` leaves out lists of columns and domains."""
-    from domainwise.models.calibration import sets_in_words
+    from domainwise.calibration.quantiles import sets_in_words
 
     schema, classes, check = info["schema"], info["classes"], info["check"]
     numeric, categorical, dates = (schema.get(k, []) for k in ("numeric", "categorical", "dates"))

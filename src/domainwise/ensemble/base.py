@@ -42,7 +42,7 @@ from domainwise.ensemble.weights import PRIOR_SHARES
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.statistics import expected_score
 from domainwise.search.search import make_splits
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Groups of domains that are left out in turn, at most.

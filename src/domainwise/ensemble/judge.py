@@ -19,7 +19,7 @@ from domainwise.ensemble.weights import (
 )
 from domainwise.ridge.rules import ClassRule, NumberRule
 from domainwise.search.scores import COMPARED_ROWS, row_losses
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 
 class ProbabilityRule(ClassRule):

@@ -31,7 +31,7 @@ from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.ridge.base import Rows, split_values
 from domainwise.search.scores import outputs
 from domainwise.search.search import Split
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 Candidate = dict[str, Any]
 

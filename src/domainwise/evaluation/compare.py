@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import Found, MethodResult, grouped, plain, resampled
-from domainwise.models.calibration import calibrated
 from domainwise.models.method import Method
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.table_model import table_setting

@@ -18,8 +18,7 @@ from domainwise.evaluation.problem import Problem
 from domainwise.metrics import mmd
 from domainwise.models.method import Method
 from domainwise.scoring.predictions import fit_with_domains
-from domainwise.splits.draw import spaced_rows
-from domainwise.splits.folds import Split
+from domainwise.splits.folds import Split, spaced_rows
 
 #: Columns that are described, those that tell domains best.
 MAX_COLUMNS = 40

@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
+from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.results import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
-from domainwise.models.calibration import calibrated
 from domainwise.models.method import CONTEXT, In
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import p_text

@@ -20,10 +20,9 @@ from sklearn.metrics import (
 )
 
 from domainwise.arrays import Array
-from domainwise.calibration.quantiles import DomainQuantiles, usual_coverage
+from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual_coverage
 from domainwise.evaluation.results import Found, Row, grouped, joined, percent
 from domainwise.evaluation.verdict import hardest_first
-from domainwise.models.calibration import strangeness
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
 from domainwise.report.page import INK, Picture, drawing, to_svg

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 
+from domainwise.calibration.quantiles import calibrated, sets_in_words
 from domainwise.evaluation import verdict
 from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import Found, MethodResult
-from domainwise.models.calibration import calibrated, sets_in_words
 from domainwise.plots import DomainMapDisplay, DomainScoresDisplay, ShiftDisplay
 from domainwise.plots.style import ACCENT, PALETTE, short
 from domainwise.report.page import INK, Picture, Templates, drawing, to_svg

@@ -29,8 +29,7 @@ from domainwise.checks.inputs import (
 from domainwise.models.method import Setting
 from domainwise.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.scoring.predictions import codes_of
-from domainwise.splits.draw import draw_rows
-from domainwise.splits.folds import MAX_FOLDS, Split, row_folds
+from domainwise.splits.folds import MAX_FOLDS, Split, draw_rows, row_folds
 from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
@@ -115,7 +114,7 @@ class Problem:
         return take_rows(self.X if prepared else self.given, index)
 
     def drawn(self, max_rows: int | str | None) -> Problem:
-        """The same with fewer rows; see :func:`~domainwise.splits.draw.draw_rows`."""
+        """The same with fewer rows; see :func:`~domainwise.splits.folds.draw_rows`."""
         rows = draw_rows(self.codes, max_rows, self.seed)
         if len(rows) == len(self.y):
             return self

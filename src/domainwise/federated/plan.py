@@ -15,7 +15,13 @@ from scipy.linalg import cholesky
 from sklearn.model_selection import ParameterGrid
 
 from domainwise.arrays import Array, Frame, Label, MaybeArray
-from domainwise.checks.arguments import COUNT, SEED, StrOptions, check_arguments
+from domainwise.checks.arguments import (
+    COUNT,
+    SEED,
+    StrOptions,
+    check_arguments,
+    validate_arguments,
+)
 from domainwise.estimators import FastCOIR, FastDCM, FastDICA
 from domainwise.gram.nystrom import LabelMap, NystromMap
 from domainwise.jobs.store import write_text
@@ -431,7 +437,7 @@ def candidates(
         if name not in accepted:
             raise ValueError(f"{method} does not choose {name!r}: use {', '.join(accepted)}")
     for point in points:
-        build(method, classes, **point)._validate_params()
+        validate_arguments(build(method, classes, **point))
     return points
 
 

@@ -76,9 +76,10 @@ class RowsGram(Gram):
 
     def product(self, V: Matrix) -> Matrix:
         """Return ``H K H V``; the first call gets the row means of K in the same pass."""
-        return self._centred_product(V, self.uncentred_product)
+        return self.centred_product(V, self.uncentred_product)
 
-    def _centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
+    def centred_product(self, V: Matrix, multiply: Callable[[Matrix], Matrix]) -> Matrix:
+        """Return ``H K H V`` where ``multiply`` returns products with K."""
         (n, r), first = V.shape, self._row_means is None
         centred = self.xp.empty((n, r + first), dtype=self.xp.float64, device=self.device)
         self.xp.subtract(V, V.mean(0), out=centred[:, :r])

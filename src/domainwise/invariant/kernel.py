@@ -170,7 +170,7 @@ class InvariantKernel(
         gram, row_means = self._gram(X, kernel, keep)
         # K is symmetric up to rounding, which an infinite weight blows up: read it as it stands.
         multiply = gram.K.__matmul__ if isinstance(gram, DenseGram) else gram.uncentred_product
-        KF = gram._centred_product(F, multiply)
+        KF = gram.centred_product(F, multiply)
         A, self.domain_eigenvalues_ = correction(F.T @ KF, self.domain_weight, gram.tolerance)
         self._kernel = kernel
         self._row_means = gram.row_means if row_means is None else row_means

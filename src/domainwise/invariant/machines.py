@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
+from domainwise.calibration.curves import Calibration
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
-from domainwise.checks.inputs import check_classes, check_target
+from domainwise.checks.inputs import (
+    check_classes,
+    check_sample_domain,
+    check_target,
+    quiet_about_domains,
+)
 from domainwise.checks.signatures import (
     InvarianceArguments,
     arguments,
     with_shared_arguments,
 )
+from domainwise.checks.warn import RowFoldsWarning, warn_caller
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
-from domainwise.invariant.calibration import Calibration, calibrate
 from domainwise.invariant.features import InvariantFeatures
 from domainwise.invariant.kernel import InvariantKernel, check_rows
+from domainwise.splits.folds import domain_folds
 
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.
@@ -160,7 +168,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     {svm_solver}
     probability : bool, default=False
         Fit a calibration as well, for ``predict_proba``: the source domains are held out in turn
-        (at most five groups of them) and a logistic regression turns their decision values into
+        (at most ten groups of them) and a logistic regression turns their decision values into
         probabilities, so that these hold for unseen domains. Without ``sample_domain``, or where a
         class occurs in one group of domains only, stratified folds are used, with a warning.
 
@@ -200,7 +208,37 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         if hasattr(self, "calibration_"):
             del self.calibration_
         if self.probability:
-            self.calibration_: Calibration = calibrate(self, X, y, sample_domain)
+            held_out = self._held_out_values(X, y, sample_domain)
+            self.calibration_: Calibration = Calibration.of(*held_out)
+
+    def _held_out_values(self, X: Array, y: Array, sample_domain: Any) -> tuple[Array, Array]:
+        """Decision values for domains that were held out, and the classes of their rows."""
+        domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
+        given = None if sample_domain is None else np.asarray(sample_domain)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowFoldsWarning)
+            splits, held_out = domain_folds(
+                y,
+                domain.codes,
+                classification=True,
+                usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
+            )
+        if held_out == "rows":
+            several = domain.codes is not None and domain.n_categories > 1
+            reason = "a class occurs in one group of domains only"
+            warn_caller(
+                "probabilities are calibrated on stratified folds, not on held-out domains: "
+                f"{reason if several else 'sample_domain names fewer than two domains'}; on unseen "
+                "domains they may be too sure"
+            )
+        values = []
+        for train, test in splits:
+            model = clone(self).set_params(probability=False)
+            columns = train if self.kernel == "precomputed" else slice(None)
+            with quiet_about_domains():
+                model.fit(X[train][:, columns], y[train], None if given is None else given[train])
+            values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
+        return np.concatenate(values), y[np.concatenate([test for _, test in splits])]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: of the last class for two, of each class for more.

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import class_columns
-from domainwise.checks.arguments import CONSTRAINTS
+from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
 from domainwise.checks.inputs import (
     check_sample_domain,
     check_target,
@@ -225,7 +225,7 @@ def _with_arguments(machine: Any, candidate: Candidate, prefix: str) -> Any:
     for name in PATH_ARGUMENTS:
         if prefix + name in candidate:
             setattr(changed, name, candidate[prefix + name])
-    changed._validate_params()
+    validate_arguments(changed)
     return changed
 
 

@@ -28,7 +28,7 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: :mod:`domainwise.model_files.values`.
 OWN = {
     "domainwise.calibration.conformal": "DomainConformal",
-    "domainwise.calibration.curves": "Curve",
+    "domainwise.calibration.curves": "Calibration Curve",
     "domainwise.calibration.quantiles": "DomainQuantiles",
     "domainwise.ensemble.context": "DomainContext",
     "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
@@ -40,7 +40,6 @@ OWN = {
     "domainwise.estimators.fast": "FastCOIR FastDCM FastDICA FastKPCA FastMDA FastMIDA FastSCA",
     "domainwise.gram.nystrom": "LabelMap NystromMap",
     "domainwise.gram.sums": "CellSums NystromSums",
-    "domainwise.invariant.calibration": "Calibration",
     "domainwise.invariant.features": "InvariantFeatures",
     "domainwise.invariant.kernel": "InvariantKernel",
     "domainwise.invariant.machines": "InvariantSVC InvariantSVR",

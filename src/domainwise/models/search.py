@@ -33,8 +33,7 @@ from domainwise.scoring.predictions import (
 from domainwise.search.driver import Candidate, Data, Outcomes, Searched, batches_by, search
 from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
-from domainwise.splits.draw import draw_rows
-from domainwise.splits.folds import Split, domain_folds
+from domainwise.splits.folds import Split, domain_folds, draw_rows
 
 #: Source domains that arguments are chosen on are left out in this many groups, at most.
 MAX_INNER_FOLDS = 5

@@ -19,8 +19,8 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
+from domainwise.calibration.quantiles import set_columns
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
-from domainwise.models.calibration import set_columns
 from domainwise.models.method import PREDICTORS, Method, Setting
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
@@ -85,6 +85,11 @@ class TableModel:
                 "decisions": lambda: ask("decision_function"),
             }
             calibration = (self.info.get("check") or {}).get("calibration")
+            if calibration is None:
+                raise TableError(
+                    "this model has no prediction sets: they come from its check on left-out "
+                    "domains, which was left out when it was fitted"
+                )
             columns |= set_columns(calibration, coverage, told, classes)
         return import_pandas().DataFrame(columns)
 

@@ -38,7 +38,7 @@ from domainwise.ridge.rows import (
 )
 from domainwise.ridge.rules import ClassRule, NumberRule
 from domainwise.search.driver import Searched, SearchResult
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 #: Up to here all pairs of rows are held; beyond, moments of their features by cell.
 HELD_ROWS = 1500

@@ -22,7 +22,7 @@ from sklearn.metrics import get_scorer
 from domainwise.arrays import Array
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
 from domainwise.scoring.predictions import codes_of
-from domainwise.splits.draw import draw_rows
+from domainwise.splits.folds import draw_rows
 
 Outcome = float | Array  #: a score, or outputs for the test rows of a split
 

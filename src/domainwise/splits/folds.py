@@ -1,8 +1,9 @@
-"""Which rows are held out when something is chosen: whole domains, or rows where there is one."""
+"""Which rows are held out when something is chosen, and which are drawn where there are many."""
 
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
 from domainwise.arrays import Array
-from domainwise.checks.warn import warn_caller
+from domainwise.checks.arguments import check_arguments
+from domainwise.checks.warn import RowFoldsWarning, warn_caller
 from domainwise.splits.splitters import LeaveDomainsOut
 
 Split = tuple[Array, Array]  #: rows to train on, and rows to test on
@@ -23,8 +25,8 @@ ROW_FOLDS = 5
 #: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
 #: do, every split makes a pass of its own.
 PARTS_PER_SPLIT = 4
-#: How the warning about folds of rows begins.
-NO_DOMAINS = "without several domains there is no domain to leave out"
+#: Rows drawn where there are more and ``max_rows`` is "auto".
+AUTO_ROWS = 2000
 
 
 def domain_folds(
@@ -69,7 +71,11 @@ def domain_folds(
         if splits:
             return splits, "domains"
     if not several:
-        warn_caller(f"{NO_DOMAINS}: folds of rows are used, which say little about unseen domains")
+        warn_caller(
+            "without several domains there is no domain to leave out: folds of rows are used, "
+            "which say little about unseen domains",
+            RowFoldsWarning,
+        )
     splits = kept(row_folds(y, classification)) if usable or not several else []
     if not splits and len(y) < 2:
         raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
@@ -114,3 +120,42 @@ def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]
     if part_of.max() < PARTS_PER_SPLIT * len(splits):
         return [(part_of, parts)]
     return [split_parts([split], n) for split in splits]
+
+
+# Fewer rows, drawn so that domains count.
+
+
+def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
+    """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
+    n = len(codes)
+    check_arguments("evaluate", max_rows=max_rows)
+    if isinstance(max_rows, str):
+        max_rows = AUTO_ROWS
+    if max_rows is None or n <= max_rows:
+        return np.arange(n)
+    counts = np.bincount(codes)
+    if max_rows < 2 * len(counts):
+        raise ValueError(
+            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
+        )
+    # Domains are cut off at one size; the few rows that are left go to the largest, one to each.
+    sizes = range(max_rows + 1)
+    cut = bisect_right(sizes, max_rows, key=lambda size: int(np.minimum(counts, size).sum())) - 1
+    share = np.minimum(counts, cut)
+    largest = np.argsort(share - counts, kind="stable")
+    share[largest[: max_rows - int(share.sum())]] += 1
+    rng = np.random.default_rng(random_state)
+    rows = [
+        rng.choice(np.flatnonzero(codes == code), size, replace=False)
+        for code, size in enumerate(share)
+    ]
+    return np.sort(np.concatenate(rows))
+
+
+def spaced_rows(codes: Array, most: Array) -> Array:
+    """Evenly spaced rows of each domain, domain by domain; ``most`` of each, at most."""
+    parts = []
+    for code, count in enumerate(most):
+        mine = np.flatnonzero(codes == code)
+        parts.append(mine[np.linspace(0, len(mine) - 1, min(len(mine), count)).astype(int)])
+    return np.concatenate(parts)

@@ -98,7 +98,7 @@ class TorchStreamedGram(TensorMatrices, IterativeGram):
         """
         if self.info.get("precision") == "tf32" and self._accurate is self._quick:
             self._accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
-        return self._centred_product(V, self._accurate.product)
+        return self.centred_product(V, self._accurate.product)
 
     def _build_preconditioner(self) -> LandmarkPreconditioner:
         return LandmarkPreconditioner(self.X, self.kernel, self.seed)
