@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,43 @@ def data_dir() -> Path:
             else "no data files: $DOMAINWISE_DATA is unset and ../shared/data does not exist"
         )
     return folder
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forests, boosting and ensembles as they are, with few trees and kernels."""
+    from domainwise.ensemble import kinds
+    from domainwise.models import registry
+
+    monkeypatch.setattr(registry, "TREES", 3)
+    monkeypatch.setattr(kinds, "GAMMAS", (1.0,))
+    monkeypatch.setattr(kinds, "TREES", 8)
+    monkeypatch.setattr(kinds, "COMPARED_TREES", 8)
+    monkeypatch.setattr(kinds, "BOOSTED_TREES", 20)
+
+
+@pytest.fixture
+def narrow_grids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets methods choose from one value of some arguments, or of all.
+
+    It is the second of the values, which is the middle one for widths.
+    """
+    from domainwise.models.registry import METHODS, In
+
+    def one_of(values: Any) -> Any:
+        if isinstance(values, In):
+            return replace(values, values=values.values[1:2] or values.values)
+        return values[1:2] or values
+
+    def narrow(*names: str) -> None:
+        for key, method in METHODS.items():
+            grids = method.grids and tuple(
+                {name: one_of(v) if not names or name in names else v for name, v in grid.items()}
+                for grid in method.grids
+            )
+            monkeypatch.setitem(METHODS, key, replace(method, grids=grids))
+
+    return narrow
 
 
 @pytest.fixture(scope="session")

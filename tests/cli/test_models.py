@@ -124,7 +124,8 @@ def test_unseen_domains_categories_and_gaps_are_predicted(folder, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("target", ["ill", "risk"])
-def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path):
+def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path, narrow_grids, few_trees):
+    narrow_grids()
     frame = make_frame(48).drop(columns="risk" if target == "ill" else "ill")
     table = tables.check_table(frame, target=target, domain="site")
     if target == "risk" and METHODS[method].classes_only:

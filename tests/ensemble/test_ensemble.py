@@ -40,15 +40,6 @@ def numbers(seed=0, **options):
     return X, 50 + 3 * X[:, 0] - X[:, 1] ** 2 + rng.standard_normal(len(X)), domain
 
 
-@pytest.fixture
-def few_trees(monkeypatch):
-    """Members as they are, with few trees and kernels."""
-    monkeypatch.setattr(kinds, "GAMMAS", (1.0,))
-    monkeypatch.setattr(kinds, "TREES", 8)
-    monkeypatch.setattr(kinds, "COMPARED_TREES", 8)
-    monkeypatch.setattr(kinds, "BOOSTED_TREES", 20)
-
-
 def standardised(X):
     return (X - X.mean(axis=0)) / X.std(axis=0)
 

@@ -14,34 +14,16 @@ from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 
 from domainwise import evaluate
-from domainwise.models import registry
-from domainwise.models.method import ClassMeans, In
+from domainwise.models.method import ClassMeans
 from domainwise.models.registry import ALPHAS, METHODS
 from domainwise.splits.folds import draw_rows
 
 QUICK = ["constant", "linear"]
 
 
-def one_of(values):
-    """The second of the values to choose from, which is the middle one for widths."""
-    if isinstance(values, In):
-        return replace(values, values=values.values[1:2] or values.values)
-    return values[1:2] or values
-
-
-def narrow(monkeypatch, *names):
-    """Let methods choose from one value of these arguments, or of all, for speed."""
-    for key, method in METHODS.items():
-        grids = method.grids and tuple(
-            {name: one_of(v) if not names or name in names else v for name, v in grid.items()}
-            for grid in method.grids
-        )
-        monkeypatch.setitem(METHODS, key, replace(method, grids=grids))
-
-
 @pytest.fixture
-def one_width(monkeypatch):
-    narrow(monkeypatch, "gamma", "gammas")
+def one_width(narrow_grids):
+    narrow_grids("gamma", "gammas")
 
 
 def problem(n_domains=5, size=16, seed=0, regression=False):
@@ -179,9 +161,8 @@ def test_a_method_for_classes_refuses_a_continuous_target():
 
 
 @pytest.mark.parametrize("regression", [False, True])
-def test_every_method_runs_on_classes_and_on_numbers(regression, monkeypatch):
-    narrow(monkeypatch)
-    monkeypatch.setattr(registry, "TREES", 3)
+def test_every_method_runs_on_classes_and_on_numbers(regression, narrow_grids, few_trees):
+    narrow_grids()
     X, y, domain = problem(3, 12, regression=regression)
     names = {key for key, method in METHODS.items() if not (regression and method.classes_only)}
     found = evaluate(X, y, domain, methods=sorted(names))

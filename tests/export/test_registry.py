@@ -80,7 +80,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "target"), CASES)
-def test_a_table_model_of_every_method_agrees_with_its_graph(method, target):
+def test_a_table_model_of_every_method_agrees_with_its_graph(
+    method, target, narrow_grids, few_trees
+):
+    narrow_grids()
     frame = make_frame(target)
     task = "regression" if target == "numbers" else "classification"
     table = check_table(frame, target="y", domain="site", task=task)
