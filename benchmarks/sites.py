@@ -182,7 +182,7 @@ def second_round(rows: int, features: int) -> Result:
     plan = federated.merge(plan, [federated.statistics(frame[:20_000], plan, site="first")])
     before = time.process_time()
     with measured(baseline=0) as meter:
-        file = federated.moments(frame, plan, site="first")
+        file = federated.moments(frame, plan, site="second")
     cpu = time.process_time() - before
     size = sum(array.nbytes for array in file.arrays.values())
     return meter.result(cpu=cpu, bytes=size, load=os.getloadavg()[0])

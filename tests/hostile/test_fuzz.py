@@ -11,7 +11,9 @@ pytest.importorskip("pandas")
 pytest.importorskip("resource")
 
 
-@pytest.mark.parametrize("name, count", [("fuzz_models.py", 150), ("fuzz_tables.py", 150)])
+@pytest.mark.parametrize(
+    "name, count", [("fuzz_models.py", 150), ("fuzz_tables.py", 150), ("fuzz_sites.py", 150)]
+)
 def test_changed_files_are_refused_or_work(name, count):
     script = Path(__file__).with_name(name)
     done = subprocess.run(

@@ -14,9 +14,15 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.compare import compare_with_constant
-from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, gathered
+from domainwise.federated.files import (
+    SiteFile,
+    SiteFileError,
+    SiteFiles,
+    check_moments,
+    gathered,
+)
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
-from domainwise.federated.rounds import check_moments, default_output, unpacked
+from domainwise.federated.rounds import default_output, unpacked
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.method import ClassMeans, Setting
@@ -70,7 +76,14 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     if plan.classes is not None and max(left) < 2:
         raise SiteFileError("whichever site is left out, the others have one class only to tell of")
     found, method = _Search(plan, sites), find_method(plan.method)
-    model, points, scores, best = found.ridge() if plan.method == RIDGE else found.projection()
+    try:
+        model, points, scores, best = found.ridge() if plan.method == RIDGE else found.projection()
+    except ValueError as error:
+        names = ", ".join(file.site for file in sites)
+        raise SiteFileError(
+            f"no model can be fitted from the moments of the sites {names}: {error}. Leave out the "
+            "file of a site whose rows do not differ"
+        ) from error
     classes = None if plan.classes is None else list(plan.classes)
     setting = Setting(
         classes is not None, found.n_rows, class_weight=plan.class_weight, seed=plan.seed

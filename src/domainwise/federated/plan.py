@@ -49,6 +49,7 @@ _NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_componen
 FORMAT = 2
 #: Columns of a map, at most: a second moment has half of their squared number.
 MOST_FEATURES = 20_000
+MOST_MAPS = 100
 #: Fewer rows than this are single rows.
 SMALLEST_CELL = 3
 N_CENTRES = 100  #: drawn from ranges where the plan does not say how many
@@ -257,6 +258,11 @@ class Plan:
         texts = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         texts += [*schema.forms, *schema.forms.values(), *schema.date_parts]
         if self.merged is not None:  # all that is made of it can be made
+            columns, kernels = self.part("columns"), self.part("maps")
+            if type(columns) is not int or not 1 <= columns <= MOST_FEATURES:
+                raise PlanError(f"columns={columns!r} must be from 1 to {MOST_FEATURES}")
+            if not isinstance(kernels, list) or not 1 <= len(kernels) <= MOST_MAPS:
+                raise PlanError(f"maps must be a list of 1 to {MOST_MAPS} kernels")
             sites, learnt = self.part("sites"), self.learnt
             texts += [*sites, *sites.values(), *(t for names in learnt.categories for t in names)]
             numbers = [learnt.medians, learnt.mean, learnt.variance, [learnt.n_rows]]
@@ -266,8 +272,9 @@ class Plan:
                 raise PlanError("it has numbers that are missing or infinite")
             if (learnt.variance < 0).any() or type(self.part("by_class")) is not bool:
                 raise PlanError("it has negative variances, or by_class is not true or false")
-            if not self.maps or len(learnt.mean) != len(schema.numbers):
-                raise PlanError("it has no maps, or other columns than its schema")
+            sizes = {len(values) for values in (learnt.medians, learnt.mean, learnt.variance)}
+            if sizes != {len(schema.numbers)}:
+                raise PlanError("it has other columns than its schema")
             _ = self.target_map, self.watch.n_totals
         if not all(isinstance(text, str) for text in (*texts, *map(str, self.classes or ()))):
             raise PlanError("one of its names is not a text")

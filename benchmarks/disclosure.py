@@ -1,0 +1,256 @@
+"""Sites that keep their rows: what bounded files cost in accuracy, and what attacks find in them.
+
+Accuracy on domains that had no part in the fit. Every source domain is a site, which sends what it
+sends by default; beside it, files whose disclosure was accepted, with 30, 100 and 500 columns of
+each of six maps. Then two tests of whether a row is in the data, from a site's second moments.
+
+    python benchmarks/disclosure.py           both parts, then DISCLOSURE.md beside this file
+    python benchmarks/disclosure.py --quick   one data set and few repeats, no files
+
+Data are looked for in ``$DOMAINWISE_DATA``, then in ``../shared/data``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from measuring import Report, Result, measured, run_point, serve_point, size  # noqa: E402
+
+# A file beside this one may have the name of a package that is imported here.
+sys.path[:] = [entry for entry in sys.path if entry != str(HERE)]
+
+#: File, target, and columns that would give it away.
+DATA_SETS: dict[str, tuple[str, str, list[str]]] = {
+    "heart": ("heart_hospitals.csv.gz", "label", []),
+    "adult": ("adult_occupations.csv.gz", "over_50k", []),
+    "shoppers": ("shoppers_months.csv.gz", "Revenue", []),
+    "bike": ("bike_seasons.csv.gz", "log_count", []),
+    "communities": ("communities_states.csv.gz", "log_violent_crimes", []),
+}
+COLUMNS = (30, 100, 500)
+#: Groups of domains, of which each is held out once.
+GROUPS = 4
+#: Seeds of a map with few columns, over which scores are averaged; others have one.
+SEEDS, FEW = 4, 50
+#: Rows of a site in the tests of membership, and how often each is repeated.
+SITE_ROWS, REPEATS = (150, 600, 3000), 20
+MEMBERSHIP = ("span", "leverage", "reference")
+#: Rows that the third test knows the population by.
+POPULATION = 20_000
+
+
+def accuracy_of(name: str, columns: int | None) -> Result:
+    """Scores on held-out domains; without columns, of what sites send by default."""
+    import warnings
+
+    import numpy as np
+    import pandas as pd
+    from sklearn.metrics import balanced_accuracy_score, root_mean_squared_error
+
+    from domainwise.federated import DisclosureError, Plan, fit, merge, moments, statistics
+
+    warnings.simplefilter("ignore")
+    file, target, drop = DATA_SETS[name]
+    folder = Path(os.environ.get("DOMAINWISE_DATA", HERE.parent.parent / "shared" / "data"))
+    table = pd.read_csv(folder / file).drop(columns=drop)
+    sites = {str(domain): rows for domain, rows in table.groupby("domain")}
+    order = np.random.default_rng(0).permutation(sorted(sites))
+    accept = columns is not None
+    options: dict[str, Any] = {"n_features": columns, "second_moments": "classes"} if accept else {}
+    seeds = SEEDS if columns is None or columns < FEW else 1
+    scores, used, total, shapes = [], 0, 0, []
+    with measured() as meter:
+        for group, seed in product(range(GROUPS), range(seeds)):
+            held_out = set(order[group::GROUPS])
+            sources = {site: rows for site, rows in sites.items() if site not in held_out}
+            rows = pd.concat(sources.values())
+            plan = Plan.of_table(rows, target=target, domain="domain", seed=seed, **options)
+            first = [
+                statistics(rows, plan, site=site, accept_disclosure=accept)
+                for site, rows in sources.items()
+            ]
+            merged, second = merge(plan, first), []
+            for site, rows in sources.items():
+                total += len(rows)
+                try:
+                    second.append(moments(rows, merged, site=site, accept_disclosure=accept))
+                    used += int(second[-1].arrays["counts"].sum())
+                except DisclosureError:
+                    continue
+            model = fit(merged, second)
+            shapes.append((merged.merged["columns"], len(merged.maps)))
+            test = pd.concat([sites[site] for site in sorted(held_out)])
+            predicted = model.predictions(model.schema.prepare(test))["prediction"].to_numpy()
+            truth = test[target].to_numpy()
+            if plan.classes is None:
+                scores.append(root_mean_squared_error(truth, predicted.astype(float)))
+            else:
+                scores.append(balanced_accuracy_score(truth, predicted))
+    return meter.result(
+        score=float(np.mean(scores)),
+        used=used / total,
+        columns=[min(m for m, _ in shapes), max(m for m, _ in shapes)],
+        maps=max(k for _, k in shapes),
+        rows=len(table),
+        domains=len(sites),
+        measure="RMSE" if plan.classes is None else "balanced accuracy",
+    )
+
+
+def membership(rows: int, repeats: int, columns: int | None) -> Result:
+    """Areas under the curve of three tests of membership, means over repeats.
+
+    Rows have five independent normal columns. The test of span asks how far a row lies outside the
+    range of a second moment, that of leverage what it would weigh in it. The third compares the
+    second moment with that of all possible rows, which it knows.
+    """
+    import numpy as np
+    import pandas as pd
+    from sklearn.metrics import roc_auc_score
+
+    from domainwise.federated import Plan, merge, moments, statistics
+
+    def draw(n: int) -> Any:
+        X = rng.normal(size=(n, 5))
+        frame = pd.DataFrame(X, columns=list("abcde"))
+        return frame.assign(site="s", ill=X[:, 0] + rng.normal(size=n) > 0)
+
+    accept = {"accept_disclosure": columns is not None}
+    options: dict[str, Any] = {"n_features": columns, "second_moments": "classes"}
+    rng, areas = np.random.default_rng(0), []
+    with measured() as meter:
+        for _ in range(repeats):
+            tables = {"s0": draw(rows), "s1": draw(rows)}
+            asked = options if columns is not None else {}
+            plan = Plan.of_table(tables["s0"], target="ill", **asked)
+            first = [statistics(t, plan, site=site, **accept) for site, t in tables.items()]
+            plan = merge(plan, first)
+            file = moments(tables["s0"], plan, site="s0", **accept)
+            inside, outside = tables["s0"], draw(2 * rows)
+            members, others = inside[~inside["ill"]], outside[~outside["ill"]]
+            others = others[: len(members)]
+            labels = np.repeat([1, 0], [len(members), len(others)])
+            prepared = plan.prepare.transform(plan.schema.prepare(pd.concat([members, others])))
+            mean = file.arrays["sums0"][0].sum(axis=0) / file.arrays["counts"][0].sum()
+            features = plan.maps[0].features(prepared) - mean
+            second = np.zeros((features.shape[1], features.shape[1]))
+            second[np.triu_indices(len(second))] = file.arrays["second0"][0]
+            values, vectors = np.linalg.eigh(second + np.triu(second, 1).T)
+            spanned = values > 1e-9 * values[-1]
+            inner = features @ vectors[:, spanned]
+            beyond = np.linalg.norm(features - inner @ vectors[:, spanned].T, axis=1)
+            leverage = (inner**2 / values[spanned]).sum(axis=1)
+            population, pooled = draw(POPULATION), len(file.arrays["second0"]) == 1
+            known = [population[~population["ill"]], population[population["ill"]]]
+            known = [plan.maps[0].features(plan.prepare.transform(plan.schema.prepare(rows)))
+                     for rows in known[: 1 + pooled]]  # fmt: skip
+            known = np.vstack([rows - rows.mean(axis=0) for rows in known])
+            spread, axes = np.linalg.eigh(known.T @ known / len(known))
+            large = spread > 1e-9 * spread[-1]
+            white = axes[:, large] / np.sqrt(spread[large])
+            n = file.arrays["counts"].sum() if pooled else len(members)
+            change = white.T @ (second + np.triu(second, 1).T) @ white / n - np.eye(white.shape[1])
+            z = features @ white
+            reference = ((z @ change) * z).sum(axis=1) / (z**2).sum(axis=1)
+            scores = (-beyond, -leverage, reference)
+            areas.append([roc_auc_score(labels, score) for score in scores])
+    found = dict(zip(MEMBERSHIP, np.mean(areas, axis=0).tolist(), strict=True))
+    return meter.result(**found, columns=int(plan.part("columns")))
+
+
+TASKS = {"accuracy": accuracy_of, "membership": membership}
+
+
+def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result]) -> None:
+    """A table of scores, and what the default is for each data set."""
+    report.text("## What the default costs")
+    report.text(
+        "Every domain is a site, and the domains of one group of four are held out in turn; scores "
+        f"are means over groups, and over {SEEDS} seeds of the default and of maps with fewer than "
+        f"{FEW} columns. By default the columns of the map follow from the counts of the sites. "
+        "The other files hold second moments by class of six maps, and were written with "
+        "`accept_disclosure=True`. Balanced accuracy (larger is better), or RMSE where it says so "
+        "(smaller is better)."
+    )
+    header = ["data (rows, sites)", "default", "its columns", "its maps", "rows in its files"]
+    rows = []
+    for name in dict.fromkeys(name for name, _ in results):
+        default = results[name, None]
+        measure = ", RMSE" if default["measure"] == "RMSE" else ""
+        low, high = default["columns"]
+        cells = [f"{name} ({size(default['rows'])}, {default['domains']}{measure})"]
+        cells += [f"{default['score']:.3f}", f"{low}" if low == high else f"{low} to {high}"]
+        cells += [str(default["maps"]), f"{default['used']:.0%}"]
+        rows.append(cells + [f"{results[name, m]['score']:.3f}" for m in COLUMNS])
+    report.table([*header, *(f"{m} columns, accepted" for m in COLUMNS)], rows)
+
+
+def report_membership(report: Report, results: dict[tuple[int, int | None], Result]) -> None:
+    """A table of all tests, and the bound that the default has to hold."""
+    report.text("## Whether a row is in the data")
+    report.text(
+        "Two sites of five normal columns, and the rows of one class of the first; areas under the "
+        f"ROC curve of tests of membership against as many new rows, means of {REPEATS} repeats. "
+        "0.5 is chance, 1 is certainty. Span and leverage need the file alone. The third test also "
+        f"knows the distribution at the site, from {size(POPULATION)} other rows. The accepted "
+        "file has 500 columns and second moments by class."
+    )
+    header = ["rows of the site", "columns", *MEMBERSHIP]
+    rows = []
+    for n in SITE_ROWS:
+        default, accepted = results[n, None], results[n, 500]
+        cells = [f"{r[test]:.2f}" for r in (default, accepted) for test in MEMBERSHIP]
+        rows.append([size(n), str(default["columns"]), *cells])
+        report.check(
+            f"membership at a site of {size(n)} rows by default: distance of the area from chance",
+            max(abs(default[test] - 0.5) for test in ("span", "leverage")),
+            0.1,
+            form="{:.2f}",
+            least=False,
+        )
+    report.table([*header, *(f"accepted: {test}" for test in MEMBERSHIP)], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few points, nothing written")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.point:
+        sys.path.insert(0, str(HERE.parent / "src"))
+        serve_point(arguments.point, TASKS)
+        return
+    script, report = (
+        str(Path(__file__)),
+        Report(
+            "What sites disclose, and what bounds on it cost",
+            "python benchmarks/disclosure.py",
+            "Every point ran in a process of its own.",
+        ),
+    )
+    names = ["heart"] if arguments.quick else list(DATA_SETS)
+    points = [(name, m) for name in names for m in (None, *COLUMNS)]
+    report_accuracy(
+        report,
+        {p: run_point(script, {"task": "accuracy", "name": p[0], "columns": p[1]}) for p in points},
+    )
+    repeats = 2 if arguments.quick else REPEATS
+    tests = [(n, m) for n in SITE_ROWS for m in (None, 500)]
+    asked = {"task": "membership", "repeats": repeats}
+    report_membership(
+        report,
+        {t: run_point(script, {**asked, "rows": t[0], "columns": t[1]}) for t in tests},
+    )
+    report.write(None if arguments.quick else HERE / "DISCLOSURE.md")
+
+
+if __name__ == "__main__":
+    main()
