@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,18 @@ from scipy.stats import rankdata
 from domainwise.calibration.curves import fit_curve
 from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.ensemble import DomainContext
-from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import KINDS, Sources, outputs
-from domainwise.ensemble.members import best_of_paths, out_of_domain
-from domainwise.ensemble.weights import (
+from domainwise.ensemble.held_out import (
+    HeldOutScore,
     balanced_accuracies,
     equal_weights,
     exponent_scores,
     squared_errors,
 )
-from domainwise.search.search import make_splits
+from domainwise.ensemble.members import MEMBER_TYPES
+from domainwise.search.driver import Data, best_of_paths, search
+from domainwise.search.scores import outputs
 from domainwise.selection import LeaveDomainsOut
+from domainwise.splits.folds import domain_folds
 
 #: Features that members are fitted to.
 VIEWS = ("plain", "context", "clipped", "summary")
@@ -69,19 +71,18 @@ def job(name: str, fold: int, view: str, kind_name: str, data: Path, out: Path) 
         y = (y - mean) / deviation
         target = check_target(y, len(Z), "rbf")
     balanced = "balanced" if task.n_classes else None
-    sources = Sources(Z, y, target, domain, balanced, 0)
+    sources = Data(Z, y, target=target, domain=domain, class_weight=balanced)
     cv = LeaveDomainsOut(max_splits=10, random_state=0)
-    splits = make_splits(cv, y, target, domain)
-    rows = np.unique(np.concatenate([split.test for split in splits]))
-    judge = Judge(y, classes, domain.codes, domain.n_categories, rows, np.ones(len(y)), True, None)
-    kind = KINDS[kind_name]()
-    candidates = kind.candidates(sources)
-    values = out_of_domain(kind, candidates, sources, splits, None)
-    scores = np.array([judge.choice_score(v) for v in values])
-    chosen = best_of_paths(candidates, scores, kind.path)[: kind.n_average]
-    inner = values[chosen].mean(axis=0, dtype=np.float64)
-    models = kind.fit(sources, [candidates[i] for i in chosen])
-    outer = np.mean([outputs(model, Z_new, sources.n_classes) for model in models], axis=0)
+    splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=cv)
+    rows = np.unique(np.concatenate([test for _, test in splits]))
+    counted = (domain.codes, domain.n_categories, rows, np.ones(len(y)))
+    score = HeldOutScore(y, classes, *counted, True, None)
+    kind = MEMBER_TYPES[kind_name]()
+    rule = partial(best_of_paths, path=(kind.path,), n=kind.n_average)
+    result = search(kind, sources, splits, score, rule)
+    inner = result.held_out.mean(axis=0, dtype=np.float64)
+    models = kind.fit(sources, result.chosen)
+    outer = np.mean([outputs(model, Z_new, score.n_classes) for model in models], axis=0)
     np.savez_compressed(
         path.with_suffix(".part.npz"),
         inner=inner.astype(np.float32),
@@ -93,8 +94,8 @@ def job(name: str, fold: int, view: str, kind_name: str, data: Path, out: Path) 
         else (task.y_new[task.scored] - mean) / deviation,
         domain_new=task.domain_new[task.scored],
         classes=np.array([]) if classes is None else classes,
-        score=scores.max(),
-        chosen=np.array([str(candidates[i]) for i in chosen]),
+        score=result.scores.max(),
+        chosen=np.array([str(candidate) for candidate in result.chosen]),
         seconds=time.process_time() - started,
     )
     os.replace(path.with_suffix(".part.npz"), path)
@@ -109,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
     for name in arguments.sets or DATA_SETS["development"]:
         for fold in range(len(tasks(name, arguments.data))):
             for view in arguments.views:
-                for kind in KINDS:
+                for kind in MEMBER_TYPES:
                     if not (arguments.out / f"{name}-{fold}-{view}-{kind}.npz").exists():
                         todo.append((name, fold, view, kind))
     # Folds in turn, so that a run that is stopped has some of every set.
@@ -163,7 +164,7 @@ def stored(out: Path) -> dict[tuple[str, int], Fold]:
             files.setdefault((name, int(fold)), {})[view, kind] = dict(file)
     folds = {}
     for key, members in files.items():
-        if len(members) < len(VIEWS) * len(KINDS):
+        if len(members) < len(VIEWS) * len(MEMBER_TYPES):
             continue
         predicted = {}
         for member, file in members.items():
@@ -233,12 +234,12 @@ def variants() -> dict[str, dict[str, Any]]:
     base: dict[str, Any] = {"context": [], "rule": "0.02", "share": 0.4}
     base |= {"adaptive": False, "logs": False}
 
-    def view(name: str, kinds: Iterable[str] = KINDS) -> list[tuple[str, str]]:
+    def view(name: str, kinds: Iterable[str] = MEMBER_TYPES) -> list[tuple[str, str]]:
         return [(name, kind) for kind in kinds]
 
-    levelled = [("clipped" if kind == "extra_trees" else "plain", kind) for kind in KINDS]
+    levelled = [("clipped" if kind == "extra_trees" else "plain", kind) for kind in MEMBER_TYPES]
     three = ("boosting", "extra_trees", "invariant_ridge")
-    found = {f"{kind} alone": base | {"plain": [("plain", kind)]} for kind in KINDS}
+    found = {f"{kind} alone": base | {"plain": [("plain", kind)]} for kind in MEMBER_TYPES}
     found["extra_trees alone, far values levelled off"] = base | {
         "plain": [("clipped", "extra_trees")]
     }
@@ -247,8 +248,8 @@ def variants() -> dict[str, dict[str, Any]]:
     for rule in ("0.01", "0.02", "0.03", "0.05"):
         found[f"five kinds, exp(score / {rule})"] = base | {"plain": view("plain"), "rule": rule}
     found["the same at 0.02, logarithms averaged"] = base | {"plain": view("plain"), "logs": True}
-    for kind in KINDS:
-        rest = view("plain", [other for other in KINDS if other != kind])
+    for kind in MEMBER_TYPES:
+        rest = view("plain", [other for other in MEMBER_TYPES if other != kind])
         found[f"the same at 0.02, without {kind}"] = base | {"plain": rest}
     found["the same, far values levelled off for all"] = base | {"plain": view("clipped")}
     found["A: the same, far values levelled off for trees"] = base | {"plain": levelled}

@@ -58,14 +58,14 @@ def table() -> tuple[Any, Any, Any]:
 def as_it_was() -> None:
     """Let InvariantRidge search what it searched in the earlier commit, with all rows."""
     try:
-        from domainwise.ridge import candidates as ridge_candidates
+        from domainwise.ridge import base as ridge
     except ImportError:
         from domainwise.selection import _ridge_search
 
         _ridge_search.AUTO_LANDMARKS = 10**6
         return
-    ridge_candidates.AUTO_LANDMARKS = 10**6
-    ridge_candidates.RidgeCandidates._alphas = lambda self, n_rows: ridge_candidates.AUTO_ALPHAS
+    ridge.AUTO_LANDMARKS = 10**6
+    ridge.RidgeCandidates._alphas = lambda self, n_rows: ridge.RIDGE_ALPHAS
 
 
 def compare(

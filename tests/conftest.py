@@ -69,14 +69,15 @@ def data_dir() -> Path:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forests, boosting and ensembles as they are, with few trees and kernels."""
-    from domainwise.ensemble import kinds
+    from domainwise.ensemble import members
     from domainwise.models import registry
+    from domainwise.search import grids
 
     monkeypatch.setattr(registry, "TREES", 3)
-    monkeypatch.setattr(kinds, "GAMMAS", (1.0,))
-    monkeypatch.setattr(kinds, "TREES", 8)
-    monkeypatch.setattr(kinds, "COMPARED_TREES", 8)
-    monkeypatch.setattr(kinds, "BOOSTED_TREES", 20)
+    monkeypatch.setattr(grids, "MEMBER_GAMMAS", (1.0,))
+    monkeypatch.setattr(members, "TREES", 8)
+    monkeypatch.setattr(members, "COMPARED_TREES", 8)
+    monkeypatch.setattr(members, "BOOSTED_TREES", 20)
 
 
 @pytest.fixture

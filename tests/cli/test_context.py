@@ -17,7 +17,7 @@ testing = pytest.importorskip("typer.testing")
 import domainwise  # noqa: E402
 from domainwise import DomainContext, DomainEnsembleClassifier, ShiftWatch  # noqa: E402
 from domainwise.cli import app  # noqa: E402
-from domainwise.ensemble.guard import ShareRange  # noqa: E402
+from domainwise.ensemble.held_out import ShareRange  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.search import MethodSearch  # noqa: E402
 from domainwise.models.table_model import TableModel  # noqa: E402

@@ -14,7 +14,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.calibration.curves import equal_weights, fit_curve
-from domainwise.ensemble import kinds
+from domainwise.ensemble import members
+from domainwise.ensemble.context import DomainStatistics
 from domainwise.selection import LeaveDomainsOut
 
 OWN = [("bayes", GaussianNB()), ("logistic", LogisticRegression(C=0.1))]
@@ -301,13 +302,13 @@ def test_estimators_of_the_user_get_domains_if_they_want_them():
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("types", "message"),
     [(["forest"], "'forest'; use some of linear"), ([], "at least one"), (["linear"] * 2, "once")],
 )
-def test_members_that_are_unknown_or_double_are_refused(members, message):
+def test_members_that_are_unknown_or_double_are_refused(types, message):
     X, y, domain = table()
     with pytest.raises(ValueError, match=message):
-        DomainEnsembleClassifier(members).fit(X, y, sample_domain=domain)
+        DomainEnsembleClassifier(types).fit(X, y, sample_domain=domain)
 
 
 def ugly(name):
@@ -361,6 +362,57 @@ def test_ugly_tables_are_fitted_and_predicted(name, few_trees):
 
 
 @pytest.mark.parametrize("classes", [True, False])
+def test_held_out_predictions_are_those_that_scores_rest_on(classes):
+    X, y, domain = table() if classes else numbers()
+    model = DomainEnsembleClassifier(OWN) if classes else DomainEnsembleRegressor([("r", Ridge())])
+    held_out = model.fit(X, y, sample_domain=domain).held_out_
+    assert set(held_out.members) == set(model.members_)
+    np.testing.assert_array_equal(model.domains_[held_out.domain], domain)
+    np.testing.assert_array_equal(model.classes_[held_out.y] if classes else held_out.y, y)
+    parts = zip(
+        (held_out.plain, held_out.context),
+        (model.domain_scores_, model.context_domain_scores_),
+        strict=True,
+    )
+    for predicted, scores in parts:
+        for d, score in enumerate(scores):
+            rows = held_out.domain == d
+            if classes:
+                hits = balanced_accuracy_score(held_out.y[rows], predicted[rows].argmax(axis=1))
+                assert score == pytest.approx(hits)
+            else:
+                error = np.sqrt(np.mean((y[rows] - predicted[rows, 0]) ** 2))
+                assert score == pytest.approx(-error)
+
+
+def test_held_out_rows_are_limited(monkeypatch):
+    monkeypatch.setattr("domainwise.scoring.predictions.MOST_HELD_OUT", 40)
+    X, y, domain = table()
+    held_out = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain).held_out_
+    assert np.bincount(held_out.domain).tolist() == [8] * 5
+    assert held_out.plain.shape == held_out.context.shape == (40, 2)
+    assert held_out.plain.dtype == np.float32
+
+
+def test_statistics_of_domains_are_an_argument_of_a_copy():
+    X, y, domain = table()
+    model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
+    moments = model.domain_context_.domain_moments(X, domain)
+    some = np.arange(0, len(X), 3)
+    before = model.predict_proba(X[some], sample_domain=domain[some])
+    copy = model.with_statistics(DomainStatistics(moments, frozenset()))
+    whole = model.with_statistics(DomainStatistics(moments, frozenset({"site 1"})))
+    np.testing.assert_allclose(
+        copy.predict_proba(X[some], sample_domain=domain[some]),
+        copy.predict_proba(X, sample_domain=domain)[some],
+    )
+    with pytest.warns(UserWarning, match="domains without context: site 1"):
+        alone = whole.predict_proba(X, sample_domain=domain)[domain == "site 1"]
+    np.testing.assert_allclose(alone, model.predict_proba(X[domain == "site 1"]))
+    np.testing.assert_array_equal(model.predict_proba(X[some], sample_domain=domain[some]), before)
+
+
+@pytest.mark.parametrize("classes", [True, False])
 def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
     pytest.importorskip("skops")
     from domainwise import load, save
@@ -368,9 +420,10 @@ def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
     X, y, domain = table() if classes else numbers()
     model = DomainEnsembleClassifier() if classes else DomainEnsembleRegressor()
     model.fit(X, y, sample_domain=domain)
-    assert len(model.members_) == len(kinds.KINDS) + 3
+    assert len(model.members_) == len(members.MEMBER_TYPES) + 3
     save(model, tmp_path / "model.skops")
     again = load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(again.held_out_.context, model.held_out_.context)
     for given in (None, domain):
         expected = model.predict(X, sample_domain=given)
         np.testing.assert_array_equal(again.predict(X, sample_domain=given), expected)

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from domainwise.ensemble.guard import ShareRange, class_shares, mixed_domains
-from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.weights import (
+from domainwise.ensemble.held_out import (
+    HeldOutScore,
+    ShareRange,
     balanced_accuracies,
+    class_shares,
     equal_weights,
     exponent_scores,
+    mixed_domains,
     softened,
     squared_errors,
 )
@@ -54,7 +56,7 @@ def test_weights_fall_off_by_the_temperature():
 def test_a_domain_has_no_say_in_the_weights_of_its_own_predictions():
     y, domains = np.zeros(6), np.repeat([0, 1, 2], 2)
     members = {"one": np.array([[1.0], [1], [2], [2], [1], [1]]), "two": np.full((6, 1), 1.1)}
-    judge = Judge(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
+    judge = HeldOutScore(y, None, domains, 3, np.arange(6), np.ones(6), False, None)
     weights, _, without = judge.mixed(members)
     errors = np.array([[1.0, 4.0, 1.0], [1.21, 1.21, 1.21]])
     for domain, others in enumerate([[1, 2], [0, 2], [0, 1]]):

@@ -158,7 +158,7 @@ def arrays():
 def use_few_trees():
     """Make ensembles and boosting small."""
     for module, counts in (
-        ("domainwise.ensemble.kinds", {"TREES": 3, "COMPARED_TREES": 3, "BOOSTED_TREES": 20}),
+        ("domainwise.ensemble.members", {"TREES": 3, "COMPARED_TREES": 3, "BOOSTED_TREES": 20}),
         ("domainwise.models.registry", {"TREES": 3}),
     ):
         vars(import_module(module)).update(counts)

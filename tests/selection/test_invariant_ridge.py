@@ -307,7 +307,7 @@ def test_a_domain_with_one_class_leaves_probabilities_as_sure_as_they_were():
 def test_many_rows_are_calibrated_on_some_of_them(monkeypatch):
     X, y, domains = three_classes(n_domains=6, n=60)
     whole = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
-    monkeypatch.setattr(ridge_search, "HELD_ROWS", 120)
+    monkeypatch.setattr(ridge_search, "PAIR_ROWS", 120)
     part = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6]).fit(X, y, sample_domain=domains)
     np.testing.assert_allclose(part.decision_function(X), whole.decision_function(X), atol=1e-6)
     np.testing.assert_allclose(part.predict_proba(X), whole.predict_proba(X), atol=0.15)
@@ -315,6 +315,26 @@ def test_many_rows_are_calibrated_on_some_of_them(monkeypatch):
     rows = InvariantRidgeClassifierCV(**FEW, landmarks=X[::6], cv=iter(splits))
     rows.fit(X, y, sample_domain=domains)
     np.testing.assert_allclose(rows.predict_proba(X), part.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_held_out_predictions_are_those_of_members_fitted_without_the_domain(classes):
+    X, y, domains = three_classes()
+    y = y if classes else X[:, 0] ** 2 + 1e3
+    kind = InvariantRidgeClassifierCV if classes else InvariantRidgeCV
+    model = kind(**FEW, landmarks=X[::4]).fit(X, y, sample_domain=domains)
+    held_out = model.held_out_
+    np.testing.assert_array_equal(model.domains_[held_out.domain], domains)
+    np.testing.assert_array_equal(model.classes_[held_out.y] if classes else held_out.y, y)
+    for domain in model.domains_:
+        test = domains == domain
+        part = clone(model)
+        part.fit_candidates(X[~test], y[~test], domains[~test], candidates=model.members_)
+        if classes:
+            expected = model.curve_.probabilities(part.decision_function(X[test]))
+        else:
+            expected = part.predict(X[test])[:, None]
+        np.testing.assert_allclose(held_out.plain[test], expected, atol=1e-5)
 
 
 def test_sums_over_rows_leave_no_probabilities():

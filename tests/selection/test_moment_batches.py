@@ -1,6 +1,6 @@
 """partial_fit of the ridge searches: batches in any order and size, and what is refused."""
 
-import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def rows():
 
 @pytest.fixture(autouse=True)
 def _from_moments(monkeypatch):
-    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
 
 
 def added(model, X, y, d, batches):
@@ -42,9 +42,9 @@ def test_batches_in_any_order_and_size_equal_one_fit(rows, class_weight, seed):
     rng = np.random.default_rng(seed)
     cuts = np.sort(rng.choice(np.arange(1, 240), 9, replace=False))
     parts = added(clone(model), X, y, d, np.split(rng.permutation(240), cuts))
-    assert parts.members_ == whole.members_
     np.testing.assert_array_equal(parts.classes_, whole.classes_)
     np.testing.assert_array_equal(parts.domains_, whole.domains_)
+    assert parts.finalize().members_ == whole.members_
     for i in range(whole.n_splits_):
         name = f"split{i}_test_score"
         np.testing.assert_allclose(parts.cv_results_[name], whole.cv_results_[name], rtol=1e-9)
@@ -64,8 +64,8 @@ def test_the_first_batch_chooses_landmarks_and_gammas(rows):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(n_landmarks=20, domain_weights=[0.0], alphas=[1.0])
     model.partial_fit(X[:100], y[:100], sample_domain=d[:100])
-    first = {(p["kernel"], p["gamma"]) for p in model.cv_results_["params"]}
-    model.partial_fit(3 * X[100:], y[100:], sample_domain=d[100:])
+    first = {(p["kernel"], p["gamma"]) for p in model.finalize().cv_results_["params"]}
+    model.partial_fit(3 * X[100:], y[100:], sample_domain=d[100:]).finalize()
     assert {(p["kernel"], p["gamma"]) for p in model.cv_results_["params"]} == first
     assert all((np.isin(f.landmarks[:, 0], X[:100, 0])).all() for f in model.expansions_)
 
@@ -80,6 +80,33 @@ def test_domains_and_classes_may_come_late(rows):
     added(model, X, y, d, np.split(order[5:], [40, 41, 90]))
     whole = clone(model).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-9)
+
+
+def test_attributes_of_a_search_are_there_when_it_has_run(rows, monkeypatch):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X[:9], y[:9], d[:9])
+    with monkeypatch.context() as patch:
+        patch.setattr(InvariantRidgeClassifierCV, "_search_sums", None)
+        assert not hasattr(model, "members_")
+        assert not hasattr(model, "cv_results_")
+        with pytest.raises(AttributeError, match="after partial_fit call finalize"):
+            model.expansions_  # noqa: B018
+        assert model.classes_.tolist() == sorted(set(y[:9]))
+        assert model.domains_.tolist() == sorted(set(d[:9]))
+    model.predict(X)
+    assert len(model.members_) == 4
+    assert not hasattr(model.partial_fit(X, y, d), "members_")
+    assert model.finalize().held_out_ is None
+
+
+def test_two_threads_may_ask_for_the_first_prediction(rows):
+    X, y, _, d = rows
+    model = InvariantRidgeClassifierCV(landmarks=X[::6], **GRID).partial_fit(X, y, d)
+    expected = clone(model).partial_fit(X, y, d).decision_function(X)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: model.decision_function(X), range(4)))
+    for answer in answers:
+        np.testing.assert_allclose(answer, expected, atol=1e-12)
 
 
 def test_a_batch_that_is_refused_leaves_no_trace(rows):
@@ -128,8 +155,7 @@ def test_what_is_set_after_a_batch_is_checked_before_the_search(rows, name, valu
     model.set_params(**{name: value})
     for ask in (
         lambda: model.predict(X),
-        lambda: model.best_score_,
-        lambda: pickle.dumps(model),
+        lambda: model.finalize(),
         lambda: model.partial_fit(X, y, d),
     ):
         with pytest.raises(ValueError, match=message):
@@ -144,7 +170,7 @@ def test_what_needs_no_row_may_be_set_after_a_batch(rows):
     model = InvariantRidgeCV(landmarks=X[::6], **GRID).partial_fit(X, t, sample_domain=d)
     model.set_params(scoring="r2", cv=LeaveDomainsOut(2), alphas=[0.5], n_average=1)
     whole = clone(model).fit(X, t, sample_domain=d)
-    assert model.members_ == whole.members_
+    assert model.finalize().members_ == whole.members_
     assert model.best_score_ == pytest.approx(whole.best_score_, rel=1e-9)
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-9)
 

@@ -14,10 +14,9 @@ from domainwise.estimators.fast_base import chosen_landmarks
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellRows, cells_by_split, joined_cells, sum_cells
 from domainwise.kernels.functions import make_kernel
-from domainwise.ridge.moments import split_domains
-from domainwise.ridge.rows import _Search
+from domainwise.ridge.search import PairSearch, RowSearch
 from domainwise.selection import LeaveDomainsOut
-from domainwise.splits.folds import split_parts
+from domainwise.splits.folds import split_domains, split_parts
 
 KERNELS = {
     "rbf": rbf_kernel,
@@ -111,14 +110,14 @@ def split_scores(model):
 def path(request, monkeypatch):
     """Both ways to search: from moments, as for many rows, and from pairs of rows that are held."""
     if request.param == "moments":
-        monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+        monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def few_landmarks_too(monkeypatch):
     """Hold pairs of rows also where few landmarks would be quicker."""
-    monkeypatch.setattr("domainwise.ridge.base.HELD_SHARE", 0.0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_SHARE", 0.0)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
@@ -208,7 +207,7 @@ def test_moments_and_held_rows_agree_for_any_splits(monkeypatch, cv, scoring):
         **GRID, cv=cv, landmarks=X[::9], class_weight={"a": 3.0}, scoring=scoring
     )
     held = clone(model).fit(X, y, sample_domain=d)
-    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     moments = clone(model).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(split_scores(moments), split_scores(held), rtol=1e-8)
     np.testing.assert_allclose(moments.decision_function(X), held.decision_function(X), atol=1e-8)
@@ -220,7 +219,7 @@ def test_descriptors_of_domains_agree_too(monkeypatch, conditionals):
     time = d[:, None] + np.random.default_rng(1).standard_normal((len(d), 1))
     model = InvariantRidgeClassifierCV(**GRID, cv=3, landmarks=X[::5], conditionals=conditionals)
     held = clone(model).fit(X, y, sample_domain=time)
-    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     moments = clone(model).fit(X, y, sample_domain=time)
     np.testing.assert_allclose(split_scores(moments), split_scores(held), rtol=1e-7)
     plain = [p["domain_weight"] == 0 for p in held.cv_results_["params"]]
@@ -262,22 +261,23 @@ def test_errors_that_cost_nothing_leave_domains_as_they_are(path):
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
 def test_values_for_rows_left_out_are_those_of_members_fitted_again(monkeypatch, feature_map):
     X, y, _, d = make_rows()
-    kept = []
+    both = []
 
-    def look(self, search, maps, drawn):
-        again = _Search.left_out(search, maps, self.members_, drawn)
-        kept.append((search.left_out(maps, self.members_, drawn), again))
+    def held_out(self, *arguments):
+        both.append((of_pairs(self, *arguments), RowSearch.held_out(self, *arguments)))
+        return both[0][0]
 
-    monkeypatch.setattr(InvariantRidgeClassifierCV, "_calibrate", look)
+    of_pairs = PairSearch.held_out
+    monkeypatch.setattr(PairSearch, "held_out", held_out)
     model = InvariantRidgeClassifierCV(**GRID, class_weight="balanced", feature_map=feature_map)
     model.fit(X, y, sample_domain=d)
-    ((found, again),) = kept
-    np.testing.assert_allclose(found, again, atol=1e-8)
+    ((computed, again),) = both
+    np.testing.assert_allclose(computed, again, atol=1e-8)
 
 
 def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):
     X, _, t, d = make_rows()
-    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     model = InvariantRidgeCV(**GRID, landmarks=X[::5])
     double = clone(model).fit(X, t + 1e4, sample_domain=d)
     single = clone(model).fit(X.astype(np.float32), t + 1e4, sample_domain=d)
@@ -286,7 +286,7 @@ def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):
 
 def test_threads_and_workers_change_nothing(monkeypatch):
     X, y, _, d = make_rows(400)
-    monkeypatch.setattr("domainwise.ridge.base.HELD_ROWS", 0)
+    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     monkeypatch.setattr("domainwise.gram.sums.BATCH_ROWS", 50)
     model = InvariantRidgeClassifierCV(**GRID, n_landmarks=40)
     alone = clone(model).fit(X, y, sample_domain=d)

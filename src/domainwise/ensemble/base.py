@@ -33,16 +33,14 @@ from domainwise.ensemble.context import (
     DomainStatistics,
     domain_labels,
 )
-from domainwise.ensemble.guard import ShareRange, class_shares
-from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import KINDS, Kind, Own, Sources
-from domainwise.ensemble.members import Member, fit_member
+from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
+from domainwise.ensemble.members import MEMBER_TYPES, Member, MemberType, Own
 from domainwise.ensemble.moments import sources_reach
-from domainwise.ensemble.weights import PRIOR_SHARES
 from domainwise.estimators.projection import fixed_seed
+from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
-from domainwise.search.search import make_splits
-from domainwise.splits.folds import draw_rows
+from domainwise.search.driver import Data
+from domainwise.splits.folds import domain_folds, draw_rows
 from domainwise.splits.splitters import LeaveDomainsOut
 
 #: Groups of domains that are left out in turn, at most.
@@ -111,17 +109,17 @@ class DomainEnsemble(BaseEstimator):
         labels = domain.names[domain.codes]
         self._learn(rows[learn], target[learn], labels[learn], learn_from)
         everything = domain.take(held)
-        judge = self._judge(self._known(target[held]), everything, np.arange(len(held)))
-        self._quantiles = {"plain": judge.quantiles(self._predict(rows[held], None))}
+        score = self._score(self._known(target[held]), everything, np.arange(len(held)))
+        self._quantiles = {"plain": score.quantiles(self._predict(rows[held], None))}
         if self.uses_context:
-            self._quantiles["context"] = judge.quantiles(self._predict(rows[held], labels[held]))
+            self._quantiles["context"] = score.quantiles(self._predict(rows[held], labels[held]))
         self.calibration_domains_ = domain.names[np.unique(domain.codes[held])]
         return self
 
     def _fit(self, X: Array, y: Array, target: Labels, sample_domain: Any, learn_from: Any) -> None:
         """Fit to codes of classes or to values of unit variance, of all rows of X."""
         started = time.monotonic()
-        kinds = self._kinds()
+        types = self._member_types()
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
             raise ValueError("context=True needs two domains, or more, in sample_domain")
@@ -134,65 +132,72 @@ class DomainEnsemble(BaseEstimator):
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
         else:
             rows = _places(learn_from, len(X))
-        seen, places = target.take(rows), domain.take(rows)
-        if seen.codes is not None:  # class weights are by code
-            seen = Labels(seen.codes, np.arange(seen.n_categories))
+        classification = target.codes is not None
+        mixed = self._domains_for_context(target, domain)
+        features = self._features(X, domain if len(mixed) else None)
+        y, domain, target = y[rows], domain.take(rows), target.take(rows)
+        if classification:  # class weights are by code
+            target = Labels(target.codes, np.arange(target.n_categories))
         cv = self.cv
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
-        splits = make_splits(cv, y[rows], seen, places)
-        known = np.unique(np.concatenate([split.test for split in splits]))
-        judge = self._judge(y[rows], places, known)
-        jobs = [(kind, kind.name, judge) for kind in kinds]
-        kept = self._domains_for_context(target, domain)
-        features = self._features(X, domain if len(kept) else None)
-        within = self._judge(y[rows], places, known[np.isin(places.codes[known], kept)])
-        if len(kept):
-            jobs += [(k, IN_CONTEXT + k.name, within) for k in kinds if k.in_context]
+        splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
+        tested = np.unique(np.concatenate([test for _, test in splits]))
+        inside = tested[np.isin(domain.codes[tested], mixed)]
+        scores = {False: self._score(y, domain, tested), True: self._score(y, domain, inside)}
+        members = [(member, member.name, False) for member in types]
+        if len(mixed):
+            members += [(m, IN_CONTEXT + m.name, True) for m in types if m.in_context]
         self.members_: dict[str, Member] = {}
         self.dropped_: list[str] = []
         predicted: dict[str, Array] = {}
-        taken: dict[str, float] = {}
-        for kind, name, jury in jobs:
+        seconds: dict[str, float] = {}
+        for member, name, in_context in members:
             begun = time.monotonic()
             # Twice the features take about twice as long.
-            ahead = 2 * taken.get(kind.name, 0.0)
+            ahead = 2 * seconds.get(member.name, 0.0)
             late = self.time_budget is not None and begun - started + ahead > self.time_budget
             if predicted and late:
                 self.dropped_.append(name)
                 continue
-            given = (y[rows], seen, places, self._code_weights(), self._seed)
-            sources = Sources(features[name != kind.name][rows], *given)
-            self.members_[name], predicted[name] = fit_member(
-                kind, name, sources, splits, jury, in_context=name != kind.name, n_jobs=self.n_jobs
+            data = Data(
+                features[in_context][rows],
+                y,
+                target=target,
+                domain=domain,
+                class_weight=self._code_weights(),
+                seed=self._seed,
             )
-            taken[name] = time.monotonic() - begun
+            self.members_[name], predicted[name] = member.search(
+                data, splits, scores[in_context], name, in_context=in_context, n_jobs=self.n_jobs
+            )
+            seconds[name] = time.monotonic() - begun
             if self.verbose:
-                print(f"{type(self).__name__}: {name} in {taken[name]:.1f} s", flush=True)
+                print(f"{type(self).__name__}: {name} in {seconds[name]:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
                 f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}"
             )
-        self._weigh(predicted, judge, within, kept)
+        self._weigh(predicted, scores[False], scores[True], mixed)
 
-    def _kinds(self) -> list[Kind]:
-        """Kinds of members by name, and the user's own estimators."""
-        given: list[Any] = list(KINDS if isinstance(self.members, str) else self.members)
-        kinds: list[Kind] = []
-        for each in given:
-            if isinstance(each, str) and each in KINDS:
-                kinds.append(KINDS[each]())
-            elif isinstance(each, tuple) and len(each) == 2 and hasattr(each[1], "fit"):
-                kinds.append(Own(str(each[0]), each[1]))
+    def _member_types(self) -> list[MemberType]:
+        """Types of members by name, and the user's own estimators."""
+        asked: list[Any] = list(MEMBER_TYPES if isinstance(self.members, str) else self.members)
+        types: list[MemberType] = []
+        for member in asked:
+            if isinstance(member, str) and member in MEMBER_TYPES:
+                types.append(MEMBER_TYPES[member]())
+            elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
+                types.append(Own(str(member[0]), member[1]))
             else:
                 raise ValueError(
-                    f"members holds {each!r}; use some of {', '.join(KINDS)}, or pairs of a name "
-                    "and an estimator"
+                    f"members holds {member!r}; use some of {', '.join(MEMBER_TYPES)}, or pairs of "
+                    "a name and an estimator"
                 )
-        names = [kind.name for kind in kinds]
+        names = [member.name for member in types]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"members={self.members!r} must hold at least one name, each once")
-        return kinds
+        return types
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
         """Rows in the sources' units, and in context as well where domains are given.
@@ -213,35 +218,41 @@ class DomainEnsemble(BaseEstimator):
         share[context.relative_features_] = RELATIVE_SHARE
         return {False: plain, True: np.column_stack([share * plain, relative])}
 
-    def _weigh(self, predicted: dict[str, Array], judge: Judge, within: Judge, kept: Array) -> None:
-        """Learn weights of members, and how good the ensemble is where it has not learnt."""
+    def _weigh(
+        self, predicted: dict[str, Array], score: HeldOutScore, inside: HeldOutScore, mixed: Array
+    ) -> None:
+        """Compute weights of members, and how good the ensemble is on held-out domains.
+
+        ``inside`` scores the rows of the ``mixed`` domains, by which members in context are judged.
+        """
         plain = {n: p for n, p in predicted.items() if not self.members_[n].in_context}
         context = {n: p for n, p in predicted.items() if self.members_[n].in_context}
-        self.weights_, mix, without = judge.mixed(plain)
-        self.domain_scores_ = judge.scores(without)
+        self.weights_, mix, without = score.mixed(plain)
+        self.domain_scores_ = score.scores(without)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
         self._shares: ShareRange | None = None
-        self._quantiles = {"plain": judge.quantiles(without)}
-        self.calibration_domains_ = self.domains_[np.unique(judge.domains[judge.rows])]
+        self._quantiles = {"plain": score.quantiles(without)}
+        self.calibration_domains_ = self.domains_[np.unique(score.domains[score.rows])]
         self.promise_ = PROMISES[self.calibration]
         self.context_weights_ = self.weights_
         self.context_domain_scores_ = self.domain_scores_
         self.context_expected_score_ = self.expected_score_
+        without_context = None
         if context:
-            weights, mix_context, without_context = within.mixed(context)
-            parts = {"plain": without, "context": without_context}
-            shares, _, scored = within.mixed(parts, PRIOR_SHARES)
+            weights, mix_context, parts = inside.mixed(context)
+            shares, _, without_context = inside.mixed({"plain": without, "context": parts}, PRIOR)
             both = shares["plain"] * mix + shares["context"] * mix_context
             self.context_weights_ = {
                 **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
                 **{name: shares["context"] * weight for name, weight in weights.items()},
             }
-            self.context_domain_scores_ = judge.scores(scored)
+            self.context_domain_scores_ = score.scores(without_context)
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
-            self._quantiles["context"] = judge.quantiles(scored)
-            if judge.classes is not None:
-                rows = within.rows
-                self._shares = ShareRange.of_sources(both[rows], judge.domains[rows], kept)
+            self._quantiles["context"] = score.quantiles(without_context)
+            if score.classes is not None:
+                rows = inside.rows
+                self._shares = ShareRange.of_sources(both[rows], score.domains[rows], mixed)
+        self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
 
     def _mixes(self, X: Array, domain: Labels | None) -> tuple[Array, Array | None]:
         """Average the members for rows one by one and, where domains are given, in context."""

@@ -14,8 +14,7 @@ from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.base import DomainEnsemble
-from domainwise.ensemble.guard import mixed_domains
-from domainwise.ensemble.judge import Judge
+from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 
 
 @with_shared_arguments
@@ -85,6 +84,11 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         What prediction sets promise.
     dropped_ : list of str
         Members that ``time_budget`` left no time for.
+    held_out_ : HeldOut
+        Predictions for source rows by members fitted without their domain: of the ensemble for
+        rows one by one (``plain``) and with their domain (``context``, or None), of its
+        ``members``, with the targets ``y`` and the codes ``domain``. At most 20,000 rows; a saved
+        model holds them.
     {features_seen}
 
     See Also
@@ -192,11 +196,11 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         names = self.classes_.tolist()
         return {code: float(self.class_weight.get(name, 1.0)) for code, name in enumerate(names)}
 
-    def _judge(self, codes: Array, places: Labels, rows: Array) -> Judge:
+    def _score(self, codes: Array, places: Labels, rows: Array) -> HeldOutScore:
         balanced = self.class_weight == "balanced"
         weights = compute_sample_weight(None if balanced else self._code_weights(), codes)
         counted = (places.codes, len(self.domains_), rows, weights)
-        return Judge(codes, self.classes_, *counted, balanced, self.scoring)
+        return HeldOutScore(codes, self.classes_, *counted, balanced, self.scoring)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         """Domains by which members in context are judged; none where there should be none."""
@@ -240,7 +244,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     domains_, members_, weights_, context_weights_, domain_scores_, context_domain_scores_
         As in :class:`DomainEnsembleClassifier`; scores are negative root mean squared errors,
         unless there is a ``scoring``.
-    expected_score_, context_expected_score_, calibration_domains_, promise_, dropped_
+    expected_score_, context_expected_score_, calibration_domains_, promise_, dropped_, held_out_
         As there.
 
     See Also
@@ -302,9 +306,9 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     def _code_weights(self) -> None:
         return None
 
-    def _judge(self, y: Array, places: Labels, rows: Array) -> Judge:
+    def _score(self, y: Array, places: Labels, rows: Array) -> HeldOutScore:
         counted = (places.codes, len(self.domains_), rows, np.ones(len(y)))
-        return Judge(y, None, *counted, False, self.scoring, self._mean, self._deviation)
+        return HeldOutScore(y, None, *counted, False, self.scoring, self._mean, self._deviation)
 
     def _domains_for_context(self, target: Labels, domain: Labels) -> Array:
         wanted = self.context is not False and domain.n_categories > 1

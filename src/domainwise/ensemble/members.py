@@ -1,22 +1,50 @@
-"""Members of an ensemble: the search on domains left out, and the fitted result."""
+"""Members of an ensemble: what each type tries, and the fitted result of its search.
+
+A type of member is a kind of search (:mod:`domainwise.search.driver`). One argument of each is its
+*path*: of the candidates that differ in nothing else the best is kept, and of these the best
+``n_average`` are averaged, because scores on few domains are noisy. A new type is a class here that
+is listed in ``MEMBER_TYPES``; its grid is in ``search/grids.py``.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed
+from sklearn import ensemble
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.calibration.curves import Curve
-from domainwise.ensemble.judge import Judge
-from domainwise.ensemble.kinds import Candidate, Kind, Sources, levelled
+from domainwise.calibration.curves import Curve, class_columns
+from domainwise.ensemble.held_out import HeldOutScore
 from domainwise.gram.tiles import one_thread
-from domainwise.search.scores import outputs
-from domainwise.search.search import Split
+from domainwise.invariant import InvariantSVC, InvariantSVR
+from domainwise.invariant.search import KernelPath
+from domainwise.kernels.functions import resolve_gamma
+from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.ridge.scores import Rows
+from domainwise.search import grids
+from domainwise.search.driver import Candidate, Data, Outcomes, batches_by, best_of_paths, search
+from domainwise.search.scores import Score, decision_outputs, outputs
+from domainwise.splits.folds import Split, draw_rows
+
+#: Trees in the end, and while candidates are compared.
+TREES, COMPARED_TREES = 200, 100
+#: Features beyond which trees try a few of them at each split only.
+MANY_FEATURES = 50
+#: Trees of boosting in all, of which classes take one each at a time.
+BOOSTED_TREES = 500
+#: Rows below which boosting needs fewer bins; empty ones cost most of its time.
+FEW_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -39,67 +67,310 @@ class Member:
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
 
 
-def fit_member(
-    kind: Kind,
-    name: str,
-    sources: Sources,
-    splits: Sequence[Split],
-    judge: Judge,
-    *,
-    in_context: bool,
-    n_jobs: int | None,
-) -> tuple[Member, Array]:
-    """Choose on domains left out, fit to all rows, and return what was predicted for the former."""
-    sources = replace(sources, X=levelled(sources.X, kind.clip))
-    candidates = kind.candidates(sources)
-    with threadpool_limits(1):
-        values = out_of_domain(kind, candidates, sources, splits, n_jobs)
-        scores = np.array([judge.choice_score(v) for v in values])
-        chosen = best_of_paths(candidates, scores, kind.path)[: kind.n_average]
-        mean = values[chosen].mean(axis=0, dtype=np.float64)
-        curve = judge.curve(mean) if sources.n_classes else None
-        parameters = [candidates[i] for i in chosen]
-        estimators = kind.fit(sources, parameters)
-    member = Member(name, in_context, parameters, estimators, sources.n_classes, kind.clip, curve)
-    return member, np.asarray(mean if curve is None else curve.probabilities(mean))
+class MemberType:
+    """A type of member: a kind of search, with an estimator for each candidate."""
+
+    name: str
+    path: ClassVar[str] = ""
+    #: Arguments in which the candidates of a batch agree; None computes each by itself.
+    shared: ClassVar[tuple[str, ...] | None] = None
+    n_average: ClassVar[int] = 1
+    #: Rows that it learns from, at most.
+    most_rows: ClassVar[int] = 20_000
+    #: Whether it also learns from rows in context.
+    in_context = True
+    #: Deviations at which far values level off; None leaves them.
+    clip: ClassVar[float | None] = None
+    one_pass = False
+
+    def search(
+        self,
+        data: Data,
+        splits: Sequence[Split],
+        score: HeldOutScore,
+        name: str,
+        *,
+        in_context: bool,
+        n_jobs: int | None,
+    ) -> tuple[Member, Array]:
+        """Choose on held-out domains, fit to all rows; also return predictions for the former."""
+        data = replace(data, X=levelled(data.X, self.clip))
+        rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
+        with threadpool_limits(1):
+            result = search(self, data, splits, score, rule, n_jobs=n_jobs)
+            assert result.held_out is not None
+            mean = result.held_out.mean(axis=0, dtype=np.float64)
+            curve = score.curve(mean) if score.n_classes else None
+            estimators = self.fit(data, result.chosen)
+        known = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, result.chosen, estimators, *known)
+        return member, np.asarray(mean if curve is None else curve.probabilities(mean))
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List what is tried."""
+        return [{}]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """List indices of candidates that share work."""
+        if self.shared is None:
+            return [[i] for i in range(len(candidates))]
+        return batches_by(candidates, self.shared)
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Outputs of candidates for the test rows of some splits."""
+        with one_thread():  # the same sums, and the same bits, whatever n_jobs is
+            by_split = [self.outputs(data, *split, batch, score) for split in splits]
+        return Outcomes(list(zip(*by_split, strict=True)))
+
+    def outputs(
+        self,
+        data: Data,
+        train: Array,
+        test: Array,
+        batch: Sequence[Candidate],
+        score: Score,
+    ) -> list[Any]:
+        """Outputs of a batch for the test rows of a split."""
+        rows = self._rows(data, train)
+        models = [self.fitted(data, candidate, rows) for candidate in batch]
+        return [score.outcome(model, data.X[test], data.y[test]) for model in models]
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit the estimators whose outputs are averaged to all rows."""
+        rows = self._rows(data, np.arange(len(data.X)))
+        return [self.fitted(data, candidate, rows) for candidate in chosen]
+
+    @abstractmethod
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with the arguments of a candidate; class weights are set later."""
+
+    def weighted(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with a candidate's arguments and, where it has any, class weights."""
+        model = self.estimator(data, candidate)
+        if data.class_weight is not None and "class_weight" in model.get_params():
+            model.set_params(class_weight=data.class_weight)
+        return model
+
+    def fitted(self, data: Data, candidate: Candidate, rows: Array) -> Any:
+        """Fit the estimator of a candidate to some rows, with domains where it takes any."""
+        model, y = self.weighted(data, candidate), data.y[rows]
+        options: dict[str, Any] = {}
+        if has_fit_parameter(model, "sample_domain"):
+            options["sample_domain"] = domain_codes(data, rows)
+        unweighted = data.class_weight is not None and "class_weight" not in model.get_params()
+        if unweighted and has_fit_parameter(model, "sample_weight"):
+            options["sample_weight"] = compute_sample_weight(data.class_weight, y)
+        return model.fit(data.X[rows], y, **options)
+
+    def _rows(self, data: Data, rows: Array) -> Array:
+        """At most ``most_rows`` of some rows, drawn evenly from their domains."""
+        return drawn_evenly(data, rows, self.most_rows)
 
 
-def out_of_domain(
-    kind: Kind,
-    candidates: Sequence[Candidate],
-    sources: Sources,
-    splits: Sequence[Split],
-    n_jobs: int | None,
-) -> Array:
-    """Outputs of all candidates for rows that they were fitted without, of shape (c, n, k).
-
-    Rows that several splits leave out have the mean, those that none does have NaN.
-    """
-    batches = kind.batches(candidates)
-    tasks = [(split, batch) for split in splits for batch in batches]
-    found = Parallel(n_jobs=n_jobs)(
-        delayed(_predict)(kind, sources, split, [candidates[i] for i in batch])
-        for split, batch in tasks
-    )
-    shape = (len(candidates), len(sources.X), max(1, sources.n_classes))
-    total, count = np.zeros(shape, dtype=np.float32), np.zeros(len(sources.X))
-    for (split, batch), values in zip(tasks, found, strict=True):
-        for i, each in zip(batch, values, strict=True):
-            total[i, split.test] += each.astype(np.float32)
-    for split in splits:
-        count[split.test] += 1
-    return np.asarray(total / np.where(count > 0, count, np.nan).astype(np.float32)[:, None])
+def domain_codes(data: Data, rows: Array) -> Array:
+    """Domains of some rows."""
+    assert data.domain is not None
+    return np.asarray(data.domain.codes[rows])
 
 
-def _predict(kind: Kind, sources: Sources, split: Split, batch: Sequence[Candidate]) -> list[Array]:
-    with one_thread():  # the same sums, and the same bits, whatever n_jobs is
-        return kind.predict(sources, split, batch)
+def drawn_evenly(data: Data, rows: Array, most: int) -> Array:
+    """At most so many of some rows, drawn evenly from their domains."""
+    codes = domain_codes(data, rows)
+    return rows[draw_rows(codes, max(most, 2 * n_domains(data)), data.seed)]
 
 
-def best_of_paths(candidates: Sequence[Candidate], scores: Array, path: str | None) -> list[int]:
-    """The best candidate of each path, the best path first; the first of equals."""
-    best: dict[Any, int] = {}
-    for i in np.argsort(-scores, kind="stable"):
-        rest = tuple(item for item in candidates[i].items() if item[0] != path)
-        best.setdefault(rest, int(i))
-    return list(best.values())
+def n_classes(data: Data) -> int:
+    """Number of classes; 0 for a continuous target."""
+    return 0 if data.target is None else data.target.n_categories
+
+
+def n_domains(data: Data) -> int:
+    """Number of domains."""
+    return 1 if data.domain is None else data.domain.n_categories
+
+
+def levelled(X: Array, clip: float | None) -> Array:
+    """Level values far out off at some deviations; those near are unchanged."""
+    return X if clip is None else clip * np.tanh(X / clip)
+
+
+def gammas(kernel: str, X: Array) -> list[float]:
+    """Widths of a kernel around the median rule; any will do where all rows are the same."""
+    try:
+        middle = resolve_gamma("median", kernel, X)
+    except ValueError:
+        middle = 1.0
+    return [factor * middle for factor in grids.MEMBER_GAMMAS]
+
+
+class Linear(MemberType):
+    """Logistic regression, or ridge regression."""
+
+    name, path, in_context = "linear", "C", False
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List costs."""
+        return grid(C=grids.LINEAR_COSTS)
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with the arguments of a candidate."""
+        if not n_classes(data):
+            return Ridge(alpha=1.0 / candidate["C"])
+        return LogisticRegression(C=candidate["C"], max_iter=1000)
+
+
+class ExtraTrees(MemberType):
+    """Extremely randomised trees."""
+
+    name, path = "extra_trees", "min_samples_leaf"
+    #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
+    clip = 3.0
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List shares of features and sizes of leaves."""
+        features = grids.TREE_FEATURES["classes" if n_classes(data) else "numbers"]
+        few = data.X.shape[1] > MANY_FEATURES
+        return grid(
+            max_features=features[:1] if few else features, min_samples_leaf=grids.TREE_LEAVES
+        )
+
+    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Outputs of fewer trees than in the end."""
+        fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+        return super().outputs(data, train, test, fewer, score)
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with the arguments of a candidate."""
+        trees = ensemble.ExtraTreesClassifier if n_classes(data) else ensemble.ExtraTreesRegressor
+        return trees(**{"n_estimators": TREES, "random_state": data.seed, **candidate})
+
+
+class Boosting(MemberType):
+    """Gradient boosting, stopped where held-out domains are predicted best."""
+
+    name, path, shared = "boosting", "max_iter", ("max_leaf_nodes",)
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List sizes of trees and numbers of rounds."""
+        each = n_classes(data) if n_classes(data) > 2 else 1
+        most = max(20, min(120, BOOSTED_TREES // each))
+        stages = sorted({max(5, most // 8), most // 4, most // 2, most})
+        return grid(max_leaf_nodes=grids.BOOSTING_LEAVES, max_iter=stages)
+
+    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Outputs of all stages of one fit."""
+        model = self.fitted(data, batch[-1], self._rows(data, train))
+        X, wanted = data.X[test], {candidate["max_iter"] for candidate in batch}
+        staged = model.staged_decision_function if n_classes(data) else model.staged_predict
+        stages = [values for i, values in enumerate(staged(X), 1) if i in wanted]
+        if not n_classes(data):
+            return [values[:, None].astype(np.float32) for values in stages]
+        columns = (decision_outputs(v, model.classes_, n_classes(data)) for v in stages)
+        return [values.astype(np.float32) for values in columns]
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with the arguments of a candidate."""
+        boosting: Any = ensemble.HistGradientBoostingRegressor
+        if n_classes(data):
+            boosting = ensemble.HistGradientBoostingClassifier
+        return boosting(
+            **candidate,
+            early_stopping=False,
+            l2_regularization=1.0,
+            max_bins=63 if len(data.X) < FEW_ROWS else 255,
+            random_state=data.seed,
+        )
+
+
+class InvariantSVM(MemberType):
+    """Support vector machines with the invariant kernel."""
+
+    name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
+    clip, shared = 6.0, ("gamma",)
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List widths, domain weights and costs."""
+        costs = grids.SVM_COSTS["classes" if n_classes(data) else "numbers"]
+        weights = grids.SVM_WEIGHTS if n_domains(data) > 1 else (0.0,)
+        return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
+
+    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Outputs of machines that share kernel values."""
+        rows = self._rows(data, train)
+        y, domain = data.y[rows], domain_codes(data, rows)
+        machines = [self.weighted(data, candidate) for candidate in batch]
+        path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
+        fitted = (path.fitted(machine, y, domain) for machine in machines)
+        return [score.outcome(model, cross, data.y[test]) for model, cross in fitted]
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator with the arguments of a candidate."""
+        return InvariantSVC(**candidate) if n_classes(data) else InvariantSVR(**candidate)
+
+
+class InvariantRidge(MemberType):
+    """Kernel ridge regression with the invariant kernel."""
+
+    name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
+    shared = ("kernel", "gamma")
+    #: Landmarks while candidates are compared; the average of the chosen has more.
+    LANDMARKS = 400
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """List kernels, their penalties for domains, and alphas."""
+        penalties = [(0.0, False)]
+        if n_domains(data) > 1:
+            conditionals = (False, True) if n_classes(data) else (False,)
+            penalties += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
+        return [
+            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for name in ("rbf", "laplacian")
+            for gamma in gammas(name, data.X)
+            for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
+        ]
+
+    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Outputs of candidates that share a kernel on fewer landmarks."""
+        landmarks = data.X[drawn_evenly(data, train, self.LANDMARKS)]
+        part, target = data.take(train), data.target
+        assert part.domain is not None
+        assert target is not None
+        rows = Rows(part.X, target.take(train), part.domain)
+        values = self.estimator(data, {}).candidate_values(rows, batch, data.X[test], landmarks)
+        columns = [class_columns(v) if n_classes(data) else v for v in values]
+        return [each.astype(np.float32) for each in columns]
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+        """Fit the average of the chosen, which is one function for each kernel."""
+        model = self.estimator(data, {})
+        domains = domain_codes(data, np.arange(len(data.X)))
+        return [model.fit_candidates(data.X, data.y, domains, candidates=chosen)]
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Make an estimator, whose candidates are given when it is fitted."""
+        if not n_classes(data):
+            return InvariantRidgeCV(random_state=data.seed)
+        return InvariantRidgeClassifierCV(class_weight=data.class_weight, random_state=data.seed)
+
+
+class Own(MemberType):
+    """An estimator that the user has given."""
+
+    def __init__(self, name: str, template: Any) -> None:
+        self.name, self.template = name, template
+
+    def estimator(self, data: Data, candidate: Candidate) -> Any:
+        """Copy the estimator."""
+        return clone(self.template)
+
+
+def grid(**values: Sequence[Any]) -> list[Candidate]:
+    """All combinations of values; those of the last argument vary fastest."""
+    return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
+
+
+MEMBER_TYPES: dict[str, type[MemberType]] = {
+    kind.name: kind for kind in (Linear, Boosting, ExtraTrees, InvariantRidge, InvariantSVM)
+}

@@ -29,12 +29,19 @@ from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.models.table_statistics import labels_by_text
-from domainwise.ridge.candidates import named
-from domainwise.ridge.moments import Penalties, by_errors, score_cells, split_domains
-from domainwise.ridge.problem import Columns, RidgeProblem, weighted
-from domainwise.ridge.rules import class_codes
+from domainwise.ridge.problem import (
+    Columns,
+    Penalties,
+    RidgeProblem,
+    error_score,
+    score_cells,
+    weighted,
+)
+from domainwise.ridge.scores import class_codes
+from domainwise.ridge.search import kernel_of
 from domainwise.search.driver import SearchResult
 from domainwise.shift.watch import MOST_SOURCES
+from domainwise.splits.folds import split_domains
 from domainwise.splits.splitters import LeaveDomainsOut
 
 METRICS = {
@@ -176,7 +183,7 @@ class _Search:
     def constant(self) -> Array:
         """Scores of the mean target of the other sites."""
         columns = self.columns(self.plan.maps[0])
-        judge = by_errors(columns)
+        judge = error_score(columns)
         return score_cells(
             self.cells(0),
             columns,
@@ -204,7 +211,7 @@ class _Search:
         plan, points, scores = self.plan, [], []
         grid = candidates(plan.method, plan.candidates, plan.classes is not None, self.n_rows)
         for i, nystrom in enumerate(plan.maps):
-            kernel = dict(zip(("kernel", "gamma"), named(nystrom), strict=True))
+            kernel = dict(zip(("kernel", "gamma"), kernel_of(nystrom), strict=True))
             points += [{**kernel, **point} for point in grid]
             scores.append(self._judged(nystrom, self.cells(i), points[-len(grid) :]))
         table = np.vstack(scores)
@@ -224,7 +231,7 @@ class _Search:
 
     def _judged(self, nystrom: NystromMap, cells: Cells, points: list[Point]) -> Array:
         columns = self.columns(nystrom)
-        judge, scores = by_errors(columns), np.full((len(points), len(self.sites)), np.nan)
+        judge, scores = error_score(columns), np.full((len(points), len(self.sites)), np.nan)
         for s, (train, test) in enumerate(cells_by_split(cells, self.splits)):
             if self.plan.classes is not None and len(train) < 2:
                 continue

@@ -65,8 +65,8 @@ from domainwise.models.table_statistics import (
     quantile,
     sketched,
 )
-from domainwise.ridge.candidates import AUTO_GAMMAS
-from domainwise.ridge.rows import in_groups
+from domainwise.ridge.search import sharing_distances
+from domainwise.search.grids import RIDGE_GAMMAS
 from domainwise.shift.watch import CLIP
 from domainwise.tables.schema import make_preprocessor
 
@@ -309,7 +309,7 @@ def _widths(plan: Plan, sites: list[SiteFile]) -> Iterator[tuple[str, float]]:
             if median <= 0:
                 raise PlanError("the rows of sites do not differ: give gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
-            gammas = [middle * factor for factor in AUTO_GAMMAS]
+            gammas = [middle * factor for factor in RIDGE_GAMMAS]
         yield from ((kernel, float(gamma)) for gamma in gammas if kernel in plan.kernels)
 
 
@@ -398,7 +398,9 @@ def moments(
             dense = values if targets is None else np.hstack([targets.features(values), values])
         cells = CellRows(classes[some], groups[some], range(n_classes), keys, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[some]))
-        found = [each for group in in_groups(maps) for each in sum_cells(group, Z, cells).maps]
+        found = [
+            each for group in sharing_distances(maps) for each in sum_cells(group, Z, cells).maps
+        ]
         parts = [parts[0].merge(CellSums(found)) if parts else CellSums(found)]
     counts = np.bincount(groups, minlength=len(keys)).reshape(n_classes, n_domains)
     totals, freedom = plan.watch.summed_up(X, sent.domains, n_domains)

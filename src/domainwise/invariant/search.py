@@ -293,7 +293,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         ``rank_test_score``, as in GridSearchCV.
     n_splits_ : int
         Number of splits.
-    held_out_ : ndarray of shape (n_members, n_samples, n_columns) or None
+    held_out_outputs_ : ndarray of shape (n_members, n_samples, n_columns) or None
         Outputs of the members for rows that they were fitted without, where the search makes them;
         a saved model does not hold them.
 

@@ -238,7 +238,7 @@ class MethodSearch(Searched, AroundEstimator):
             model = Pipeline(steps)
         else:
             search.set_params(cv=None, scoring=None)  # row numbers, which nobody needs any more
-        return model, search.best_params_, candidates, getattr(search, "held_out_", None)
+        return model, search.best_params_, candidates, getattr(search, "held_out_outputs_", None)
 
     def set_fitted(
         self,

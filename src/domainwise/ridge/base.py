@@ -1,56 +1,169 @@
-"""The base of InvariantRidgeCV and InvariantRidgeClassifierCV: searching, choosing, predicting."""
+"""The base of InvariantRidgeCV and InvariantRidgeClassifierCV: fitting and predicting."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import product
-from typing import Any, Self
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
+from domainwise.arrays import (
+    Array,
+    ArrayLike,
+    CrossValidator,
+    KernelLike,
+    MaybeArray,
+    Scoring,
+    Seed,
+    is_dask,
+    is_tensor,
+)
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import NumpyBackend
 from domainwise.backends.devices import Movable
+from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import Labels, label_array, validate_rows
-from domainwise.estimators.fast_base import check_kinds, chosen_landmarks, kinds_of_labels
+from domainwise.checks.signatures import arguments
+from domainwise.estimators.fast_base import (
+    check_kinds,
+    chosen_landmarks,
+    fourier_map,
+    kinds_of_labels,
+)
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellSums
-from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.functions import Kernel
-from domainwise.ridge.candidates import RidgeCandidates, named
-from domainwise.ridge.domain_cells import cells_by_domain, needs_predictions, score_domains
-from domainwise.ridge.moments import HeldProblem, Penalties, leaves_domains_out
-from domainwise.ridge.problem import Expansion, RidgeProblem
-from domainwise.ridge.rows import (
-    Found,
-    HeldSearch,
+from domainwise.kernels.landmarks import landmark_count
+from domainwise.ridge.problem import Penalties, RidgeProblem, needs_predictions
+from domainwise.ridge.scores import ClassRule, NumberRule, Rows
+from domainwise.ridge.search import (
     MomentSearch,
-    Rows,
-    left_out_values,
+    PairSearch,
+    RidgeSearch,
+    SumSearch,
+    averaged,
+    cells_by_domain,
     problem_of,
+    solution_values,
 )
-from domainwise.ridge.rules import ClassRule, NumberRule
-from domainwise.search.driver import Searched, SearchResult
-from domainwise.splits.folds import draw_rows
+from domainwise.scoring.predictions import HeldOut
+from domainwise.search.driver import Candidate, Data, Searched, best_of_paths, search
+from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
+from domainwise.search.scores import Scorer
+from domainwise.splits.folds import draw_rows, leaves_domains_out
 
-#: Up to here all pairs of rows are held; beyond, moments of their features by cell.
-HELD_ROWS = 1500
+#: Up to here the values of all pairs of rows are held; beyond, moments of their features by cell.
+PAIR_ROWS = 1500
 #: And if there are this many features for each row: fewer of them are quicker to sum.
-HELD_SHARE = 0.75
-#: Rows that probabilities are learnt from beyond that.
-CURVE_ROWS = 1000
-SEARCHED = ("best_index_", "best_params_", "best_score_", "cv_results_", "members_", "n_splits_")
-#: What a fit leaves behind; after partial_fit it is found when it is asked for.
-FITTED = (*SEARCHED, "classes_", "curve_", "domains_", "expansions_")
+PAIR_SHARE = 0.75
+#: Rows whose held-out predictions are computed beyond that; probabilities are learnt from them.
+HELD_OUT_ROWS = 1000
+#: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
+AUTO_LANDMARKS = 1000
+#: Share of a solution that rounding of the sums may make up.
+SUM_ROUNDING = 1e-9
+#: Attributes that a search sets.
+SEARCHED = (
+    *("best_index_", "best_params_", "best_score_", "cv_results_", "n_splits_"),
+    *("curve_", "expansions_", "held_out_", "members_"),
+)
 
-Candidate = dict[str, Any]  #: arguments of a member
+
+@arguments
+class RidgeArguments(BaseEstimator):
+    """Arguments of a ridge search."""
+
+    kernels: Sequence[str] = ("rbf", "laplacian")
+    gammas: Sequence[float] | str = "auto"
+    alphas: Sequence[float] | str = "auto"
+    domain_weights: Sequence[float] | str = RIDGE_WEIGHTS
+    n_average: int = 10
+    n_landmarks: float | str = "auto"
+    landmarks: ArrayLike = "kmeans++"
+    feature_map: str = "nystroem"
+    domain_kernel: KernelLike = "auto"
+    domain_gamma: float | str = "median"
+    domain_epsilon: float = 1e-3
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_jobs: int | None = None
+    random_state: Seed = None
+
+
+class RidgeCandidates(RidgeArguments):
+    """What the arguments stand for."""
+
+    #: Of regression, which has no such arguments.
+    class_weight: Any = None
+    conditionals: Any = (False,)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "domain_weights": [Each(NON_NEGATIVE)],
+        "domain_epsilon": [POSITIVE],
+    }
+
+    def _landmark_maps(
+        self, backend: Backend, rows: Any, domain: Labels, n_rows: int
+    ) -> list[NystromMap]:
+        """Landmarks, which serve all kernels and splits, as a map for each kernel."""
+        names = self._kernels(rows)
+        if self.feature_map == "fourier":
+            m = self._landmark_count(n_rows, among_rows=False)
+            return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in names]
+        kernels = [backend.resolve_kernel(name, rows, gamma=gamma) for name, gamma in names]
+        landmarks = chosen_landmarks(self, backend, rows, domain, kernels[0], n_rows)
+        # Sums of plain kernel values are turned into those of features in NumPy.
+        least = min(self._alphas(n_rows)) / n_rows if isinstance(rows, np.ndarray) else 0.0
+        return [
+            NystromMap.from_landmarks(kernel, landmarks, ridge=least, rounding=SUM_ROUNDING)
+            for kernel in kernels
+        ]
+
+    def _landmark_count(self, n_rows: int, **options: bool) -> int:
+        if isinstance(self.n_landmarks, str):
+            return min(AUTO_LANDMARKS, n_rows)
+        return landmark_count(self.n_landmarks, n_rows, **options)
+
+    def _kernels(self, X: Any) -> list[tuple[str, float]]:
+        kernels: dict[tuple[str, float], None] = {}
+        for name in self.kernels:
+            if not isinstance(self.gammas, str):
+                gammas: Sequence[float] = self.gammas
+            elif name in ("linear", "cosine"):
+                gammas = (1.0,)
+            else:
+                middle = backend_of(X).resolve_kernel(name, X, gamma="median").gamma
+                gammas = [middle * factor for factor in RIDGE_GAMMAS]
+            kernels |= dict.fromkeys((str(name), float(gamma)) for gamma in gammas)
+        return list(kernels)
+
+    def _penalties(self, n_rows: int, domain: Labels, classes: Array | None) -> Penalties:
+        """Weights and how domains are compared; weight 0, where both are the same, once."""
+        weights = [float(weight) for weight in self.domain_weights]
+        kinds = [(0.0, False)] if 0.0 in weights else []
+        kinds += [(w, bool(c)) for c in self.conditionals for w in weights if w > 0]
+        if domain.codes is not None and domain.n_categories < 2:
+            kinds = [(0.0, False)]
+        return self._weighted(kinds, self._alphas(n_rows), classes)
+
+    def _weighted(self, kinds: Any, alphas: Any, classes: Array | None) -> Penalties:
+        weight = self.class_weight
+        if isinstance(weight, dict):
+            assert classes is not None
+            weight = {c: weight[n] for c, n in enumerate(classes.tolist()) if n in weight}
+        return Penalties(kinds, alphas, float(self.domain_epsilon), weight)
+
+    def _alphas(self, n_rows: int) -> tuple[float, ...]:
+        if isinstance(self.alphas, str):
+            return tuple(alpha * max(1.0, n_rows / 1000) for alpha in RIDGE_ALPHAS)
+        return tuple(float(alpha) for alpha in self.alphas)
 
 
 class InvariantRidge(Movable, RidgeCandidates, Searched):
@@ -64,8 +177,10 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
     _uses_target = _uses_domain = True
     _sums: CellSums
     _maps: list[NystromMap]
+    classes_: Array
     curve_: Any  # of classes
     domains_: Array | None
+    held_out_: HeldOut | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Search on domains left out, then fit the members to all rows.
@@ -91,8 +206,9 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         """Add a batch of rows to what has been seen.
 
         Landmarks and gammas come from the first batch, unless they are given. Classes and domains
-        may appear in any batch. The search itself runs when its results are first asked for, and
-        then equals :meth:`fit` on all rows with the same landmarks and gammas.
+        may appear in any batch. The search itself runs with the first prediction after a batch, or
+        in :meth:`finalize`, and then equals :meth:`fit` on all rows with the same landmarks and
+        gammas.
 
         Parameters
         ----------
@@ -123,6 +239,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             raise
         self._forget()
         self._sums = sums
+        self._record_seen()
         return self
 
     def _fit_on(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> None:
@@ -131,14 +248,14 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
                 self._forget()
-                self._search(Rows(rows, target, domain))
+                self._search_rows(Rows(rows, target, domain))
                 return
             from domainwise.backends.partitions import partitions_of
 
             self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
 
     def fit_partitions(self, parts: Any) -> Self:
-        """Fit to rows that lie in partitions, in one pass; a score of predictions takes another."""
+        """Fit to rows in partitions, in one pass; a score of predictions takes another."""
         from domainwise.backends.partitions import sum_partitions
 
         self._refuse_splits_of_rows("a pass over partitions")
@@ -147,7 +264,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             self._forget()
             sums: Any = sum_partitions(self, parts)
             self._sums = sums
-            self._finish(parts)
+            self._search_sums(parts)
         except BaseException:
             self.__dict__ = before
             raise
@@ -161,7 +278,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         """
         self._forget()
         self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
-        self._finish()
+        self._search_sums()
         groups = [key for cell in sums.maps[0].values() for key in cell.groups]
         self.domains_ = label_array(sorted({domain for _, domain in groups}), "sample_domain")
         del self._sums, self._maps
@@ -185,90 +302,130 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             )
 
     def _forget(self) -> None:
-        for name in ("_sums", *FITTED):
+        for name in ("_sums", *SEARCHED, "classes_", "domains_"):
             self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
-        if name in FITTED and "_sums" in vars(self):
-            self._finish()
-            if name in vars(self):
-                return vars(self)[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        if "_sums" in vars(self) and "expansions_" not in vars(self) and self._ready():
-            self._finish()
-        return super().__getstate__()
+        hint = ""
+        if name in SEARCHED and "_sums" in vars(self):
+            hint = "; after partial_fit call finalize, which searches, or predict first"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "expansions_" in vars(self) or "_sums" in vars(self)
 
+    def finalize(self) -> Self:
+        """Search among the batches that partial_fit has seen, if that has not been done yet.
+
+        Predictions do this by themselves.
+
+        Returns
+        -------
+        self : object
+        """
+        check_is_fitted(self)
+        if "expansions_" not in vars(self):
+            searched = copy(self)  # others may ask for predictions meanwhile
+            searched._search_sums()
+            self.__dict__.update(vars(searched))
+        return self
+
+    def to(self, device: str) -> Self:
+        """Move a fitted model to a torch device, in place.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
+            arrays, so that the model takes arrays and needs torch no more.
+
+        Returns
+        -------
+        self : object
+        """
+        return super(InvariantRidge, self.finalize()).to(device)
+
     # The search over rows that are at hand.
 
-    def _search(self, rows: Rows) -> None:
+    def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best."""
         n = len(rows.X)
         penalties = self._penalties(n, rows.domain, rows.target.names)
         maps = self._landmark_maps(backend_of(rows.X), rows.X, rows.domain, n)
-        many = min(nystrom.n_features for nystrom in maps) >= HELD_SHARE * n
-        held = n <= HELD_ROWS and many and isinstance(rows.X, np.ndarray)
+        many = min(nystrom.n_features for nystrom in maps) >= PAIR_SHARE * n
+        pairs = n <= PAIR_ROWS and many and isinstance(rows.X, np.ndarray)
         self._record_labels(rows.target.names, rows.domain.names)
-        each = (HeldSearch if held else MomentSearch)(self, rows, penalties)
-        groups = each.fitting(maps)
-        with single_blas_thread(self.n_jobs not in (None, 1)):
-            found = Parallel(n_jobs=self.n_jobs)(delayed(each)(group) for group in groups)
-        each.found = [one for group in found for one in group]
-        self._choose(each.found, maps, penalties, rows.X)
-        drawn = np.arange(n)
-        if n > HELD_ROWS:
-            domains = to_host(rows.codes()[1])
-            most = max(min(HELD_ROWS, CURVE_ROWS), 2 * len(np.unique(domains)))
+        kind = (PairSearch if pairs else MomentSearch)(self, maps, penalties, rows)
+        problems = self._search(kind, self.n_jobs)
+        drawn, domains = np.arange(n), to_host(rows.codes()[1])
+        if n > PAIR_ROWS:
+            most = max(min(PAIR_ROWS, HELD_OUT_ROWS), 2 * len(np.unique(domains)))
             drawn = draw_rows(domains, most, 0)
-        self._calibrate(each, maps, drawn)
+        values = kind.held_out(self.members_, problems, drawn)
+        known = np.isfinite(values).all(axis=1)
+        self._record_held_out(rows, values[known], drawn[known])
 
-    def _calibrate(self, search: Any, maps: list[NystromMap], drawn: Array) -> None:
-        """Learn more from values of the members for rows whose domain they have not seen."""
+    def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
+        """Choose, and average the best; return the problem of each map for all rows."""
+        # Of each kernel and penalty the best alpha; the kind computes the scores itself.
+        rule = partial(best_of_paths, path=("alpha",), n=self.n_average)
+        nothing = Data(None, None)
+        result = search(kind, nothing, kind.splits, Scorer(None), rule, n_jobs=n_jobs)
+        problems = [problem for kept in result.kept for problem in kept]
+        self._record_search(result)
+        self.members_ = result.chosen
+        self.expansions_ = kind.fit(Data(problems, None), self.members_)
+        return problems
 
-    def _choose(
-        self, found: Found, maps: list[NystromMap], penalties: Penalties, X: Any = None
-    ) -> None:
-        """Keep results, and average the best, fitted to all rows."""
-        each, problems = zip(*found, strict=True)
-        points = [
-            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
-            for name, gamma in map(named, maps)
-            for (w, c), alpha in product(penalties.kinds, penalties.alphas)
+    @abstractmethod
+    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
+        """Store predictions of the members for rows whose domain they have not seen."""
+
+    # Candidates that are known: others search by themselves, and share work.
+
+    def candidate_values(
+        self, rows: Rows, candidates: Sequence[Candidate], X: Any, landmarks: Array
+    ) -> list[Array]:
+        """Values for rows of X, of candidates that have one kernel and are fitted to some rows.
+
+        One array for each candidate, with a column per value of the target. ``landmarks`` are
+        among the rows.
+        """
+        kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
+        alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
+        kernel = (candidates[0]["kernel"], candidates[0]["gamma"])
+        nystrom, problem = self._problem(kernel, kinds, alphas, rows, landmarks)
+        values = solution_values(nystrom, problem, problem.solutions(kinds, alphas), X)
+        places = [
+            kinds.index((c["domain_weight"], c["conditional"])) * len(alphas)
+            + alphas.index(c["alpha"])
+            for c in candidates
         ]
-        self._record_search(SearchResult.of(points, np.vstack(each)))
-        self._average(self._best_points(points, len(penalties.alphas)), problems, maps, X)
+        return [values[place] for place in places]
 
-    def _best_points(self, points: list[Candidate], n_alphas: int) -> list[Candidate]:
-        """The best alpha of each kernel and penalty, and of these the best ``n_average``."""
-        rank = self.cv_results_["rank_test_score"].reshape(-1, n_alphas)
-        best = rank.argmin(axis=1) + n_alphas * np.arange(len(rank))
-        order = np.argsort(rank.min(axis=1), kind="stable")[: self.n_average]
-        return [points[i] for i in best[order]]
-
-    def _average(
-        self,
-        members: list[Candidate],
-        problems: Sequence[RidgeProblem],
-        maps: list[NystromMap],
-        X: Any = None,
-    ) -> None:
-        """Make one function of the members of each kernel; X are the rows of held problems."""
-        self.members_, self.expansions_ = members, []
-        share = 1.0 / len(members)
-        for nystrom, problem in zip(maps, problems, strict=True):
-            mine = [m for m in members if (m["kernel"], m["gamma"]) == named(nystrom)]
-            if mine:
-                kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in mine]
-                with single_blas_thread():  # threads gain little here, and wait for each other
-                    mean = share * sum(problem.solutions(*kind) for kind in kinds)
-                intercept = share * len(mine) * problem.target - problem.mean @ mean
-                if isinstance(problem, HeldProblem):
-                    mean = nystrom.weights(X, mean)
-                self.expansions_.append(Expansion.of_features(nystrom, mean, intercept))
+    def fit_candidates(
+        self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
+    ) -> Self:
+        """Average some candidates, fitted to all rows, without a search."""
+        self._validate_params()
+        backend = backend_of(X)
+        checked, y = self._check_rows(backend, X, y)
+        rows = Rows(checked, *self._check_labels(backend, y, sample_domain, checked))
+        self._forget()
+        about = (backend, rows.X, rows.domain, Kernel("rbf"), len(rows.X))
+        landmarks = chosen_landmarks(self, *about)
+        maps, problems = [], []
+        for kernel in dict.fromkeys((c["kernel"], c["gamma"]) for c in candidates):
+            mine = [c for c in candidates if (c["kernel"], c["gamma"]) == kernel]
+            kinds = [(c["domain_weight"], c["conditional"]) for c in mine]
+            alphas = [c["alpha"] for c in mine]
+            nystrom, problem = self._problem(kernel, kinds, alphas, rows, landmarks)
+            maps.append(nystrom)
+            problems.append(problem)
+        self._record_labels(rows.target.names, rows.domain.names)
+        self.members_, self.best_params_ = list(candidates), dict(candidates[0])
+        self.expansions_ = averaged(maps, problems, self.members_)
+        return self
 
     def _problem(
         self, kernel: tuple[str, float], kinds: Any, alphas: Any, rows: Rows, landmarks: Any
@@ -279,27 +436,11 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         penalties = self._weighted(kinds, alphas, rows.target.names)
         return nystrom, problem_of(self, nystrom, rows, penalties)
 
-    def _fit_points(self, rows: Rows, points: list[Candidate]) -> Self:
-        """Average some points of the grid, fitted to all rows."""
-        about = backend_of(rows.X), rows.X, rows.domain, Kernel("rbf")
-        landmarks = chosen_landmarks(self, *about, len(rows.X))
-        maps, problems = [], []
-        for name, gamma in dict.fromkeys((p["kernel"], p["gamma"]) for p in points):
-            mine = [p for p in points if (p["kernel"], p["gamma"]) == (name, gamma)]
-            kinds = [(p["domain_weight"], p["conditional"]) for p in mine]
-            alphas = [p["alpha"] for p in mine]
-            nystrom, problem = self._problem((name, gamma), kinds, alphas, rows, landmarks)
-            maps.append(nystrom)
-            problems.append(problem)
-        self._average(points, problems, maps)
-        self.domains_ = rows.domain.names
-        self.best_params_ = dict(points[0])
-        return self
-
     def settled(self) -> Self:
         """Return the best single kernel without a search, not fitted; it needs no domains."""
-        best = {f"{name}s": [self.best_params_[name]] for name in ("kernel", "gamma", "alpha")}
-        return clone(self).set_params(**best, domain_weights=[0.0], n_average=1, cv=2)
+        best = self.finalize().best_params_
+        chosen = {f"{name}s": [best[name]] for name in ("kernel", "gamma", "alpha")}
+        return clone(self).set_params(**chosen, domain_weights=[0.0], n_average=1, cv=2)
 
     # The search over sums, whose rows are gone.
 
@@ -321,31 +462,32 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
     def _sum_rows(self, backend: Backend, rows: Any, target: Labels, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
 
-    def _ready(self) -> bool:
-        """Whether enough domains and classes have been seen to leave a domain out."""
+    def _record_seen(self) -> None:
+        """Note the labels of the sums."""
         keys = list(self._sums.maps[0])
-        classes = {label for _, label in keys}
-        return len({domain for domain, _ in keys}) > 1 and (classes == {None} or len(classes) > 1)
-
-    def _finish(self, parts: Any = None) -> None:
-        """Search among the sums of all rows, which lie in ``parts`` if they are not gone."""
-        if parts is None:
-            self._check_without_rows()
-        keys = list(self._sums.maps[0])
-        domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
         classes = sorted({label for _, label in keys}, key=lambda label: (label is None, label))
-        if not self._ready():
-            what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({classes[0]})"
+        names = None if classes == [None] else label_array(classes, "y")
+        domains = label_array(sorted({domain for domain, _ in keys}), "sample_domain")
+        self._record_labels(names, domains)
+
+    def _search_sums(self, partitions: Any = None) -> None:
+        """Search among the sums of all rows, which lie in partitions if they are not gone."""
+        if partitions is None:
+            self._check_without_rows()
+        self._record_seen()
+        domains, names = self.domains_, vars(self).get("classes_")
+        assert domains is not None
+        if len(domains) < 2 or (names is not None and len(names) < 2):
+            what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
                 f"only one {what} has been seen so far: leaving domains out needs two domains, "
                 "and a classifier two classes"
             )
-        names = None if classes == [None] else label_array(classes, "y")
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
-        found = score_domains(self, penalties, domains, names, parts)
-        self._record_labels(names, domains)
-        self._choose(found, self._maps, penalties)
+        known = (self._sums, domains, names, partitions)
+        self._search(SumSearch(self, self._maps, penalties, *known))
+        self.held_out_ = None
 
     # What classes and numbers do differently.
 
@@ -392,8 +534,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
 
     def _apply(self, method: str, X: Any) -> Any:
         """Check X, and call a method on what is at hand: all rows, or every partition."""
-        check_is_fitted(self)
-        first = self.expansions_[0].dual
+        first = self.finalize().expansions_[0].dual
         backend = backend_of(X)
         with backend.explaining_memory(X), one_thread_for_few(X):
             rows = backend.check_rows(self, X, reset=False)
@@ -402,23 +543,3 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
 
     def _values(self, X: Any) -> Any:
         return sum(function(X) for function in self.expansions_)
-
-
-def split_values(
-    estimator: InvariantRidge,
-    kernel: tuple[str, float],
-    kinds: Sequence[tuple[float, bool]],
-    alphas: Sequence[float],
-    rows: Rows,
-    split: Any,
-    landmarks: Array,
-) -> list[Array]:
-    """Values on the test rows of one split, of all penalties of one kernel.
-
-    Landmarks are among the rows that are trained on. One block for each of the kinds and alphas,
-    with a column per value of the target.
-    """
-    train = Rows(rows.X[split.train], rows.target.take(split.train), split.domain)
-    nystrom, problem = estimator._problem(kernel, kinds, alphas, train, train.X[landmarks])
-    solutions = problem.solutions(kinds, alphas)
-    return left_out_values(nystrom, problem, solutions, rows.X[split.test])

@@ -17,6 +17,8 @@ from domainwise.calibration.curves import class_columns, equal_weights, fit_curv
 from domainwise.checks.inputs import Labels, check_classes, plain_array
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ridge.base import InvariantRidge
+from domainwise.ridge.scores import Rows
+from domainwise.scoring.predictions import HeldOut
 
 
 def _has_curve(model: Any) -> bool:
@@ -137,15 +139,15 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         values = self._values(X)
         return placed(self.curve_.probabilities(class_columns(to_host(values))), values)
 
-    def _calibrate(self, search: Any, maps: Any, drawn: Array) -> None:
-        values = class_columns(search.left_out(maps, self.members_, drawn))
-        known = np.isfinite(values).all(axis=1)
-        codes, domains = (to_host(each)[drawn][known] for each in search.rows.codes())
-        _, domains = np.unique(domains, return_inverse=True)
-        weights = equal_weights(domains, codes if self.class_weight == "balanced" else None)
+    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
+        values = class_columns(values)
+        codes, domains = (to_host(labels)[drawn] for labels in rows.codes())
+        _, present = np.unique(domains, return_inverse=True)
+        weights = equal_weights(present, codes if self.class_weight == "balanced" else None)
         if isinstance(self.class_weight, dict):
             weights = weights * compute_sample_weight(self.class_weight, self.classes_[codes])
-        self.curve_ = fit_curve(values[known], codes, weights, shifted=False)[0]
+        self.curve_ = fit_curve(values, codes, weights, shifted=False)[0]
+        self.held_out_ = HeldOut.of(codes, domains, self.curve_.probabilities(values))
 
     def _decisions(self, X: Any) -> Any:
         return self._rule().decision_function(self._values(X))
@@ -194,6 +196,10 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     def _check_target(self, backend: Backend, y: Any, rows: Any, least_classes: int) -> Labels:
         self._flat = len(np.shape(y)) == 1
         return backend.check_target(y, rows, "rbf", least_classes=1)
+
+    def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
+        domains = to_host(rows.codes()[1])[drawn]
+        self.held_out_ = HeldOut.of(rows.y[drawn], domains, values)
 
     def _predicted(self, X: Any) -> Any:
         values = self._values(X)

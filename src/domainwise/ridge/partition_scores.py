@@ -18,8 +18,7 @@ from domainwise.arrays import Array
 from domainwise.backends.partitions import Partitions, Plan, named
 from domainwise.gram.dask import graphs
 from domainwise.ridge.problem import Expansion
-from domainwise.ridge.rows import Rows
-from domainwise.ridge.rules import Gathered
+from domainwise.ridge.scores import CandidateScorer, Rows
 
 #: Rows whose values are held at a time.
 BATCH_ROWS = 8192
@@ -29,107 +28,102 @@ BATCH_ROWS = 8192
 class ScorePlan(Plan):
     """All that a task of the pass has to know, the candidates of each split by kernel."""
 
-    judging: Gathered
-    tested: list[Array]  #: domains that each split leaves out
+    scorer: CandidateScorer
+    tested: list[Array]  #: domains that each split holds out
     functions: list[list[Expansion]]  #: none for a split that cannot be learnt from
     n_points: int  #: candidates of all these kernels
 
     def piece(self, functions: list[Expansion], X: Array, y: Array) -> Any:
         """Take what the score needs of some rows that a split leaves out."""
         values = np.hstack([function(X) for function in functions])
-        return self.judging.piece(np.hsplit(values, self.n_points), y)
+        return self.scorer.piece(np.hsplit(values, self.n_points), y)
 
 
 @graphs.task
-def left_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
-    """Look at one partition again; None for splits that leave none of its rows out."""
+def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str) -> list[Any]:
+    """Look at one partition again; None for splits that hold none of its rows out."""
     with named(source):
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.tested)
         labels: Any = plan.labels(y, domain, len(X))
-        y, domains, found = Rows(X, *labels).y, labels[1], []
+        y, domains, joined = Rows(X, *labels).y, labels[1], []
         for functions, tested in zip(plan.functions, plan.tested, strict=True):
             inside = np.flatnonzero(np.isin(domains.names, tested)[domains.codes])
             cuts = np.split(inside, range(BATCH_ROWS, len(inside), BATCH_ROWS))
             usable = functions and len(inside)
             pieces = [plan.piece(functions, X[cut], y[cut]) for cut in cuts if usable]
-            found.append(plan.judging.joined(pieces) if pieces else None)
-        return found
+            joined.append(plan.scorer.joined(pieces) if pieces else None)
+        return joined
 
 
-def join_pieces(judging: Gathered, parts: list[list[Any]]) -> list[Any]:
+def join_pieces(scorer: CandidateScorer, parts: list[list[Any]]) -> list[Any]:
     """Join the pieces of neighbouring partitions, split by split."""
     there = [[piece for piece in each if piece is not None] for each in zip(*parts, strict=True)]
-    return [judging.joined(pieces) if pieces else None for pieces in there]
+    return [scorer.joined(pieces) if pieces else None for pieces in there]
 
 
 @graphs.task
-def score_pieces(judging: Gathered, pieces: list[Any]) -> Any:
-    """Score the candidates on all rows that a split leaves out; None where there are none."""
-    (piece,) = join_pieces(judging, [[piece] for piece in pieces])
-    return None if piece is None else judging.scores(piece)
+def score_pieces(scorer: CandidateScorer, pieces: list[Any]) -> Any:
+    """Score the candidates on all rows that a split holds out; None where there are none."""
+    (piece,) = join_pieces(scorer, [[piece] for piece in pieces])
+    return None if piece is None else scorer.scores(piece)
 
 
-def left_out_scores(
-    estimator: Any,
-    parts: Partitions,
-    functions: list[dict[int, Expansion]],
-    n_points: int,
-    tested: list[Array],
-    judging: Gathered,
+def held_out_scores(
+    kind: Any, functions: list[dict[int, Expansion]], n_points: int, tested: list[Array]
 ) -> list[Array]:
     """Scores of the ``n_points`` candidates of each kernel, of shape (candidates, splits).
 
-    ``functions`` are the candidates of each kernel, by the number of the split that they were
-    fitted for; ``tested`` are the domains that each split leaves out.
+    ``kind`` is the search. ``functions`` are the candidates of each kernel, by the number of the
+    split that they were fitted for; ``tested`` are the domains that each split holds out.
     """
-    model = clone(estimator)  # without sums and maps, which are large and of no use to workers
-    model._kinds = estimator._kinds
-    gathers = type(judging) is Gathered
+    parts: Partitions = kind.partitions
+    model = clone(kind.estimator)  # without sums and maps, which are large and of no use to workers
+    model._kinds = kind.estimator._kinds
+    scorer = kind.scorer
+    gathers = type(scorer) is CandidateScorer
     if gathers:
-        _check_memory(estimator, functions, tested)
-    found: list[Array] = []
+        _check_memory(kind, functions, tested)
+    by_kernel: list[Array] = []
     # Values of all rows are many: kernels then go one by one.
-    for group in [[each] for each in functions] if gathers else [functions]:
-        by_split = [[each[i] for each in group if i in each] for i in range(len(tested))]
+    for group in [[kernel] for kernel in functions] if gathers else [functions]:
+        by_split = [[kernel[i] for kernel in group if i in kernel] for i in range(len(tested))]
         n_columns = n_points * len(group)
-        plan = ScorePlan(model, parts.layout, judging, tested, by_split, n_columns)
+        plan = ScorePlan(model, parts.layout, scorer, tested, by_split, n_columns)
         sent = graphs.constant(plan, "plan")
         tasks = graphs.calls(
-            left_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))]
+            held_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))]
         )
         if gathers:
             pieces = ([part[i] for part in tasks] for i in range(len(tested)))
-            scores = graphs.run([graphs.call(score_pieces, judging, each) for each in pieces])
+            scores = graphs.run([graphs.call(score_pieces, scorer, each) for each in pieces])
         else:
-            (pieces,) = graphs.run([graphs.tree(tasks, partial(join_pieces, judging))])
-            scores = [None if piece is None else judging.scores(piece) for piece in pieces]
+            (pieces,) = graphs.run([graphs.tree(tasks, partial(join_pieces, scorer))])
+            scores = [None if piece is None else scorer.scores(piece) for piece in pieces]
         none = np.full(n_columns, np.nan)
         columns = np.column_stack([none if column is None else column for column in scores])
-        found += np.vsplit(columns, len(group))
-    return found
+        by_kernel += np.vsplit(columns, len(group))
+    return by_kernel
 
 
-def _check_memory(
-    estimator: Any, functions: list[dict[int, Expansion]], tested: list[Array]
-) -> None:
-    """Refuse values of all rows left out that do not fit the workers."""
+def _check_memory(kind: Any, functions: list[dict[int, Expansion]], tested: list[Array]) -> None:
+    """Refuse values of all held-out rows that do not fit the workers."""
     free, client = graphs.memory_per_task(), graphs.current_client()
     if free is None:
         return
     slots = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
     n_columns = max(each.dual.shape[1] for kernel in functions for each in kernel.values())
     counts: dict[Any, int] = {}
-    for (domain, _), cell in estimator._sums.maps[0].items():
+    for (domain, _), cell in kind.sums.maps[0].items():
         counts[domain] = counts.get(domain, 0) + cell.n_samples
     rows = [sum(counts[domain] for domain in each.tolist()) for each in tested]
     # A split is joined where its pieces come together, the pieces of all splits lie all around.
     needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
     if needed > free:
         raise MemoryError(
-            f"scoring={estimator.scoring!r} sees the values of all rows that a split leaves out, "
-            f"{max(rows)} with {n_columns} columns: a worker needs {needed / 2**30:.1f} GiB for "
-            f"them and has {free / 2**30:.1f} GiB for a task; choose fewer alphas or "
+            f"scoring={kind.estimator.scoring!r} sees the values of all rows that a split leaves "
+            f"out, {max(rows)} with {n_columns} columns: a worker needs {needed / 2**30:.1f} GiB "
+            f"for them and has {free / 2**30:.1f} GiB for a task; choose fewer alphas or "
             "domain_weights, or a scoring that adds up, such as None or balanced_accuracy"
         )

@@ -9,8 +9,10 @@ NumPy arrays and for tensors alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,25 @@ from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_
 from domainwise.backends import backend_of
 from domainwise.backends.devices import moved, portable, restored
 from domainwise.gram.nystrom import NystromMap
-from domainwise.gram.sums import NystromSums, added
+from domainwise.gram.sums import (
+    Cells,
+    NystromSums,
+    added,
+    cells_by_split,
+    joined_cells,
+    merged_cells,
+)
+from domainwise.gram.tiles import in_threads
 from domainwise.kernels.fourier import Basis
+from domainwise.labels.factors import within
+from domainwise.splits.folds import SplitParts
 
 #: Directions of domains below this share of the largest are rounding.
 RANK_TOLERANCE = 1e-12
+#: The least weight of a row, next to the largest: there are roots of it to divide by.
+LEAST_WEIGHT = 1e-12
+#: Scores of numbers that follow from squared errors, variances and means of the targets.
+ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 
 
 @dataclass(frozen=True)
@@ -220,3 +236,203 @@ class Expansion:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(restored(state))
+
+
+# Penalties, and scores of all candidates of one kernel on all splits.
+
+#: Scores of a split's solutions; called with its number, problem, solutions and test moments.
+SplitScore = Callable[[int, RidgeProblem, Any, Weighted], Array]
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """Everything that is varied for one kernel, and what all of it shares."""
+
+    kinds: Sequence[tuple[float, bool]]  #: weights, and whether domains are compared inside classes
+    alphas: Sequence[float]
+    epsilon: float  #: regularisation of the domain kernel
+    class_weight: Any = None  #: by the labels that cells have, or "balanced"
+
+    @property
+    def conditionals(self) -> list[bool]:
+        """Ways of comparing domains that any kind needs."""
+        return sorted({conditional for weight, conditional in self.kinds if weight})
+
+    def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
+        """Weight of each row of each class; they add up to the number of rows."""
+        if self.class_weight is None:
+            return dict.fromkeys(counts, 1.0)
+        if isinstance(self.class_weight, str):
+            given = {label: 1.0 / n for label, n in counts.items()}
+        else:
+            given = {label: float(self.class_weight.get(label, 1.0)) for label in counts}
+        scale = sum(counts.values()) / sum(given[label] * n for label, n in counts.items())
+        return {label: weight * scale for label, weight in given.items()}
+
+    def directions(
+        self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
+    ) -> dict[bool, Any]:
+        """``Phi'F`` of each way of comparing domains, from the label features of its parts."""
+        shift = n_samples * self.epsilon
+        return {c: span(parts(c), shift, m, like) for c in self.conditionals}
+
+    def problem(self, cells: Cells, columns: Columns) -> RidgeProblem:
+        """Problem of the rows of some cells, one for each class."""
+        counts = {label: cell.n_samples for label, cell in cells.items()}
+        groups = added(chain.from_iterable(cell.groups.items() for cell in cells.values()))
+        m = columns.n_features
+
+        def parts(conditional: bool) -> Any:
+            if not columns.n_descriptors:
+                return group_parts(groups, m, conditional)
+            inside = cells.values() if conditional else [joined_cells(cells)]
+            return descriptor_parts(inside, columns)
+
+        like = next(iter(cells.values())).mean
+        directions = self.directions(parts, sum(counts.values()), m, like)
+        moments = weighted(cells, self.class_weights(counts), columns)
+        return RidgeProblem.of_moments(moments, columns, directions)
+
+
+def score_cells(
+    cells: Cells, columns: Columns, splits: SplitParts, penalties: Penalties, score: SplitScore
+) -> Array:
+    """Return the scores of all candidates, of shape (candidates, splits).
+
+    A column is NaN where fewer than two classes are left to train on.
+    """
+    n_points = len(penalties.kinds) * len(penalties.alphas)
+    scores = np.full((n_points, len(splits)), np.nan)
+    pairs, turn = enumerate(cells_by_split(cells, splits)), Lock()
+
+    def work(thread: int, threads: int) -> None:
+        while True:
+            with turn:  # merges are made one after the other, and only as they are needed
+                i, (train, test) = next(pairs, (-1, ({}, {})))
+            if i < 0:
+                return
+            classes = {label for cell in train.values() for label in cell.classes()}
+            if not train or not test or (len(classes) == 1 and classes != {None}):
+                continue
+            problem = penalties.problem(train, columns)
+            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            # Classes count the same, those that the left-out rows have.
+            equal = {label: 1.0 / (len(test) * cell.n_samples) for label, cell in test.items()}
+            scores[:, i] = score(i, problem, solutions, weighted(test, equal, columns))
+
+    on_device = not isinstance(next(iter(cells.values())).mean, np.ndarray)
+    in_threads(1 if on_device else len(splits), work)
+    return scores
+
+
+def error_score(columns: Columns, scoring: str | None = None) -> SplitScore:
+    """Score by squared errors, without looking at a row."""
+    targets = slice(columns.n_features + columns.n_descriptors, None)
+
+    def score(split: int, problem: RidgeProblem, solutions: Any, test: Weighted) -> Array:
+        errors = to_host(problem.squared_errors(solutions, test, columns)) / test.total
+        return score_of_errors(scoring, errors, test, targets)
+
+    return score
+
+
+def needs_predictions(scoring: Any, classification: bool) -> bool:
+    """Whether a score needs more than moments."""
+    return scoring is not None and (classification or scoring not in ERROR_SCORES)
+
+
+def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets: slice) -> Array:
+    """Score candidates by mean squared errors of shape (candidates, targets); None is these."""
+    if scoring == "neg_root_mean_squared_error":
+        return -np.sqrt(errors).mean(axis=1)
+    if scoring != "r2":
+        return -errors.mean(axis=1)
+    mean, variance = to_host(test.mean[targets]), to_host(test.second.diagonal()[targets])
+    variance = variance / test.total
+    # As in scikit-learn: 0 for errors about a constant, NaN for a single row.
+    constant = variance <= (1e-14 * mean) ** 2
+    parts = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
+    return np.asarray((1.0 - parts).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
+
+
+def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProblem:
+    """Problem of the rows of all cells."""
+    by_class: Cells = {}
+    for (_, label), cell in cells.items():
+        by_class = merged_cells(by_class, {label: cell})
+    return penalties.problem(by_class, columns)
+
+
+# A few rows, of which the values of all pairs are held.
+
+
+@dataclass(frozen=True)
+class RowPairs:
+    """Inner products of the features of all pairs of rows, targets, and labels.
+
+    Functions of some rows are given by weights of these: with as many features as rows, or more,
+    systems are as large as the rows of a split are many, and nothing is summed.
+    """
+
+    gram: Array
+    Y: Array
+    groups: Array  #: class and domain code of each row
+    descriptors: Array | None = None
+
+    def problem(self, rows: Array, penalties: Penalties) -> PairProblem:
+        """Problem of some of the rows."""
+        K, groups, n = self.gram[np.ix_(rows, rows)], self.groups[rows], len(rows)
+
+        def parts(conditional: bool) -> Any:
+            if self.descriptors is None:
+                return group_parts(_indicators(groups), n, conditional)
+            inside = groups[:, 0] if conditional else np.zeros(n, dtype=int)
+            return ((G, G.T @ G) for G in within(self.descriptors[rows], inside))
+
+        labels, codes, counts = np.unique(groups[:, 0], return_inverse=True, return_counts=True)
+        weights = penalties.class_weights(dict(zip(labels, counts.tolist(), strict=True)))
+        weight = np.array([weights[label] for label in labels])[codes]
+        # Domains are compared on all rows, also those whose errors cost nothing.
+        root = np.sqrt(np.maximum(weight, LEAST_WEIGHT * weight.max()))
+        share = root**2 / np.sum(root**2)
+        mean, target = share @ K, share @ self.Y[rows]
+        second = K
+        second -= mean
+        second -= (mean - share @ mean)[:, None]
+        if penalties.class_weight is not None:
+            second *= root
+            second *= root[:, None]
+        directions = penalties.directions(parts, n, n, second)
+        directions = {name: F / root[:, None] for name, F in directions.items()}
+        images = {name: second @ F for name, F in directions.items()}
+        cross = root[:, None] * (self.Y[rows] - target)
+        return PairProblem(second, cross, mean, target, directions, images, rows, root)
+
+    def predicted(self, rows: Array, problem: PairProblem, solutions: Array) -> list[Array]:
+        """Values of each solution on some of the rows."""
+        c = len(problem.target)
+        values = self.gram[np.ix_(rows, problem.rows)] @ solutions - problem.mean @ solutions
+        return [values[:, i : i + c] + problem.target for i in range(0, values.shape[1], c)]
+
+
+@dataclass(frozen=True)
+class PairProblem(RidgeProblem):
+    """A problem whose solutions are weights of rows."""
+
+    rows: Any = None  #: which they are
+    root: Any = None  #: of the weight of each row's error
+    held_out: Any = None  #: values of each candidate for rows that splits hold out
+
+    def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
+        """Weights of rows for each kind of penalty and alpha; see :class:`RidgeProblem`."""
+        found = self.root[:, None] * super().solutions(kinds, alphas)
+        return found - (self.root**2 / np.sum(self.root**2))[:, None] * found.sum(axis=0)
+
+
+def _indicators(groups: Array) -> dict[Any, tuple[int, Array]]:
+    """Number of rows of each group, and which they are."""
+    keys, codes, counts = np.unique(groups, axis=0, return_inverse=True, return_counts=True)
+    return {
+        tuple(key): (int(count), (codes.ravel() == g).astype(np.float64))
+        for g, (key, count) in enumerate(zip(keys.tolist(), counts, strict=True))
+    }

@@ -22,6 +22,10 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
+from domainwise.splits.folds import draw_rows
+
+#: Rows whose predictions are held with a model, at most.
+MOST_HELD_OUT = 20_000
 
 
 def takes(method: Any, name: str = "sample_domain") -> bool:
@@ -174,6 +178,50 @@ class Predictions(BaseEstimator):
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
         return tags
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions for source rows by models that were fitted without their domain.
+
+    Probabilities of the classes, in their order, or one column of predicted targets.
+    """
+
+    y: Array  #: codes of classes, or targets
+    domain: Array  #: codes of domains
+    plain: Array  #: of shape (n_rows, n_outputs), for rows one by one
+    context: Array | None = None  #: the same for rows with those of their domain
+    members: dict[str, Array] | None = None  #: the same of each member of an ensemble
+
+    @classmethod
+    def of(
+        cls,
+        y: Array,
+        domain: Array,
+        plain: Array,
+        context: Array | None = None,
+        members: dict[str, Array] | None = None,
+        rows: Array | None = None,
+    ) -> HeldOut:
+        """Hold some of the rows, in which domains count: at most ``MOST_HELD_OUT``.
+
+        Probabilities are held in single precision, as there may be many classes.
+        """
+        rows = np.arange(len(y)) if rows is None else rows
+        codes = np.unique(domain[rows], return_inverse=True)[1]
+        rows = rows[draw_rows(codes, max(MOST_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
+        dtype = np.float32 if y.dtype.kind in "iu" else np.float64
+
+        def held(values: Array) -> Array:
+            return np.asarray(values[rows], dtype=dtype)
+
+        return cls(
+            y[rows],
+            domain[rows],
+            held(plain),
+            None if context is None else held(context),
+            None if members is None else {name: held(each) for name, each in members.items()},
+        )
 
 
 def one_column(values: Array) -> Array:

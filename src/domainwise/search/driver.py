@@ -247,12 +247,12 @@ class Searched:
     best_score_: float
     cv_results_: dict[str, Any]
     n_splits_: int
-    held_out_: Array | None
+    held_out_outputs_: Array | None
 
     def __getstate__(self) -> Any:
         # Outputs for single rows are no part of a model: they stay out of files.
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "held_out_"}
+        return {name: value for name, value in state.items() if name != "held_out_outputs_"}
 
     def _record_search(self, result: SearchResult, **options: bool) -> None:
         """Store the results of a search; ``options`` are those of ``cv_results``."""
@@ -261,24 +261,30 @@ class Searched:
         self.best_params_ = result.chosen[0]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.n_splits_ = result.scores.shape[1]
-        self.held_out_ = result.held_out
+        self.held_out_outputs_ = result.held_out
 
 
 def _held_out(
     outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array], data: Data
 ) -> Array | None:
-    """Arrange outputs for the test rows of the splits by row, in the precision they have."""
-    first = outcomes[0][0]
-    if not isinstance(first, np.ndarray):
+    """Arrange outputs of candidates by row, if there are any."""
+    if not isinstance(outcomes[0][0], np.ndarray):
         return None
     n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
-    total = np.zeros((len(outcomes), n_rows, first.shape[1]), dtype=first.dtype)
-    count = np.zeros(n_rows, dtype=first.dtype)
-    for s, test in enumerate(tests):
+    return np.stack([by_row(values, tests, n_rows) for values in outcomes])
+
+
+def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
+    """Arrange outputs for the test rows of the splits by row, in the precision they have.
+
+    Rows that several splits hold out have the mean, those that no split does have NaN.
+    """
+    total = np.zeros((n_rows, values[0].shape[1]), dtype=values[0].dtype)
+    count = np.zeros((n_rows, 1), dtype=total.dtype)
+    for outputs, test in zip(values, tests, strict=True):
+        total[test] += outputs
         count[test] += 1
-        for candidate, by_split in zip(total, outcomes, strict=True):
-            candidate[test] += by_split[s]
-    return np.asarray(total / np.where(count > 0, count, np.nan)[:, None])
+    return np.asarray(total / np.where(count > 0, count, np.nan))
 
 
 # Scores on splits, and rules.

@@ -97,20 +97,29 @@ def outputs(model: Any, X: Any, n_classes: int, codes: Array | None = None) -> A
     if not n_classes:
         values = np.asarray(model.predict(X), dtype=np.float64)
         return values.reshape(len(values), 1)
+    known: Any = getattr(model, "classes_", None) if codes is None else codes
     if hasattr(model, "decision_function"):
-        found = class_columns(np.asarray(model.decision_function(X), dtype=np.float64))
-        least = found.min(axis=1, initial=0.0)
+        return decision_outputs(model.decision_function(X), known, n_classes)
+    if hasattr(model, "predict_proba"):
+        p = np.asarray(model.predict_proba(X), dtype=np.float64)
     else:
-        if hasattr(model, "predict_proba"):
-            p = np.asarray(model.predict_proba(X), dtype=np.float64)
-        else:
-            p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
-        found = np.log(np.maximum(p, LEAST_PROBABILITY))
-        least = np.full(len(p), np.log(LEAST_PROBABILITY))
-    if found.shape[1] == n_classes:
-        return found
-    columns = np.repeat(least[:, None], n_classes, axis=1)  # of classes that it has not seen
-    columns[:, np.asarray(model.classes_ if codes is None else codes, dtype=np.intp)] = found
+        p = (np.asarray(model.predict(X)).reshape(-1, 1) == model.classes_).astype(np.float64)
+    least = np.full(len(p), np.log(LEAST_PROBABILITY))
+    return _all_classes(np.log(np.maximum(p, LEAST_PROBABILITY)), least, known, n_classes)
+
+
+def decision_outputs(values: Array, codes: Array, n_classes: int) -> Array:
+    """Decision values of all classes, of which those of ``codes`` are known."""
+    columns = class_columns(np.asarray(values, dtype=np.float64))
+    return _all_classes(columns, columns.min(axis=1, initial=0.0), codes, n_classes)
+
+
+def _all_classes(known: Array, least: Array, codes: Array, n_classes: int) -> Array:
+    """Columns of all classes; those that were not seen have the least value."""
+    if known.shape[1] == n_classes:
+        return known
+    columns = np.repeat(least[:, None], n_classes, axis=1)
+    columns[:, np.asarray(codes, dtype=np.intp)] = known
     return columns
 
 

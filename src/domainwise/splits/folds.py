@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import (
+    KFold,
+    LeaveOneGroupOut,
+    LeavePGroupsOut,
+    StratifiedKFold,
+    check_cv,
+)
 
 from domainwise.arrays import Array
 from domainwise.checks.arguments import check_arguments
@@ -112,6 +118,21 @@ def split_parts(splits: Sequence[Split], n: int) -> tuple[Array, SplitParts]:
         (np.unique(part_of[train]).tolist(), np.unique(part_of[test]).tolist())
         for train, test in splits
     ]
+
+
+def leaves_domains_out(cv: Any) -> bool:
+    """Whether a splitter looks at domains alone, so that it needs no rows."""
+    return cv is None or isinstance(cv, LeaveDomainsOut | LeaveOneGroupOut | LeavePGroupsOut)
+
+
+def split_domains(cv: Any, n_domains: int) -> tuple[Array, SplitParts]:
+    """Part of each domain, and the parts of each split.
+
+    Domains that all splits keep together make one part.
+    """
+    splitter = LeaveDomainsOut(max_splits=MAX_FOLDS) if cv is None else cv
+    domains = np.arange(n_domains)
+    return split_parts(list(splitter.split(domains[:, None], None, domains)), n_domains)
 
 
 def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]]:

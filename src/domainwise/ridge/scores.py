@@ -1,4 +1,4 @@
-"""How candidates of a ridge search are judged on rows that were left out."""
+"""Rows of a ridge search, and scores of its candidates on held-out ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.calibration.curves import class_columns
-from domainwise.ridge.problem import Weighted
+from domainwise.checks.inputs import Labels
 from domainwise.scoring.predictions import codes_of
 from domainwise.search.scores import Scorer, quiet_scores
 
@@ -31,12 +31,12 @@ ROW_MEANS = (
 class ClassRule(ClassifierMixin, BaseEstimator):
     """Turns decision values into classes, for scorers: its X are the values.
 
-    With ``told`` it has nothing to say but classes.
+    With ``only_classes`` it has no decision values for a scorer.
     """
 
-    def __init__(self, classes: Any = None, told: bool = False) -> None:
+    def __init__(self, classes: Any = None, only_classes: bool = False) -> None:
         self.classes = classes
-        self.told = told
+        self.only_classes = only_classes
 
     @property
     def classes_(self) -> Array:
@@ -48,10 +48,10 @@ class ClassRule(ClassifierMixin, BaseEstimator):
         return np.asarray(class_columns(values).argmax(axis=1))
 
     def predict(self, values: Array) -> Array:
-        """Classes that the values tell."""
+        """Classes of the values."""
         return self.classes_[self.codes(values)]
 
-    @available_if(lambda self: not self.told)
+    @available_if(lambda self: not self.only_classes)
     def decision_function(self, values: Array) -> Array:
         """The values, one column for two classes."""
         return values[:, 0] if values.shape[1] == 1 else values
@@ -73,10 +73,41 @@ def class_codes(n_classes: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """A scorer of many candidates that sees the values of all rows.
+class Rows:
+    """Rows to learn from, and their labels."""
 
-    Rows may come in pieces, one after the other. Other scorers make less of a piece.
+    X: Any
+    target: Labels
+    domain: Labels
+
+    @property
+    def Y(self) -> Array:
+        """Targets as numbers."""
+        if self.target.codes is None:
+            return self.target.values
+        return class_codes(self.target.n_categories)[to_host(self.target.codes)]
+
+    @property
+    def y(self) -> Array:
+        """Targets as scorers see them."""
+        if self.target.codes is None:
+            return self.Y[:, 0] if self.Y.shape[1] == 1 else self.Y
+        return self.target.names[to_host(self.target.codes)]
+
+    def codes(self) -> tuple[Any, Any]:
+        """Codes of classes and of domains; zeros where there are none."""
+        zeros = np.zeros(len(self.X), dtype=np.int64)
+        labels = (self.target.codes, self.domain.codes)
+        both = [zeros if codes is None else codes for codes in labels]
+        classes, domains = (placed(c, self.X) if isinstance(c, np.ndarray) else c for c in both)
+        return classes, domains
+
+
+@dataclass(frozen=True)
+class CandidateScorer:
+    """A scorer of many candidates that needs the values of all rows.
+
+    Rows may come in pieces, one after the other. Other scorers need less of a piece.
     """
 
     scorer: Any
@@ -105,7 +136,7 @@ class Gathered:
         return ({"model": self.rule, "X": values, "y": y} for values in blocks)
 
 
-class Averaged(Gathered):
+class MeanScorer(CandidateScorer):
     """A score that is a mean over rows: number of rows and scores of a piece suffice."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
@@ -122,11 +153,11 @@ class Averaged(Gathered):
         return np.asarray(piece[1])
 
 
-class Counted(Gathered):
-    """A score of classes that were told: how often each was told for each suffices."""
+class CountScorer(CandidateScorer):
+    """A score of predicted classes: how often each was predicted for each suffices."""
 
     def piece(self, blocks: list[Array], y: Array) -> Any:
-        """Count pairs of classes, of shape (candidates, true, told)."""
+        """Count pairs of classes, of shape (candidates, true, predicted)."""
         n = len(self.rule.classes_)
         codes = n * codes_of(y, self.rule.classes_)
         counts = [np.bincount(codes + self.rule.codes(b), minlength=n * n) for b in blocks]
@@ -138,41 +169,24 @@ class Counted(Gathered):
 
     def _cases(self, piece: Any) -> Iterator[dict[str, Any]]:
         classes, codes = self.rule.classes_, class_codes(len(self.rule.classes_))
-        rule = ClassRule(classes, told=True)
+        rule = ClassRule(classes, only_classes=True)
         for table in piece:
-            true, told = np.nonzero(table)
-            weights = table[true, told].astype(float)
-            yield {"model": rule, "X": codes[told], "y": classes[true], "sample_weight": weights}
+            true, predicted = np.nonzero(table)
+            weights = table[true, predicted].astype(float)
+            values = codes[predicted]
+            yield {"model": rule, "X": values, "y": classes[true], "sample_weight": weights}
 
 
-def judging(scoring: Any, rule: Any) -> Gathered:
-    """What takes as little of the rows left out as a score allows."""
+def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
+    """Return the scorer that needs as little of the held-out rows as a score allows."""
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:
-        return Averaged(scorer, rule)
+        return MeanScorer(scorer, rule)
     if isinstance(rule, ClassRule) and isinstance(scorer, type(get_scorer("accuracy"))):
-        counted = Counted(scorer, rule)
+        counted = CountScorer(scorer, rule)
         try:
             counted.scores(np.eye(len(rule.classes_))[None])
             return counted
         except (AttributeError, TypeError, ValueError):
             pass  # it looks at values, does not know weights, or is not for these classes
-    return Gathered(scorer, rule)
-
-
-#: Scores of numbers that follow from squared errors, variances and means of the targets.
-ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
-
-
-def score_of_errors(scoring: str | None, errors: Array, test: Weighted, targets: slice) -> Array:
-    """Score candidates by mean squared errors of shape (candidates, targets); None is these."""
-    if scoring == "neg_root_mean_squared_error":
-        return -np.sqrt(errors).mean(axis=1)
-    if scoring != "r2":
-        return -errors.mean(axis=1)
-    mean, variance = to_host(test.mean[targets]), to_host(test.second.diagonal()[targets])
-    variance = variance / test.total
-    # As scikit-learn has it: 0 for whoever errs about a constant, nothing for a single row.
-    constant = variance <= (1e-14 * mean) ** 2
-    parts = np.where(constant, errors > 0, errors / np.where(constant, 1.0, variance))
-    return np.asarray((1.0 - parts).mean(axis=1)) if test.n_samples > 1 else errors[:, 0] * np.nan
+    return CandidateScorer(scorer, rule)

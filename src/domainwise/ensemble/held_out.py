@@ -1,0 +1,260 @@
+"""Predictions for held-out domains: scores and weights of members, and the guard of context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import get_scorer
+
+from domainwise.arrays import Array
+from domainwise.calibration.curves import Curve, equal_weights, fit_curve
+from domainwise.calibration.quantiles import DomainQuantiles
+from domainwise.ridge.scores import ClassRule, NumberRule
+from domainwise.scoring.predictions import HeldOut
+from domainwise.search.driver import by_row
+from domainwise.search.scores import COMPARED_ROWS, Outcome, outputs, row_losses
+from domainwise.splits.folds import draw_rows
+
+#: About one standard deviation of a difference of two members over nine domains: members that are
+#: further behind than chance would put them count little.
+TEMPERATURE = 0.02
+#: Parts of members that see rows one by one, and in context, before domains left out have spoken.
+PRIOR = (0.6, 0.4)
+#: Rows of a class in a domain for the class to count as present there.
+LEAST_ROWS = 5
+
+
+class ProbabilityRule(ClassRule):
+    """Turns probabilities into classes, for scorers: its X are the probabilities."""
+
+    def predict_proba(self, values: Array) -> Array:
+        """The probabilities."""
+        return values
+
+    def decision_function(self, values: Array) -> Array:
+        """Log-odds of the second of two classes, or logarithms of probabilities."""
+        logs = np.log(np.maximum(values, 1e-300))
+        return np.asarray(logs[:, 1] - logs[:, 0]) if values.shape[1] == 2 else logs
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """Scores predictions for rows by members that were fitted without their domain.
+
+    For a search of candidates it is a :class:`~domainwise.search.scores.Score`.
+    """
+
+    y: Array  #: codes of classes, or a continuous target
+    classes: Array | None  #: names of the classes
+    domains: Array  #: their codes
+    n_domains: int
+    rows: Array  #: those that have a prediction and count
+    sample_weight: Array  #: what a row counts for probabilities, beside that domains count the same
+    balanced: bool  #: whether classes count the same for probabilities, too
+    scoring: Any
+    mean: float = 0.0  #: of a continuous target in the user's unit, in which scores are
+    deviation: float = 1.0
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for a continuous target."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def outcome(self, model: Any, X: Any, y: Array) -> Array:
+        """Outputs of a candidate for rows that it was fitted without."""
+        return outputs(model, X, self.n_classes).astype(np.float32)
+
+    def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
+        """Score every candidate by its outputs on all splits together, in one column."""
+        n = len(self.y)
+        return np.array([[self.choice(by_row(each, tests, n))] for each in outcomes])
+
+    def choice(self, values: Array) -> float:
+        """What candidates are chosen by, larger is better; the domains count the same.
+
+        Minus the log loss, in which the classes of a domain count the same, of probabilities by
+        a curve, or minus the squared error. A scoring that is named is used instead.
+        """
+        if self.scoring is None:
+            most = max(COMPARED_ROWS, 2 * self.n_domains)
+            rows = self.rows[draw_rows(self.domains[self.rows], most, 0)]
+            return -float(
+                row_losses(values[rows], self.y[rows], self.domains[rows], self.n_classes).sum()
+            )
+        predicted = values if self.classes is None else self.curve(values).probabilities(values)
+        scores = self.scores(predicted)
+        return float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf
+
+    def curve(self, values: Array) -> Curve:
+        """Curve for probabilities in which classes count as asked."""
+        y, domains = self.y[self.rows], self.domains[self.rows]
+        if self.balanced:
+            weights = equal_weights(domains, y)
+        else:
+            weights = equal_weights(domains) * self.sample_weight[self.rows]
+        return fit_curve(values[self.rows], y, weights)[0]
+
+    def quality(self, predicted: Array) -> Array:
+        """Balanced accuracies of probabilities, or squared errors of values, by domain."""
+        y, domains = self.y[self.rows], self.domains[self.rows]
+        if self.classes is None:
+            return squared_errors(y, predicted[self.rows, 0], domains, self.n_domains)
+        hard = predicted[self.rows].argmax(axis=1)
+        return balanced_accuracies(y, hard, domains, self.n_domains)
+
+    def mixed(
+        self, predicted: dict[str, Array], prior: Any = None
+    ) -> tuple[dict[str, float], Array, Array]:
+        """Weights, predictions by them, and each domain's by weights that the others give."""
+        quality = np.array([self.quality(p) for p in predicted.values()])
+        values = np.stack(list(predicted.values()))
+
+        def weights_by(quality: Array) -> Array:
+            return softened(exponent_scores(quality, errors=self.classes is None), prior)
+
+        weights = weights_by(quality)
+        mix = np.tensordot(weights, values, 1)
+        without = mix.copy()
+        present = np.flatnonzero(np.isfinite(quality).all(axis=0))
+        for domain in present if len(present) > 1 else []:
+            others = weights_by(quality[:, present[present != domain]])
+            rows = self.domains == domain
+            without[rows] = np.tensordot(others, values[:, rows], 1)
+        return dict(zip(predicted, weights.tolist(), strict=True)), mix, without
+
+    def quantiles(self, predicted: Array) -> DomainQuantiles:
+        """How strange targets are: 1 - p of their class, or their distance in the user's unit."""
+        y, predicted = self.y[self.rows], predicted[self.rows]
+        if self.classes is None:
+            scores = self.deviation * np.abs(y - predicted[:, 0])
+        else:
+            # A class that nothing was learnt about has no column.
+            known = np.column_stack([predicted, np.zeros(len(y))])
+            scores = 1.0 - known[np.arange(len(y)), y]
+        return DomainQuantiles.of(scores, self.domains[self.rows])
+
+    def held_out(self, plain: Array, context: Array | None, members: dict[str, Array]) -> HeldOut:
+        """Predictions of the ensemble and of its members, as users know them."""
+        y, values = self.in_unit(self.y), [self.in_unit(v) for v in members.values()]
+        named = dict(zip(members, values, strict=True))
+        both = (self.in_unit(plain), None if context is None else self.in_unit(context))
+        return HeldOut.of(y, self.domains, *both, named, rows=self.rows)
+
+    def in_unit(self, values: Array) -> Array:
+        """Values of a continuous target in the user's unit; probabilities and codes as they are."""
+        return values if self.classes is not None else self.mean + self.deviation * values
+
+    def scores(self, predicted: Array) -> Array:
+        """Score of each domain: the scoring, balanced accuracy, or negative RMSE.
+
+        NaN where it is not defined.
+        """
+        if self.scoring is None:
+            quality = self.quality(predicted)
+            return quality if self.classes is not None else -self.deviation * np.sqrt(quality)
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        names = self.classes
+        rule = NumberRule() if names is None else ProbabilityRule(names)
+        scores = np.full(self.n_domains, np.nan)
+        for domain in np.unique(self.domains[self.rows]):
+            rows = self.rows[self.domains[self.rows] == domain]
+            y, values = self.in_unit(self.y[rows]), self.in_unit(predicted[rows])
+            y = y if names is None else names[y]
+            try:
+                scores[domain] = scorer(rule, values, y)
+            except ValueError:  # one class only, for scores that need two
+                continue
+        return scores
+
+
+def balanced_accuracies(codes: Array, predicted: Array, domains: Array, n_domains: int) -> Array:
+    """Balanced accuracy in each domain, over the classes it has; NaN where there are no rows."""
+    weights = equal_weights(domains, codes)
+    total = np.bincount(domains, weights, minlength=n_domains)
+    hits = np.bincount(domains, weights * (predicted == codes), minlength=n_domains)
+    return np.asarray(hits / np.where(total > 0, total, np.nan))
+
+
+def squared_errors(y: Array, predicted: Array, domains: Array, n_domains: int) -> Array:
+    """Mean squared error in each domain; NaN where there are no rows."""
+    count = np.bincount(domains, minlength=n_domains)
+    total = np.bincount(domains, (y - predicted) ** 2, minlength=n_domains)
+    return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def exponent_scores(quality: Array, *, errors: bool) -> Array:
+    """What members are weighted by: mean accuracy, or minus half the logarithm of the mean error.
+
+    ``quality`` has shape (n_members, n_domains). One per cent of root mean squared error counts as
+    one point of accuracy. An error may vanish against the target's variance, which is 1.
+    """
+    mean = np.nanmean(quality, axis=1)
+    return np.asarray(-0.5 * np.log(np.maximum(mean, 1e-12)) if errors else mean)
+
+
+def softened(scores: Array, prior: Sequence[float] | None = None) -> Array:
+    """Weights proportional to ``exp(score / temperature)``, times their prior if there is one."""
+    relative = np.exp((scores - scores.max()) / TEMPERATURE)
+    relative = relative if prior is None else relative * np.asarray(prior)
+    return np.asarray(relative / relative.sum())
+
+
+# When the statistics of a domain may be used: not where they give the class away.
+
+
+def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
+    """Domains that hold two classes, or more, with enough rows each.
+
+    Where classes sit in domains of their own, a domain's mean is the class: members that see it
+    shine on domains left out of the same make, and fail on one that is mixed.
+    """
+    table = _counts(domains, n_domains, codes, int(codes.max()) + 1)
+    return np.flatnonzero((table >= LEAST_ROWS).sum(axis=1) >= 2)
+
+
+def _counts(domains: Array, n_domains: int, codes: Array, n_classes: int) -> Array:
+    cells = np.bincount(domains * n_classes + codes, minlength=n_domains * n_classes)
+    return cells.reshape(n_domains, n_classes)
+
+
+def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
+    """Shares of predicted classes in each domain, of shape (n_domains, n_classes)."""
+    table = _counts(domains, n_domains, probabilities.argmax(axis=1), probabilities.shape[1])
+    return np.asarray(table / np.maximum(table.sum(axis=1, keepdims=True), 1.0))
+
+
+@dataclass(frozen=True)
+class ShareRange:
+    """Shares of predicted classes among source domains that were left out."""
+
+    lowest: Array  #: of each class
+    highest: Array
+    n_domains: int  #: those they were seen in
+
+    @classmethod
+    def of_sources(cls, probabilities: Array, domains: Array, kept: Array) -> ShareRange:
+        """From predictions for source domains left out, of those that are ``kept``."""
+        shares = class_shares(probabilities, domains, int(kept.max()) + 1)[kept]
+        return cls(shares.min(axis=0), shares.max(axis=0), len(kept))
+
+    def left_by(self, shares: Array, counts: Array) -> Array:
+        """Domains whose shares lie outside the range.
+
+        Few rows have shares far from the truth, and one more domain may well lie a little outside
+        the range of a few: two standard errors, and the mean distance of neighbours in the range,
+        are allowed for. ``counts`` are the rows of each domain.
+        """
+        margin = (self.highest - self.lowest) / max(1, self.n_domains - 1)
+        rows = np.maximum(counts, 1)[:, None]
+
+        def error(share: Array) -> Array:
+            # With one observation added to either side a share is never 0 or 1.
+            likely = (share * rows + 1) / (rows + 2)
+            return np.asarray(2 * np.sqrt(likely * (1 - likely) / rows))
+
+        low, high = self.lowest - margin, self.highest + margin
+        outside = (shares < low - error(self.lowest)) | (shares > high + error(self.highest))
+        return np.asarray(outside.any(axis=1))

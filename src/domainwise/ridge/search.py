@@ -1,0 +1,480 @@
+"""The searches of the ridge family: over pairs of rows, over rows, and over sums of rows.
+
+Each is a kind of search (:mod:`domainwise.search.driver`) that scores all penalties of a kernel on
+all splits in one pass.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import groupby, product
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.arrays.namespace import placed, to_host
+from domainwise.backends import Backend, backend_of
+from domainwise.calibration.curves import equal_weights
+from domainwise.checks.inputs import Labels
+from domainwise.gram.nystrom import LabelMap, NystromMap
+from domainwise.gram.sums import CellRows, Cells, CellSums, check_cell_memory, merged_cells
+from domainwise.gram.tiles import single_blas_thread
+from domainwise.kernels.fourier import FourierMap
+from domainwise.labels.factors import residual_trace
+from domainwise.ridge.problem import (
+    Columns,
+    Expansion,
+    PairProblem,
+    Penalties,
+    RidgeProblem,
+    RowPairs,
+    SplitScore,
+    all_rows,
+    error_score,
+    needs_predictions,
+    score_cells,
+)
+from domainwise.ridge.scores import CandidateScorer, Rows, candidate_scorer, class_codes
+from domainwise.search.driver import Candidate, Data, Outcomes
+from domainwise.splits.folds import (
+    SplitParts,
+    domain_folds,
+    leaves_domains_out,
+    split_domains,
+    split_rows,
+)
+
+ADVICE = (
+    "choose fewer n_landmarks, kernels or gammas, or a cv that leaves domains out in fewer groups"
+)
+
+
+def kernel_of(nystrom: NystromMap) -> tuple[str, float]:
+    """Name and gamma of a map's kernel."""
+    kernel = nystrom.kernel
+    return kernel.kernel if isinstance(kernel, FourierMap) else kernel.name, kernel.gamma
+
+
+def sharing_distances(maps: Sequence[NystromMap]) -> list[list[NystromMap]]:
+    """Laplacian kernels of all widths share distances; all others go by themselves."""
+
+    def key(nystrom: NystromMap) -> Any:
+        return "laplacian" if nystrom.kernel.name == "laplacian" else id(nystrom)
+
+    return [list(group) for _, group in groupby(maps, key=key)]
+
+
+class RidgeSearch:
+    """A kind of search over maps of kernels, and penalties, which have a problem for each map."""
+
+    one_pass = True
+    splits: Sequence[Any]  #: of rows, or of parts of them
+    X: Any = None  #: the rows, where they are at hand
+
+    def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
+        self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
+        self.scorer = None
+        if estimator.scoring is not None:
+            self.scorer = candidate_scorer(estimator.scoring, estimator._rule())
+
+    def candidates(self, data: Data) -> list[Candidate]:
+        """All kernels with all penalties."""
+        return [
+            {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
+            for name, gamma in map(kernel_of, self.maps)
+            for (w, c), alpha in product(self.penalties.kinds, self.penalties.alphas)
+        ]
+
+    def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
+        """Candidates whose maps are summed together."""
+        n, batches, first = len(candidates) // len(self.maps), [], 0
+        for maps in self.groups():
+            batches.append(list(range(first, first + n * len(maps))))
+            first += n * len(maps)
+        return batches
+
+    def groups(self) -> list[list[NystromMap]]:
+        """Maps that are taken together."""
+        return sharing_distances(self.maps)
+
+    def outcomes(
+        self, data: Data, splits: Sequence[Any], batch: Sequence[Candidate], score: Any
+    ) -> Outcomes:
+        """Scores of the candidates of some maps; the maps' problems for all rows are kept."""
+        wanted = {(point["kernel"], point["gamma"]) for point in batch}
+        scores, kept = self.scores([m for m in self.maps if kernel_of(m) in wanted])
+        return Outcomes(np.vstack(scores), kept)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Scores of each map's candidates on all splits, and its problem for all rows."""
+
+    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
+        """Average the chosen from the problems that were kept, which are in place of rows."""
+        return averaged(self.maps, data.X, chosen, self.X)
+
+
+def averaged(
+    maps: Sequence[NystromMap],
+    problems: Sequence[RidgeProblem],
+    members: Sequence[Candidate],
+    X: Any = None,
+) -> list[Expansion]:
+    """Average members: one function for each of their kernels; X are the rows of pair problems."""
+    expansions, share = [], 1.0 / len(members)
+    for nystrom, problem in zip(maps, problems, strict=True):
+        mine = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
+        if mine:
+            kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in mine]
+            with single_blas_thread():  # threads gain little here, and wait for each other
+                mean = share * sum(problem.solutions(*kind) for kind in kinds)
+            intercept = share * len(mine) * problem.target - problem.mean @ mean
+            if isinstance(problem, PairProblem):
+                mean = nystrom.weights(X, mean)
+            expansions.append(Expansion.of_features(nystrom, mean, intercept))
+    return expansions
+
+
+# Rows that are at hand.
+
+
+class RowSearch(RidgeSearch):
+    """What the searches over one fit's rows have in common."""
+
+    def __init__(self, estimator: Any, maps: Any, penalties: Penalties, rows: Rows) -> None:
+        super().__init__(estimator, maps, penalties)
+        self.rows, self.X = rows, rows.X
+        self.descriptors = descriptors_of(estimator, rows.domain, penalties)
+
+    @cached_property
+    def row_splits(self) -> list[tuple[Array, Array]]:
+        """Rows to train on and to test on."""
+        domains, classes = self.rows.domain.codes, self.rows.target.codes is not None
+        codes = None if domains is None else to_host(domains)
+        return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
+
+    def pairs(self, nystrom: NystromMap, drawn: Any = None) -> RowPairs:
+        """Pairs and labels of all rows, or of those drawn."""
+        chosen = slice(None) if drawn is None else drawn
+        X = self.rows.X[chosen if drawn is None else placed(drawn, self.rows.codes()[1])]
+        groups = np.column_stack([to_host(codes)[chosen] for codes in self.rows.codes()])
+        descriptors = None if self.descriptors is None else self.descriptors[chosen]
+        return RowPairs(nystrom.gram(to_host(X)), self.rows.Y[chosen], groups, descriptors)
+
+    def held_out(
+        self, members: Sequence[Candidate], problems: Sequence[Any], drawn: Array
+    ) -> Array:
+        """Mean values of members that were fitted without a row's domain, for the rows drawn.
+
+        Members are fitted to rows among those drawn, with penalties that are as strong beside them.
+        Rows that no split holds out have NaN.
+        """
+        share = len(drawn) / len(self.rows.X)
+        total, count = np.zeros((len(drawn), self.rows.Y.shape[1])), np.zeros((len(drawn), 1))
+        splits = [[np.flatnonzero(np.isin(drawn, p)) for p in split] for split in self.row_splits]
+        splits = [split for split in splits if all(len(part) for part in split)]
+        for _, test in splits:
+            count[test] += len(members)
+        for nystrom in self.maps:
+            mine = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
+            if not mine:
+                continue
+            pairs = self.pairs(nystrom, drawn)
+            for train, test in splits:
+                problem = pairs.problem(train, self.penalties)
+                for m in mine:
+                    kind = (m["domain_weight"] / share, m["conditional"])
+                    solution = problem.solutions([kind], [m["alpha"] * share])
+                    total[test] += pairs.predicted(test, problem, solution)[0]
+        return np.asarray(total / np.where(count > 0, count, np.nan))
+
+
+def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+    """Features of continuous descriptors of domains; None for labels."""
+    if domain.values is None:
+        return None
+    label_map = LabelMap.choose(
+        domain.values,
+        "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
+        estimator.domain_gamma,
+        residual_trace(estimator.domain_epsilon, max(weight for weight, _ in penalties.kinds)),
+        name="the domain kernel",
+    )
+    return label_map.features(domain.values)
+
+
+class PairSearch(RowSearch):
+    """Few rows: the values of all pairs of them are held, and every split takes what it needs."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.splits = self.row_splits
+
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Scores of each map's candidates, and its problem for all rows."""
+        both = [self._scores(nystrom) for nystrom in maps]
+        return [scores for scores, _ in both], [problem for _, problem in both]
+
+    def _scores(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
+        rows, penalties = self.rows, self.penalties
+        classes, pairs, n = rows.codes()[0], self.pairs(nystrom), len(rows.X)
+        n_points = len(penalties.kinds) * len(penalties.alphas)
+        total, count = np.zeros((n, n_points, rows.Y.shape[1])), np.zeros((n, 1, 1))
+        columns = []
+        for train, test in self.row_splits:
+            problem = pairs.problem(train, penalties)
+            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            blocks = pairs.predicted(test, problem, solutions)
+            total[test] += np.stack(blocks, axis=1)
+            count[test] += 1
+            if self.scorer is None:
+                weights = equal_weights(0 * classes[test], classes[test])
+                squares = (np.array(blocks) - rows.Y[test]) ** 2
+                columns.append(-(weights @ squares).mean(axis=1))
+            else:
+                columns.append(self.scorer(blocks, rows.y[test]))
+        held_out = total / np.where(count > 0, count, np.nan)
+        everything = replace(pairs.problem(np.arange(n), penalties), held_out=held_out)
+        return np.column_stack(columns), everything
+
+    def held_out(
+        self, members: Sequence[Candidate], problems: Sequence[Any], drawn: Array
+    ) -> Array:
+        """Mean values of members for rows, which the search has computed."""
+        points = list(product(self.penalties.kinds, self.penalties.alphas))
+        values = {kernel_of(m): p.held_out for m, p in zip(self.maps, problems, strict=True)}
+        by_member = [
+            values[m["kernel"], m["gamma"]][
+                :, points.index(((m["domain_weight"], m["conditional"]), m["alpha"]))
+            ]
+            for m in members
+        ]
+        return np.asarray(np.mean(by_member, axis=0)[drawn])
+
+
+class MomentSearch(RowSearch):
+    """Any number of rows: one pass for each kernel, and moments by cell from there on."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        rows = self.rows
+        n_domains = rows.domain.n_categories
+        if leaves_domains_out(self.cv) and n_domains > 1:
+            parts, splits = split_domains(self.cv, n_domains)
+            domains = rows.codes()[1]
+            passes: list[Any] = [(placed(parts, domains)[domains], splits)]
+        else:
+            passes = [
+                (placed(part_of, rows.codes()[1]), splits)
+                for part_of, splits in split_rows(self.row_splits, len(rows.X))
+            ]
+        self.splits = [split for _, splits in passes for split in splits]
+        # Classes are kept apart where they weigh differently, in training or in the score.
+        self.apart = self.scorer is None or _classes_differ(self.penalties, self.descriptors)
+        self.passes = [
+            (cells_of(rows, part, self.apart, self.descriptors), part, splits)
+            for part, splits in passes
+        ]
+
+    def groups(self) -> list[list[NystromMap]]:
+        """Maps that are summed together, as many as memory allows."""
+        n_cells = max(len(cells.cell_keys) for cells, _, _ in self.passes)
+        width, advice = self.passes[0][0].width, ADVICE
+        if self.apart and self.scorer is None and self.penalties.class_weight is None:
+            advice += ", or a scoring such as balanced_accuracy, for which classes go together"
+
+        def check(maps: list[NystromMap]) -> None:
+            sizes = [nystrom.n_features + width for nystrom in maps]
+            check_cell_memory(n_cells, sizes, self.rows.X, advice)
+
+        groups = sharing_distances(self.maps)
+        try:
+            for maps in groups:
+                check(maps)
+        except MemoryError:
+            groups = [[nystrom] for nystrom in self.maps]
+            for maps in groups:
+                check(maps)
+        return groups
+
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Scores of each map's candidates, and its problem for all rows."""
+        backend, rows = backend_of(self.rows.X), self.rows
+        scores: list[list[Array]] = [[] for _ in maps]
+        problems: list[Any] = [None] * len(maps)
+        for cell_rows, part_of, splits in self.passes:
+            sums = backend.sum_cells(maps, rows.X, cell_rows)
+            for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
+                columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
+                score = error_score(columns)
+                if self.scorer is not None:
+                    score = self._by_predictions(self.scorer, nystrom, part_of, splits)
+                scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
+                problems[k] = all_rows(cells, columns, self.penalties)
+        return [np.hstack(columns) for columns in scores], problems
+
+    def _by_predictions(
+        self, scorer: CandidateScorer, nystrom: NystromMap, part_of: Any, splits: SplitParts
+    ) -> SplitScore:
+        """Score by predictions of the held-out rows."""
+        parts, y = to_host(part_of), self.rows.y
+
+        def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
+            rows = np.flatnonzero(np.isin(parts, splits[split][1]))
+            held_out = self.rows.X[placed(rows, part_of)]
+            return scorer(solution_values(nystrom, problem, solutions, held_out), y[rows])
+
+        return score
+
+
+def solution_values(
+    nystrom: NystromMap, problem: RidgeProblem, solutions: Any, X: Any
+) -> list[Array]:
+    """Values of many solutions on other rows, one block for each."""
+    values = to_host(expansion(nystrom, problem, solutions)(X))
+    return np.hsplit(values, solutions.shape[1] // len(problem.target))
+
+
+def expansion(nystrom: NystromMap, problem: RidgeProblem, solutions: Any) -> Expansion:
+    """Many solutions as one function, whose values stand side by side."""
+    tiled = problem.target.reshape(1, -1) + 0.0 * solutions[0].reshape(-1, len(problem.target))
+    intercept = tiled.reshape(-1) - problem.mean @ solutions
+    return Expansion.of_features(nystrom, solutions, intercept)
+
+
+def _classes_differ(penalties: Penalties, descriptors: Array | None) -> bool:
+    """Whether a problem needs moments of each class."""
+    inside = descriptors is not None and True in penalties.conditionals
+    return penalties.class_weight is not None or inside
+
+
+def cells_of(rows: Rows, part_of: Any, apart: bool, descriptors: Array | None) -> CellRows:
+    """Cells of parts, and of classes if they are kept apart."""
+    classes, domains = rows.codes()
+    labels: list[Any] = list(range(rows.target.n_categories)) or [None]
+    n_domains = max(1, rows.domain.n_categories)
+    parts = range(int(part_of.max()) + 1)
+    apart = apart and rows.target.codes is not None
+    dense = [] if descriptors is None else [descriptors]
+    dense += [] if apart else [rows.Y]
+    return CellRows(
+        part_of * len(labels) + classes if apart else part_of,
+        classes * n_domains + domains,
+        list(product(parts, labels)) if apart else [(part, None) for part in parts],
+        list(product(labels, range(n_domains))),
+        np.hstack(dense) if dense else None,
+    )
+
+
+def columns_of(
+    nystrom: NystromMap, target: Labels, apart: bool, descriptors: Array | None
+) -> Columns:
+    """Columns of the moments of such cells."""
+    by_class = apart and target.codes is not None
+    codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
+    width = 0 if descriptors is None else descriptors.shape[1]
+    return Columns(nystrom.n_features, width, codes)
+
+
+def problem_of(
+    estimator: Any, nystrom: NystromMap, rows: Rows, penalties: Penalties
+) -> RidgeProblem:
+    """Problem of all rows, in batches."""
+    descriptors = descriptors_of(estimator, rows.domain, penalties)
+    apart = _classes_differ(penalties, descriptors)
+    cells = cells_of(rows, np.zeros(len(rows.X), dtype=np.int64), apart, descriptors)
+    sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells)
+    columns = columns_of(nystrom, rows.target, apart, descriptors)
+    return all_rows(sums.maps[0], columns, penalties)
+
+
+# Sums of rows that are gone, or that are in partitions.
+
+
+def cells_by_domain(backend: Backend, maps: list[NystromMap], rows: Rows) -> CellSums:
+    """Sums over a batch by domain and class, whose labels are the keys."""
+    classes, domains = rows.codes()
+    dense: Any = rows.Y if rows.target.codes is None else None
+    labels = [None] if rows.target.names is None else rows.target.names.tolist()
+    names = rows.domain.names.tolist()
+    cells = domains * len(labels) + classes
+    keys = list(product(names, labels))
+    groups = [(label, name) for name, label in keys]
+    cell_rows = CellRows(cells, cells, keys, groups, dense)
+    widths = [nystrom.n_features + cell_rows.width for nystrom in maps]
+    check_cell_memory(len(keys), widths, rows.X, ADVICE)
+    sums = [backend.sum_cells(group, rows.X, cell_rows) for group in sharing_distances(maps)]
+    return CellSums([cells for each in sums for cells in each.maps])
+
+
+class SumSearch(RidgeSearch):
+    """Sums over rows by domain and class; a score of predictions takes another pass over them.
+
+    ``partitions`` are where the rows are, if they are not gone.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        maps: list[NystromMap],
+        penalties: Penalties,
+        sums: CellSums,
+        domains: Array,
+        classes: Array | None,
+        partitions: Any = None,
+    ) -> None:
+        super().__init__(estimator, maps, penalties)
+        self.estimator, self.sums, self.partitions = estimator, sums, partitions
+        self.domains, self.classes = domains, classes
+        self.part_of, self.parts = split_domains(estimator.cv, len(domains))
+        self.splits = self.parts
+
+    def groups(self) -> list[list[NystromMap]]:
+        """All maps: the rows in partitions are read once for all of them."""
+        return [self.maps]
+
+    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
+        """Scores of each map's candidates, and its problem for all rows."""
+        classes, scoring = self.classes, self.estimator.scoring
+        codes = None if classes is None else dict(enumerate(class_codes(len(classes))))
+        again = needs_predictions(scoring, classes is not None)
+        functions: list[dict[int, Expansion]] = []
+        scores, problems = [], []
+        for nystrom, by_domain in zip(maps, self.sums.maps, strict=True):
+            cells, columns = self._cells(by_domain), Columns(nystrom.n_features, 0, codes)
+            functions.append({})
+            score = error_score(columns, scoring)
+            if again:
+                score = _collecting(functions[-1], nystrom)
+            scores.append(score_cells(cells, columns, self.parts, self.penalties, score))
+            problems.append(all_rows(cells, columns, self.penalties))
+        if again:
+            from domainwise.ridge.partition_scores import held_out_scores
+
+            tested = [self.domains[np.isin(self.part_of, test)] for _, test in self.parts]
+            scores = held_out_scores(self, functions, len(scores[0]), tested)
+        return scores, problems
+
+    def _cells(self, by_domain: Cells) -> Cells:
+        """Cells by part and code of the class."""
+        labels = [None] if self.classes is None else self.classes.tolist()
+        cells: Cells = {}
+        for (d, domain), (c, label) in product(enumerate(self.domains.tolist()), enumerate(labels)):
+            if (domain, label) in by_domain:
+                key = (int(self.part_of[d]), None if label is None else c)
+                cells = merged_cells(cells, {key: by_domain[domain, label]})
+        return cells
+
+
+def _collecting(functions: dict[int, Expansion], nystrom: NystromMap) -> SplitScore:
+    """Collect the candidates of each split for a pass over the rows."""
+
+    def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
+        functions[split] = expansion(nystrom, problem, solutions)
+        return np.array(np.nan)
+
+    return score
