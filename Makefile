@@ -25,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) --maxprocesses=8 --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test fuzz defects test-torch test-dask test-browser lint format release-check types bench constraints clean distclean
+.PHONY: help demo docs test fuzz defects test-torch test-dask test-fast test-browser lint format release-check types bench constraints clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ test-torch: ## run the tests marked torch (installs torch)
 
 test-dask: ## run the tests marked dask (installs the dask extra)
 	$(call suite,dask,dask)
+
+test-fast: ## run the tests marked fast (installs the fast extra: Numba)
+	$(call suite,fast,fast)
 
 test-browser: ## run the tests marked browser (needs Chromium)
 	$(call suite,browser,test)
@@ -102,7 +105,7 @@ constraints: $(PY) ## choose new versions for constraints.txt
 	@echo "# Versions the tests run with. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
 	@$(PY) -m uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --no-header --no-annotate \
-	  --extra cli --extra report --extra dask --extra data --extra docs --extra test >> constraints.tmp
+	  --extra cli --extra report --extra dask --extra data --extra fast --extra docs --extra test >> constraints.tmp
 	@mv constraints.tmp constraints.txt
 
 clean: ## remove caches and build output
@@ -143,6 +146,11 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(PY)
 $(VENV)/.dask: $(VENV)/.test
 	@echo "installing the dask extra"
 	@$(PIP) -e ".[test,dask]"
+	@touch $@
+
+$(VENV)/.fast: $(VENV)/.test
+	@echo "installing the fast extra"
+	@$(PIP) -e ".[test,fast]"
 	@touch $@
 
 $(VENV)/.torch: $(VENV)/.test

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,13 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import column_norms, namespace
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.tiles import kernel_matrix, panels, symmetric_product
+from domainwise.gram.tiles import (
+    can_be_rough,
+    kernel_matrix,
+    panels,
+    product_path,
+    symmetric_product,
+)
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import warn_stopped
@@ -25,8 +32,12 @@ from domainwise.methods.contract import Matrix, Solution
 
 #: Relative residual that products in float32 can tell from rounding.
 FLOAT32_TOLERANCE = 1e-5
+#: How far a residual falls with products in float32 before it is computed anew.
+ROUGH_STEP = 2e-7
 #: Landmarks: cheap next to one product, and enough for default ridges.
 PRECONDITIONER_RANK = 500
+
+Product = Callable[[Matrix], Matrix]
 
 
 @dataclass
@@ -41,15 +52,15 @@ class PCGResult:
 
 
 def conjugate_gradients(
-    product: Callable[[Any], Any],
-    V: Any,
+    product: Product,
+    V: Matrix,
     shift: Any,
-    precondition: Callable[[Any], Any],
+    precondition: Product,
     *,
     tol: float,
     max_iter: int,
     monitor: Callable[[int, float], None] | None = None,
-    accurate_product: Callable[[Any], Any] | None = None,
+    accurate_product: Product | None = None,
 ) -> PCGResult:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
@@ -60,8 +71,10 @@ def conjugate_gradients(
     ``shift`` is one for all columns or one each; ``precondition`` is a symmetric positive definite
     approximation of the inverse; ``max_iter`` counts the products of the checks, too. ``monitor``
     is called with the iteration and the largest relative residual. ``accurate_product`` is for the
-    true residual, where ``product`` is quick and rough.
+    true residual, where ``product`` is quick and rough; where that no longer halves the residual,
+    the iteration goes on with accurate ones.
     """
+    rough = accurate_product is not None
     target = column_norms(V)
     scale = target + (target == 0)
     X = V * 0
@@ -71,7 +84,9 @@ def conjugate_gradients(
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
         best = largest_residual(R, scale)
-        while done < max_iter and best > 0.5 * tol:
+        # A rough product knows a residual to its own precision; what is beyond is for the next one.
+        goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
+        while done < max_iter and best > goal:
             KP = product(P) + shift * P
             done += 1
             curvature = (P * KP).sum(0)
@@ -81,7 +96,7 @@ def conjugate_gradients(
             residual = largest_residual(R, scale)
             if monitor is not None:
                 monitor(done, residual)
-            if residual >= best and residual <= tol:
+            if residual >= best and residual <= max(tol, goal):
                 break
             best = min(best, residual)
             Z = precondition(R)
@@ -92,8 +107,11 @@ def conjugate_gradients(
         KX = (accurate_product or product)(X)
         R = V - KX - shift * X
         last, true = true, largest_residual(R, scale)
-        if true <= tol or true > 0.5 * last or done + 1 >= max_iter:
+        stalled = not true <= 0.5 * last
+        if true <= tol or (stalled and not rough) or done + 1 >= max_iter:
             return PCGResult(X, KX, done, true, true <= tol)
+        if stalled and accurate_product is not None:
+            product, rough, true = accurate_product, False, float("inf")
         done += 1
 
 
@@ -170,9 +188,9 @@ class IterativeGram(RowsGram):
         """Return the same matrix in memory, where that is affordable."""
         return None
 
-    def accurate_product(self, V: Matrix) -> Matrix:
-        """Return a product for the true residual, where others are quick and rough."""
-        return self.product(V)
+    def iteration_products(self) -> tuple[Product, Product | None]:
+        """Return a product for the iterations, and one that is more precise, if it is rough."""
+        return self.product, None
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
         """Return the inverse that a few landmarks know."""
@@ -196,15 +214,16 @@ class IterativeGram(RowsGram):
             parts = self.xp.hsplit(R, n)
             return self.hstack([inverse(P) for inverse, P in zip(inverses, parts, strict=True)])
 
+        product, accurate_product = self.iteration_products()
         result = conjugate_gradients(
-            self.product,
+            product,
             V if n == 1 else self.hstack([V] * n),
             self.placed(np.repeat(np.asarray(shifts, dtype=np.float64), V.shape[1])),
             inverses[0] if n == 1 else precondition,
             tol=self.tol,
             max_iter=self.max_iter,
             monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
-            accurate_product=self.accurate_product,
+            accurate_product=accurate_product,
         )
         stored = None if result.converged else self._stored()
         if stored is not None:
@@ -230,17 +249,30 @@ class IterativeGram(RowsGram):
 class StreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of X, evaluated anew for each product.
 
-    Rows in float32 are multiplied in float32 and summed in float64.
+    Rows in float32 are multiplied in float32 and summed in float64; so are, in the iterations of
+    linear systems, those in float64 where that is quicker.
     """
 
     def __init__(self, X: Array, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(labels, X.dtype, **options)
         self.X, self.kernel = X, kernel
         self.prepared = kernel.prepare(X)
+        self.info = {"product": product_path(kernel, self.prepared)}
 
     def uncentred_product(self, V: Array) -> Array:
         """Return ``K V`` tile by tile."""
         return symmetric_product(self.kernel, self.prepared, V)
+
+    def iteration_products(self) -> tuple[Product, Product | None]:
+        """Iterate in float32, where that is quicker."""
+        rough = can_be_rough(self.kernel, self.prepared)
+        path = product_path(self.kernel, self.prepared, rough=rough)
+        self.info = {**self.info, "iterations": path}
+        if not rough:
+            return self.product, None
+        assert self.row_means is not None  # which the first product makes, and not a rough one
+        multiply = partial(symmetric_product, self.kernel, self.prepared, rough=True)
+        return lambda V: self.centred_product(V, multiply), self.product
 
     def _build_preconditioner(self) -> StoredPreconditioner:
         return StoredPreconditioner(self._landmark_features())

@@ -2,7 +2,11 @@
 
 A tile is small enough to stay in the cache between its evaluation and its use. Which thread takes
 which tile is fixed and the threads' sums are added in order, so the bits of a result depend on the
-number of threads alone; that number is the BLAS thread count in force.
+number of threads, which is the BLAS thread count in force, and on what evaluates tiles: functions
+compiled by Numba for large matrices, where it is installed, and NumPy otherwise.
+
+A *rough* product of float64 rows evaluates and multiplies in float32; sums over tiles are in
+float64 always.
 """
 
 from __future__ import annotations
@@ -10,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
@@ -21,12 +27,22 @@ from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
 from domainwise.arrays import Array
+from domainwise.arrays.namespace import squared_norms
 from domainwise.checks.inputs import encode_labels, is_continuous, label_array
 from domainwise.kernels.fourier import Basis
-from domainwise.kernels.functions import Kernel, Prepared, resolve_gamma
+from domainwise.kernels.functions import (
+    EXPONENT_ERROR,
+    LARGEST_POWER,
+    Kernel,
+    Prepared,
+    compiled_functions,
+    resolve_gamma,
+)
 
 #: A tile larger than this gains nothing: it no longer fits the cache.
 MAX_TILE_BYTES = 4 * 2**20
+#: Entries of a matrix from which on functions are compiled, or loaded, for it; up to MAX_DEGREE.
+COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
 #: One that is copied, and mirrored, is quickest if small; not a caller's function, called for each.
 COPIED_TILE_BYTES = 2**18
 
@@ -78,10 +94,12 @@ def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
     return list(combinations_with_replacement(panels(n, side), 2))
 
 
-def tile_values(kernel: Basis, left: Array, right: Array, buffer: Array) -> Array:
+def tile_values(
+    kernel: Basis, left: Array, right: Array, buffer: Array, *, compiled: bool = False
+) -> Array:
     """Evaluate a tile in memory that is there already."""
     out = buffer[: len(left) * len(right)].reshape(len(left), len(right))
-    return np.asarray(kernel.block(left, right, out))
+    return np.asarray(kernel.block(left, right, out, compiled=compiled))
 
 
 def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
@@ -93,15 +111,139 @@ def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
         return list(pool.map(lambda t: work(t, threads), range(threads)))
 
 
-def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
+@dataclass(frozen=True)
+class FusedTiles:
+    """Rows as compiled functions take them: scaled, in blocks, in one precision."""
+
+    functions: Any  #: of :mod:`domainwise.kernels.compiled`
+    kind: int  #: how a tile is evaluated
+    scaled: Callable[[Array], Array]  #: brings prepared rows into the form of ``right``
+    right: Array  #: blocks of rows
+    left: Array  #: blocks of the same rows on the other side of the kernel
+    coefs: Array  #: of a polynomial
+
+    @classmethod
+    def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
+        """Plan products of ``n_left`` rows, or None where they are left to NumPy."""
+        if not worth_compiling(n_left * len(rows.right)) or not isinstance(kernel, Kernel):
+            return None
+        functions = compiled_functions()
+        degree, whole = int(kernel.degree), float(kernel.degree).is_integer()
+        differences = kernel.by_differences or kernel.name == "laplacian"
+        if kernel.name == "poly" and whole and 1 <= degree <= MAX_DEGREE:
+            kind = functions.POLYNOMIAL
+        elif kernel.name == "rbf" or kernel.name == "laplacian":
+            squared = functions.DIFFERENCES if kernel.name == "rbf" else functions.ABSOLUTE
+            kind = squared if differences else functions.INNER
+        else:
+            return None
+        powers = range(degree - 1, 0, -1) if kind == functions.POLYNOMIAL else ()
+        coefs = [comb(degree, k) * float(kernel.coef0) ** (degree - k) for k in powers]
+        # Differences do not change by an origin, which lets float32 hold the digits of large rows.
+        origin = rows.right.mean(axis=0) if differences else 0.0
+        scale = sqrt(kernel.gamma) if kernel.name == "rbf" else kernel.gamma
+
+        def scaled(X: Array) -> Array:
+            if differences:
+                X = (X - origin) * scale
+            # The last two columns of the RBF kernel are the norms, which blocks have anyway.
+            X = X[:, :-2] if kind == functions.INNER else X
+            return np.asarray(
+                functions.pack_rows(np.asarray(X, dtype=dtype), kind == functions.INNER)
+            )
+
+        right = scaled(rows.right)
+        left = scaled(rows.left) if kind == functions.POLYNOMIAL else right
+        return cls(functions, kind, scaled, right, left, np.array(coefs, dtype=dtype))
+
+    def add_products(
+        self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
+    ) -> None:
+        """Add products of some pairs of blocks to ``out``, mirrored ones if Z_left has blocks."""
+        # The interpreter looks for interrupts between these, a tenth of a second apart.
+        for some in panels(len(pairs), 4096):
+            self.functions.multiply(
+                left, self.right, self.kind, self.coefs, pairs[some], Z_left, Z_right, out
+            )
+
+    def symmetric(self, V: Array) -> Array:
+        """Return ``K V`` of one set of rows."""
+        n, dtype = len(self.right), self.right.dtype
+        Z = self.functions.pack_thin(V, n, dtype)
+        pairs = np.column_stack(np.triu_indices(n))
+
+        def work(thread: int, threads: int) -> Array:
+            total = np.zeros(Z.shape)
+            self.add_products(self.left, pairs[thread::threads], Z, Z, total)
+            return total
+
+        total = np.sum(in_threads(len(pairs), work), axis=0)
+        return np.asarray(self.functions.unpack_thin(total, len(V)))
+
+    def cross(self, prepared: Callable[[slice], Array], n_left: int, V: Array) -> Array:
+        """Return ``k(X, rows) V`` for X of ``n_left`` rows, prepared panel by panel."""
+        n, dtype = len(self.right), self.right.dtype
+        Z, block = self.functions.pack_thin(V, n, dtype), self.functions.BLOCK
+        share = -(-n_left // (n_threads() * block)) * block
+        cuts, total = panels(n_left, min(8192, share)), np.empty((n_left, V.shape[1]))
+
+        def work(thread: int, threads: int) -> None:
+            for cut in cuts[thread::threads]:
+                left = self.scaled(prepared(cut))
+                out = np.zeros((len(left), *Z.shape[1:]))
+                pairs = np.argwhere(np.ones((len(left), n), dtype=bool))
+                self.add_products(left, pairs, Z[:0], Z, out)
+                total[cut] = self.functions.unpack_thin(out, cut.stop - cut.start)
+
+        in_threads(len(cuts), work)
+        return total
+
+
+def worth_compiling(entries: int) -> bool:
+    """Whether a matrix is so large that compiled functions are quicker, and they are there."""
+    return entries >= COMPILED_ENTRIES and compiled_functions() is not None
+
+
+def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
+    """Whether products in float32 are quicker than in the precision of the rows, and near them."""
+    if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
+        return False
+    eps = float(np.finfo(np.float32).eps)
+    if kernel.name == "rbf" and not kernel.by_differences:
+        # The last column but one is half the squared norm: what an exponent may be off by.
+        return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
+    if not worth_compiling(len(rows.left) ** 2):
+        return False
+    if kernel.name == "poly":
+        size = [float(squared_norms(side).max()) ** 0.5 for side in (rows.left, rows.right)]
+        most = (size[0] * size[1] + abs(kernel.coef0)) ** float(kernel.degree)
+        return float(kernel.degree).is_integer() and most <= LARGEST_POWER["float32"]
+    return kernel.name in ("rbf", "laplacian")
+
+
+def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
+    """Say what multiplies: the library, and the precision of kernel values."""
+    if kernel.is_product:
+        return "feature products"
+    n, dtype = len(rows.left), np.float32 if rough else rows.left.dtype
+    fused = FusedTiles.plan(kernel, Prepared(rows.left[:1], rows.right[:1]), n * n, dtype)
+    return f"{'numpy tiles' if fused is None else 'numba'}, {np.dtype(dtype).name}"
+
+
+def symmetric_product(kernel: Kernel, rows: Prepared, V: Array, *, rough: bool = False) -> Array:
     """Return ``K V`` in float64 for the uncentred kernel of one set of rows.
 
     Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
     """
     if kernel.is_product:
         return thin_product(rows.left, thin_product(rows.right.T, V))
-    n, dtype = len(rows.left), rows.left.dtype
-    V = np.ascontiguousarray(V, dtype=dtype)
+    n, dtype = len(rows.left), np.dtype(np.float32) if rough else rows.left.dtype
+    scale = column_scale(V) if dtype == np.float32 else 1.0
+    fused = FusedTiles.plan(kernel, rows, n, dtype)
+    if fused is not None:
+        return fused.symmetric(V / scale) * scale
+    V = np.ascontiguousarray(V / scale, dtype=dtype)
+    left, right = (side.astype(dtype, copy=False) for side in (rows.left, rows.right))
     side = tile_side(dtype.itemsize)
     tiles = upper_tiles(n, side)
 
@@ -109,13 +251,13 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array) -> Array:
         total = np.zeros((n, V.shape[1]))
         buffer = np.empty(side * side, dtype=dtype)
         for a, b in tiles[thread::threads]:
-            tile = tile_values(kernel, rows.left[a], rows.right[b], buffer)
+            tile = tile_values(kernel, left[a], right[b], buffer)
             total[a] += tile @ V[b]
             if a != b:
                 total[b] += tile.T @ V[a]
         return total
 
-    return np.sum(in_threads(len(tiles), work), axis=0)
+    return np.sum(in_threads(len(tiles), work), axis=0) * scale
 
 
 def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
@@ -123,7 +265,15 @@ def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
     if kernel.is_product:
         return thin_product(kernel.prepare(X).left, thin_product(rows.right.T, V))
     dtype = np.promote_types(X.dtype, rows.right.dtype)
-    V = np.ascontiguousarray(V, dtype=dtype)
+
+    def prepared(cut: slice) -> Array:
+        return np.asarray(kernel.prepare(X[cut].astype(dtype, copy=False)).left)
+
+    scale = column_scale(V) if dtype == np.float32 else 1.0
+    fused = FusedTiles.plan(kernel, rows, len(X), dtype)
+    if fused is not None:
+        return fused.cross(prepared, len(X), V / scale) * scale
+    V = np.ascontiguousarray(V / scale, dtype=dtype)
     side = tile_side(dtype.itemsize)
     cuts = panels(len(X), side)
     total = np.zeros((len(X), V.shape[1]))
@@ -131,12 +281,18 @@ def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
     def work(thread: int, threads: int) -> None:
         buffer = np.empty(side * side, dtype=dtype)
         for a in cuts[thread::threads]:
-            left = kernel.prepare(X[a].astype(dtype, copy=False)).left
+            left = prepared(a)
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
     in_threads(len(cuts), work)
-    return total
+    return total * scale
+
+
+def column_scale(V: Array) -> Array:
+    """Largest number of each column, by which float32 is given columns of any size."""
+    largest = np.abs(V).max(axis=0, initial=0.0)
+    return np.asarray(np.where(largest > 0, largest, 1.0))
 
 
 def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
@@ -146,11 +302,11 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
     n, dtype = len(rows.left), rows.left.dtype
     K = np.empty((n, n))
     side = tile_side(dtype.itemsize, None if kernel.function else COPIED_TILE_BYTES)
-    tiles = upper_tiles(n, side)
+    tiles, compiled = upper_tiles(n, side), worth_compiling(n * n)
 
     def work(thread: int, threads: int) -> None:
         for a, b in tiles[thread::threads]:
-            tile = kernel.block(rows.left[a], rows.right[b])
+            tile = kernel.block(rows.left[a], rows.right[b], compiled=compiled)
             if a == b:
                 np.add(tile, tile.T, out=K[a, a])
                 K[a, a] *= 0.5

@@ -108,7 +108,7 @@ class FourierMap:
         X = cast(X, xp.float64)
         return Prepared(xp.hstack([X, xp.ones_like(X[:, :1])]), X)
 
-    def block(self, left: Any, right: Any, out: Any = None) -> Any:
+    def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
         """Evaluate the columns of some points for rows in their left form."""
         xp = namespace(left)
         angles = xp.matmul(

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import comb, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.lib import introspect
 
 from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import (
@@ -41,6 +43,82 @@ SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
 #: Values of a polynomial and a linear kernel up to which sums of products of them are safe.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
+#: Exponentials taken at a time, which stay in the cache, and how many are worth it.
+CHUNK, LEAST_CHUNK = 2**15, 2**12
+#: Places of a table of exponentials for each unit, and where it ends.
+TABLE_STEPS, TABLE_END = 2048, 40
+
+
+@cache
+def compiled_functions() -> Any:
+    """Return the module of compiled functions, or None where Numba is not installed."""
+    try:
+        from domainwise.kernels import compiled
+    except ImportError:
+        return None
+    return compiled
+
+
+@cache
+def _has_vector_code(kind: str) -> bool:
+    """Whether NumPy's own ``expm1`` uses vector instructions for a precision, "f" or "d"."""
+    paths = introspect.opt_func_info(func_name="^expm1$").get("expm1", {})
+    return not paths.get(2 * kind, {"current": "baseline"})["current"].startswith("baseline")
+
+
+def expm1(X: Any, *, compiled: bool = False) -> Any:
+    """Replace numbers of at most 0 by ``e^x - 1``, with all digits of small ones, and return them.
+
+    Where NumPy has no vector code for it, float32 numbers go by its tanh, which has: with h =
+    tanh(x / 2) it is ``2 h / (1 - h)``. float64 ones go by a table, see :func:`_expm1_by_table`.
+    """
+    if is_tensor(X):
+        return X.expm1_()
+    kind = X.dtype.char
+    if compiled and X.flags.c_contiguous and kind in "fd" and compiled_functions() is not None:
+        compiled_functions().expm1(X.reshape(-1))
+    elif X.size < LEAST_CHUNK or kind not in "fd" or _has_vector_code(kind):
+        np.expm1(X, out=X)
+    else:
+        flat = X.reshape(-1) if X.flags.c_contiguous else X.flatten()
+        for start in range(0, flat.size, CHUNK):
+            part = flat[start : start + CHUNK]
+            if kind == "d":
+                _expm1_by_table(part)
+            else:
+                part *= 0.5
+                np.tanh(part, out=part)
+                part *= 2.0 / (1.0 - part)
+        if not X.flags.c_contiguous:
+            X[...] = flat.reshape(X.shape)
+    return X
+
+
+@cache
+def _table() -> Array:
+    return np.expm1(-np.arange(TABLE_END * TABLE_STEPS + 1) / TABLE_STEPS)
+
+
+def _expm1_by_table(x: Array) -> None:
+    """``e^x - 1 = E + P + E P``: E of the nearest place in a table, P of the rest as a series."""
+    place = np.rint(x * -TABLE_STEPS)
+    np.clip(place, 0.0, TABLE_END * TABLE_STEPS, out=place)
+    with np.errstate(invalid="ignore"):  # NaN has no place, and stays in x
+        E = _table().take(place.astype(np.intp), mode="clip")
+    place /= TABLE_STEPS
+    x += place
+    # Beyond the table's end e^x is less than the last digit of 1, and the rest does not count.
+    np.maximum(x, -1.0, out=x)
+    P = x * (1.0 / 24.0)
+    P += 1.0 / 6.0
+    P *= x
+    P += 0.5
+    P *= x
+    P += 1.0
+    P *= x
+    np.multiply(E, P, out=x)
+    P += E
+    x += P
 
 
 @dataclass(frozen=True)
@@ -123,29 +201,32 @@ class Kernel:
             X = _divided(X, xp.sqrt(squared_norms(X)))
         return Prepared(X, X)
 
-    def block(self, left: Any, right: Any, out: Any = None) -> Any:
-        """Evaluate ``k - constant`` between the left form of some rows and the right of others."""
+    def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
+        """Evaluate ``k - constant`` between the left form of some rows and the right of others.
+
+        ``compiled`` says that exponentials are to be compiled ones, for a large matrix.
+        """
         if self.name == "callable":
             return self._call(left, right)
         xp = namespace(left)
         if self.name == "laplacian" or self.by_differences:
             distances = cross_distances(left, right, l1=self.name == "laplacian")
-            return cast(self.of_distances(distances), left.dtype)
+            return cast(self.of_distances(distances, compiled=compiled), left.dtype)
         if out is not None and out.dtype != left.dtype:
             out = None
         K = xp.matmul(left, right.T, out=out)
         if self.name == "rbf":
             # Rounding must not make a row closer to another than to itself.
             xp.clip(K, None, 0.0, out=K)
-            xp.expm1(K, out=K)
+            expm1(K, compiled=compiled)
         elif self.name == "poly":
             K = self._polynomial(K)
         return K
 
-    def of_distances(self, distances: Any) -> Any:
+    def of_distances(self, distances: Any, *, compiled: bool = False) -> Any:
         """Evaluate ``k - constant`` of distances (RBF: squared ones), which are overwritten."""
         distances *= -self.gamma
-        return namespace(distances).expm1(distances, out=distances)
+        return expm1(distances, compiled=compiled)
 
     def matrix(self, X: Any, Y: Any = None) -> Any:
         """Evaluate the kernel itself, constant included, between the rows of X and Y.

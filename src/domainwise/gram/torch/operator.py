@@ -14,7 +14,13 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import on_device
 from domainwise.gram import tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits
-from domainwise.gram.iterative import IterativeGram, Preconditioner, inverse_root, landmark_rows
+from domainwise.gram.iterative import (
+    IterativeGram,
+    Preconditioner,
+    Product,
+    inverse_root,
+    landmark_rows,
+)
 from domainwise.gram.tiles import panels
 from domainwise.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse, worth_grouping
 from domainwise.kernels.fourier import Basis
@@ -58,7 +64,7 @@ class TorchStreamedGram(TensorMatrices, IterativeGram):
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
         super().__init__(labels, X.dtype, X.device, **options)
         self.X, self.kernel = X, kernel
-        self._quick = self._accurate = kernel_product(kernel, X)
+        self._quick = kernel_product(kernel, X)
         self.info = {"product": self._quick.path}
         if self._quick.path == "triton":
             self.info["precision"] = current_precision()
@@ -91,14 +97,12 @@ class TorchStreamedGram(TensorMatrices, IterativeGram):
         """Return ``K V`` without K."""
         return self._quick.product(V)
 
-    def accurate_product(self, V: Tensor) -> Tensor:
-        """Return a product of full float32 accuracy, whatever the precision of the iteration.
-
-        That makes the iteration a refinement.
-        """
-        if self.info.get("precision") == "tf32" and self._accurate is self._quick:
-            self._accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
-        return self.centred_product(V, self._accurate.product)
+    def iteration_products(self) -> tuple[Product, Product | None]:
+        """Refine products of the lowest precision with those of full float32 accuracy."""
+        if self.info.get("precision") != "tf32":
+            return self.product, None
+        accurate = kernel_product(self.kernel, self.X, precision="tf32x3")
+        return self.product, lambda V: self.centred_product(V, accurate.product)
 
     def _build_preconditioner(self) -> LandmarkPreconditioner:
         return LandmarkPreconditioner(self.X, self.kernel, self.seed)

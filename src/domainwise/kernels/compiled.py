@@ -1,0 +1,284 @@
+"""Kernel values and their products on a CPU, compiled by Numba (extra ``fast``; theory 8.1).
+
+A product evaluates four rows of a tile at a time, against ``BLOCK`` others: the exponents, the
+kernel values and their products stay in the first-level cache, and no tile of K is ever stored.
+All loops run over neighbouring numbers of known count, so that they become vector instructions;
+so does the exponential, as a polynomial and the exponent bits of a floating-point number.
+
+Functions release the interpreter's lock and start no threads: they run inside those of
+:mod:`domainwise.gram.tiles`. Importing this module imports Numba.
+"""
+
+# mypy: disable-error-code="no-untyped-def, misc"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+from domainwise.arrays import Array
+
+#: Rows of a block; those of the last block that are missing count as zeros.
+BLOCK = 128
+#: Features are taken by so many at a time, and padded with zeros.
+FEATURES = 4
+#: How a tile is evaluated: from inner products, squared or absolute differences, or as a power.
+INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+#: Products are added up in fused instructions,
+_FUSED = {"contract"}
+#: and sums over a strip in the order that suits the vector registers.
+_SUMMED = {"contract", "reassoc", "nsz"}
+
+# ``(e^r - 1) / r`` for |r| up to half of log(2), by interpolation in Chebyshev's points: to 1e-8
+# and to 2e-17. Adding _SHIFT to a number rounds it to a whole one, which its last bits then are.
+_LOG2E, _LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
+_SHIFT, _LOWEST, _ONE = np.float32(12582912.0), np.float32(-87.0), np.float32(1.0)
+_C = tuple(
+    np.float32(value)
+    for value in (1.0, 0.5, 0.1666650461303261, 0.04166646419740569, 0.008369220291803607,
+                  0.0013933730715792083)
+)  # fmt: skip
+_LOG2E_64, _SHIFT_64, _LOWEST_64 = 1.4426950408889634, 6755399441055744.0, -708.0
+#: log(2) in two numbers, the first with zeros in its last bits.
+_HIGH, _LOW = 0.6931471803691238, 1.9082149292705877e-10
+_D = (1.0, 0.5000000000000006, 0.1666666666666667, 0.04166666666657239, 0.008333333333326084,
+      0.0013888888932751, 0.0001984126987500228, 2.4801504014426906e-05, 2.755725517000089e-06,
+      2.7626495546432196e-07, 2.5105312729622103e-08)  # fmt: skip
+
+
+@intrinsic
+def _bits(typing, x):
+    """The bits of a float as a whole number."""
+    size = x.bitwidth
+    integer = types.int32 if size == 32 else types.int64
+    return integer(x), lambda context, builder, _, given: builder.bitcast(
+        given[0], ir.IntType(size)
+    )
+
+
+@intrinsic
+def _float(typing, x):
+    """The float of some bits."""
+    single = x.bitwidth == 32
+    kind = ir.FloatType() if single else ir.DoubleType()
+    result = types.float32 if single else types.float64
+    return result(x), lambda context, builder, _, given: builder.bitcast(given[0], kind)
+
+
+@njit(inline="always", **_OPTIONS)
+def _within(x, low, high):
+    """A number moved between two others; NaN stays."""
+    x = high if x > high else x
+    return low if x < low else x
+
+
+def _exponentials(values):
+    """Replace numbers of at most 0 by ``e^x - 1``, with all digits of small ones."""
+
+
+@overload(_exponentials, jit_options={"fastmath": _FUSED, "error_model": "numpy"})
+def _exponentials_of(values):
+    if values.dtype == types.float32:
+
+        def single(values):
+            for j in range(values.size):
+                x = _within(values[j], _LOWEST, np.float32(0.0))
+                shifted = x * _LOG2E + _SHIFT
+                r = x - (shifted - _SHIFT) * _LN2
+                p = _C[3] + r * (_C[4] + r * _C[5])
+                p = r * (_C[0] + r * (_C[1] + r * (_C[2] + r * p)))
+                power = _float(np.int32((_bits(shifted) << np.int32(23)) + np.int32(0x3F800000)))
+                values[j] = power * p + (power - _ONE)
+
+        return single
+
+    def double(values):
+        for j in range(values.size):
+            x = _within(values[j], _LOWEST_64, 0.0)
+            shifted = x * _LOG2E_64 + _SHIFT_64
+            n = shifted - _SHIFT_64
+            r = (x - n * _HIGH) - n * _LOW
+            p = _D[6] + r * (_D[7] + r * (_D[8] + r * (_D[9] + r * _D[10])))
+            p = _D[1] + r * (_D[2] + r * (_D[3] + r * (_D[4] + r * (_D[5] + r * p))))
+            p = r * (_D[0] + r * p)
+            power = _float((_bits(shifted) << 52) + 0x3FF0000000000000)
+            values[j] = power * p + (power - 1.0)
+
+    return double
+
+
+@njit(**_OPTIONS)
+def expm1(values):
+    """Replace a contiguous array of numbers of at most 0, up to rounding, by ``e^x - 1``."""
+    _exponentials(values)
+
+
+@njit(fastmath=_FUSED, **_OPTIONS)
+def _inner(left, i, right, width, t):
+    """Inner products of four rows with a block, and what stands behind the features of both."""
+    last = width * BLOCK
+    for j in range(BLOCK):
+        t[j] = left[last + i] + right[last + j]
+        t[BLOCK + j] = left[last + i + 1] + right[last + j]
+        t[2 * BLOCK + j] = left[last + i + 2] + right[last + j]
+        t[3 * BLOCK + j] = left[last + i + 3] + right[last + j]
+    for k in range(0, width, FEATURES):
+        u, v = left[k * BLOCK + i : (k + 4) * BLOCK], right[k * BLOCK : (k + 4) * BLOCK]
+        a0, a1, a2, a3 = u[0], u[BLOCK], u[2 * BLOCK], u[3 * BLOCK]
+        b0, b1, b2, b3 = u[1], u[BLOCK + 1], u[2 * BLOCK + 1], u[3 * BLOCK + 1]
+        c0, c1, c2, c3 = u[2], u[BLOCK + 2], u[2 * BLOCK + 2], u[3 * BLOCK + 2]
+        d0, d1, d2, d3 = u[3], u[BLOCK + 3], u[2 * BLOCK + 3], u[3 * BLOCK + 3]
+        for j in range(BLOCK):
+            v0, v1, v2, v3 = v[j], v[BLOCK + j], v[2 * BLOCK + j], v[3 * BLOCK + j]
+            t[j] += a0 * v0 + a1 * v1 + a2 * v2 + a3 * v3
+            t[BLOCK + j] += b0 * v0 + b1 * v1 + b2 * v2 + b3 * v3
+            t[2 * BLOCK + j] += c0 * v0 + c1 * v1 + c2 * v2 + c3 * v3
+            t[3 * BLOCK + j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
+
+
+@njit(fastmath=_FUSED, **_OPTIONS)
+def _differences(left, i, right, width, squared, t):
+    """Squared or absolute distances of four rows to a block, times -1."""
+    t[:] = 0
+    for k in range(0, width, 2):
+        u, v = left[k * BLOCK + i : (k + 2) * BLOCK], right[k * BLOCK : (k + 2) * BLOCK]
+        a0, a1, b0, b1 = u[0], u[BLOCK], u[1], u[BLOCK + 1]
+        c0, c1, d0, d1 = u[2], u[BLOCK + 2], u[3], u[BLOCK + 3]
+        if squared:
+            for j in range(BLOCK):
+                v0, v1 = v[j], v[BLOCK + j]
+                t[j] -= (a0 - v0) * (a0 - v0) + (a1 - v1) * (a1 - v1)
+                t[BLOCK + j] -= (b0 - v0) * (b0 - v0) + (b1 - v1) * (b1 - v1)
+                t[2 * BLOCK + j] -= (c0 - v0) * (c0 - v0) + (c1 - v1) * (c1 - v1)
+                t[3 * BLOCK + j] -= (d0 - v0) * (d0 - v0) + (d1 - v1) * (d1 - v1)
+        else:
+            for j in range(BLOCK):
+                v0, v1 = v[j], v[BLOCK + j]
+                t[j] -= abs(a0 - v0) + abs(a1 - v1)
+                t[BLOCK + j] -= abs(b0 - v0) + abs(b1 - v1)
+                t[2 * BLOCK + j] -= abs(c0 - v0) + abs(c1 - v1)
+                t[3 * BLOCK + j] -= abs(d0 - v0) + abs(d1 - v1)
+
+
+@njit(fastmath=_FUSED, **_OPTIONS)
+def _powers(t, coefs, held):
+    """Replace x by ``(x + c)^d - c^d``; ``coefs`` are those of Horner's rule."""
+    held[:] = 1
+    for c in coefs:
+        for j in range(t.size):
+            held[j] = held[j] * t[j] + c
+    for j in range(t.size):
+        t[j] *= held[j]
+
+
+@njit(fastmath=_SUMMED, **_OPTIONS)
+def _forward(t, i, right, up, columns):
+    """Add the products of a strip with the block's thin matrix to the sums of its four rows."""
+    for c in range(columns):
+        z, s = right[c * BLOCK : (c + 1) * BLOCK], up[c * BLOCK + i : (c + 1) * BLOCK]
+        s0 = s1 = s2 = s3 = t.dtype.type(0)
+        for j in range(BLOCK):
+            s0 += t[j] * z[j]
+            s1 += t[BLOCK + j] * z[j]
+            s2 += t[2 * BLOCK + j] * z[j]
+            s3 += t[3 * BLOCK + j] * z[j]
+        s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
+
+
+@njit(fastmath=_SUMMED, **_OPTIONS)
+def _both_ways(t, i, left, right, up, down, columns):
+    """Do the same, and add the products of the strip's mirror image to the sums of the block."""
+    for c in range(columns):
+        x, z = left[c * BLOCK + i : (c + 1) * BLOCK], right[c * BLOCK : (c + 1) * BLOCK]
+        s, back = up[c * BLOCK + i : (c + 1) * BLOCK], down[c * BLOCK : (c + 1) * BLOCK]
+        x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
+        s0 = s1 = s2 = s3 = t.dtype.type(0)
+        for j in range(BLOCK):
+            t0, t1, t2, t3 = t[j], t[BLOCK + j], t[2 * BLOCK + j], t[3 * BLOCK + j]
+            s0 += t0 * z[j]
+            s1 += t1 * z[j]
+            s2 += t2 * z[j]
+            s3 += t3 * z[j]
+            back[j] += t0 * x0 + t1 * x1 + t2 * x2 + t3 * x3
+        s[0], s[1], s[2], s[3] = s[0] + s0, s[1] + s1, s[2] + s2, s[3] + s3
+
+
+@njit(fastmath=_FUSED, **_OPTIONS)
+def _strip(left, i, right, width, kind, coefs, t, held):
+    """Kernel values of four rows and a block, up to the kernel's constant."""
+    if kind in (INNER, POLYNOMIAL):
+        _inner(left, i, right, width, t)
+    else:
+        _differences(left, i, right, width, kind == DIFFERENCES, t)
+    if kind == POLYNOMIAL:
+        _powers(t, coefs, held)
+    else:
+        _exponentials(t)
+
+
+@njit(fastmath=_FUSED, **_OPTIONS)
+def multiply(left, right, kind, coefs, pairs, thin_left, thin_right, out):
+    """Add products with the tiles of some pairs of blocks to ``out``.
+
+    Rows lie as :func:`pack_rows` makes them, thin matrices as ``[block, column, row]``. Where left
+    and right are the same rows, a pair of different blocks also adds the products of its mirror
+    image with ``thin_left``, which is empty otherwise. Sums over a tile are in the precision of the
+    rows, those over tiles in that of ``out``.
+    """
+    width, columns = right.shape[1] - 1, thin_right.shape[1]
+    t, held = np.empty(4 * BLOCK, left.dtype), np.empty(4 * BLOCK, left.dtype)
+    up = np.empty(columns * BLOCK, left.dtype)
+    down = np.empty(columns * BLOCK, left.dtype)
+    for pair in range(len(pairs)):
+        a, b = pairs[pair]
+        mirrored = a != b and len(thin_left) > 0
+        x, y, z = left[a].ravel(), right[b].ravel(), thin_right[b].ravel()
+        up[:] = 0
+        down[:] = 0
+        for i in range(0, BLOCK, 4):
+            _strip(x, i, y, width, kind, coefs, t, held)
+            if mirrored:
+                _both_ways(t, i, thin_left[a].ravel(), z, up, down, columns)
+            else:
+                _forward(t, i, z, up, columns)
+        for c in range(columns):
+            for j in range(BLOCK):
+                out[a, c, j] += up[c * BLOCK + j]
+        if mirrored:
+            for c in range(columns):
+                for j in range(BLOCK):
+                    out[b, c, j] += down[c * BLOCK + j]
+
+
+def pack_rows(X: Array, norms: bool) -> Array:
+    """Cut rows into blocks of ``[feature, row]``, with half the squared norms times -1 behind.
+
+    Without ``norms`` zeros are there. Features are padded with zeros to a multiple of ``FEATURES``,
+    and so are the rows of the last block.
+    """
+    width = -(-X.shape[1] // FEATURES) * FEATURES
+    blocks = np.zeros((-(-len(X) // BLOCK), width + 1, BLOCK), dtype=X.dtype)
+    padded = np.zeros((blocks.shape[0] * BLOCK, X.shape[1]), dtype=X.dtype)
+    padded[: len(X)] = X
+    blocks[:, : X.shape[1]] = padded.reshape(-1, BLOCK, X.shape[1]).transpose(0, 2, 1)
+    if norms:  # of the rows as they are rounded, so that distances stay distances
+        squares = np.einsum("ij,ij->i", padded, padded, dtype=np.float64)
+        blocks[:, width] = (-0.5 * squares).reshape(-1, BLOCK)
+    return blocks
+
+
+def pack_thin(V: Array, n_blocks: int, dtype: Any) -> Array:
+    """Cut a thin matrix into blocks of ``[column, row]``."""
+    padded = np.zeros((n_blocks * BLOCK, V.shape[1]), dtype=dtype)
+    padded[: len(V)] = V
+    return np.ascontiguousarray(padded.reshape(n_blocks, BLOCK, -1).transpose(0, 2, 1))
+
+
+def unpack_thin(blocks: Array, n_rows: int) -> Array:
+    """Undo :func:`pack_thin`."""
+    return blocks.transpose(0, 2, 1).reshape(-1, blocks.shape[1])[:n_rows]
