@@ -41,6 +41,14 @@ def test_the_wheel_holds_every_table_of_facts(wheel):
     assert wanted <= set(wheel.namelist())
 
 
+def test_the_wheel_holds_one_data_file_with_its_attribution(wheel):
+    data = [name for name in wheel.namelist() if name.endswith((".gz", ".csv", ".parquet"))]
+    assert data == ["domainwise/datasets/heart_hospitals.csv.gz"]
+    about = wheel.read("domainwise/datasets/registry.toml").decode()
+    assert "Creative Commons Attribution 4.0" in about
+    assert "Janosi" in about
+
+
 def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
     names = wheel.namelist()
     assert "domainwise/py.typed" in names

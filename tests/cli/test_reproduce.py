@@ -200,8 +200,8 @@ def test_datasets_lists_every_set_and_whether_it_is_here(tmp_path, monkeypatch):
     assert done.exit_code == 0
     assert "landmine" in done.output
     found = json.loads(invoke("datasets", "--json").stdout)
-    assert len(found) == 12
-    assert not any(entry["present"] for entry in found)
+    assert len(found) == 13
+    assert [entry["name"] for entry in found if entry["present"]] == ["heart"]
 
 
 def run_process(*arguments, **environment):

@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 from domainwise import datasets
-from domainwise.datasets import lookup, registry
+from domainwise.datasets import files
 
-NAMES = list(registry.data_files())
+NAMES = list(files.data_files())
+#: Those that are not part of the package.
+OUTSIDE = [name for name in NAMES if name != "heart"]
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def no_data(tmp_path, monkeypatch):
 @pytest.fixture
 def data(data_dir, monkeypatch):
     """The real files, through the environment variable."""
-    absent = [e.file for e in registry.data_files().values() if not (data_dir / e.file).is_file()]
+    absent = [name for name in OUTSIDE if not (data_dir / files.data_files()[name].file).is_file()]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
     monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
@@ -43,8 +45,8 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = dataclasses.replace(registry.data_files()["landmine"], sha256=digest)
-    monkeypatch.setitem(registry.data_files(), "landmine", entry)
+    entry = dataclasses.replace(files.data_files()["landmine"], sha256=digest)
+    monkeypatch.setitem(files.data_files(), "landmine", entry)
     return table
 
 
@@ -55,10 +57,10 @@ def load(name, **options):
 # Where files are found ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OUTSIDE)
 def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
-    entry = registry.data_files()[name]
+    entry = files.data_files()[name]
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
@@ -96,7 +98,7 @@ def test_the_cache_is_in_the_home_folder_without_xdg(monkeypatch, tmp_path):
             monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         else:
             monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert lookup.cache_dir() == tmp_path / ".cache" / "domainwise"
+        assert files.cache_dir() == tmp_path / ".cache" / "domainwise"
 
 
 def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
@@ -105,7 +107,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert registry.data_files()["landmine"].sha256 in str(caught.value)
+    assert files.data_files()["landmine"].sha256 in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 
@@ -139,13 +141,14 @@ def test_without_pandas_the_error_names_the_extra(tiny, monkeypatch):
 def test_listing_needs_no_files(no_data):
     listed = datasets.list_datasets()
     assert [info.name for info in listed] == NAMES
-    assert not any(info.present for info in listed)
+    assert [info.name for info in listed if not info.present] == OUTSIDE
 
 
 def test_listing_tells_present_from_absent_files(tiny, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(tiny.parent))
     present = {info.name: info.path for info in datasets.list_datasets() if info.present}
-    assert present == {"landmine": tiny}
+    assert present["landmine"] == tiny
+    assert set(present) == {"heart", "landmine"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -160,6 +163,21 @@ def test_listing_describes_what_the_loader_returns(name, data):
 
 
 # Contents -----------------------------------------------------------------------------------------
+
+
+def test_heart_is_part_of_the_package_and_has_the_described_counts(no_data):
+    heart = datasets.load_heart(as_frame=True)
+    counts = heart.sample_domain.value_counts().to_dict()
+    assert counts == {"cleveland": 303, "hungarian": 294, "va": 200, "switzerland": 123}
+    diseased = (100 * heart.target.groupby(heart.sample_domain).mean()).round(1).to_dict()
+    assert diseased == {"cleveland": 45.9, "hungarian": 36.1, "switzerland": 93.5, "va": 74.5}
+    assert all(f"{share} %" in heart.DESCR for share in diseased.values())
+    zero = (heart.data["chol"] == 0).groupby(heart.sample_domain).sum()
+    assert zero.to_dict() == {"cleveland": 0, "hungarian": 0, "switzerland": 123, "va": 49}
+    missing = heart.data["ca"].isna().groupby(heart.sample_domain).mean()
+    assert missing["cleveland"] < 0.02
+    assert missing.drop("cleveland").between(0.955, 0.995).all()
+    assert "CC BY 4.0" in heart.DESCR
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "hipc"])

@@ -1,10 +1,12 @@
 """Data with domains: the paper's synthetic set, and loaders of real files.
 
-Data files are looked up in the folder ``$DOMAINWISE_DATA``, then in ``domainwise`` inside the
-user's cache (``$XDG_CACHE_HOME``, else ``~/.cache``), and their SHA-256 is checked. None of them is
-part of this package; an absent file's error says where the original is.
+:func:`load_heart` reads a file that is part of the package. Other files are looked up in the folder
+``$DOMAINWISE_DATA``, then in ``domainwise`` inside the user's cache (``$XDG_CACHE_HOME``, else
+``~/.cache``), and their SHA-256 is checked. The error for an absent file says where the original
+is.
 """
 
+from domainwise.datasets.files import DatasetInfo, list_datasets
 from domainwise.datasets.loaders import (
     load_adult,
     load_bike,
@@ -12,6 +14,7 @@ from domainwise.datasets.loaders import (
     load_cytof,
     load_facies,
     load_gvhd,
+    load_heart,
     load_hipc,
     load_kc_house,
     load_landmine,
@@ -19,7 +22,6 @@ from domainwise.datasets.loaders import (
     load_parkinsons,
     load_shoppers,
 )
-from domainwise.datasets.lookup import DatasetInfo, list_datasets
 from domainwise.datasets.synthetic import make_synthetic
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "load_cytof",
     "load_facies",
     "load_gvhd",
+    "load_heart",
     "load_hipc",
     "load_kc_house",
     "load_landmine",

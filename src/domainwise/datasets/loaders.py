@@ -1,21 +1,124 @@
-"""Loaders of data files, all returning the same kind of ``Bunch``."""
+"""Loaders of data files, which all return the same kind of ``Bunch``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from domainwise.checks.arguments import POSITIVE, check_arguments
-from domainwise.datasets.bunch import bunch, check_choice, check_subset, described, treat_missing
-from domainwise.datasets.lookup import read_table
+from domainwise.datasets.files import data_files, read_table
+
+F = TypeVar("F", bound=Callable[..., Bunch])
 
 _MISSING = ("keep", "drop_rows", "drop_columns")
 _STATISTICS = ("mean", "std", "slope", "range")
 _SENSORS = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
 _EVENT_CLASSES = (2, 3, 4, 6)
+
+
+# From a table to a Bunch --------------------------------------------------------------------------
+
+
+def bunch(
+    table: Any,
+    features: list[str],
+    target: str | list[str],
+    name: str,
+    *,
+    domain: str = "domain",
+    as_frame: bool,
+) -> Bunch:
+    """Make what every loader returns; a text column becomes indicators, as in ``sex_Female``."""
+    import pandas as pd
+
+    table = table.reset_index(drop=True)
+    data = pd.get_dummies(table[features]).astype(np.float64)
+    labels = _plain(table[target])
+    domains = _plain(table[domain]).rename("sample_domain")
+    return Bunch(
+        data=data if as_frame else data.to_numpy(),
+        target=labels if as_frame else _array(labels),
+        sample_domain=domains if as_frame else _array(domains),
+        feature_names=list(data.columns),
+        DESCR=data_files()[name].descr,
+        **({"frame": table} if as_frame else {}),
+    )
+
+
+#: What every loader takes and returns.
+_SHARED = """\
+as_frame : bool, default=False
+    Return pandas objects instead of arrays, and the rows of the file, with text columns as text,
+    in ``frame``.
+
+Returns
+-------
+Bunch
+    ``data`` {shape}, ``target``, ``sample_domain`` ({domain}), ``feature_names`` and the
+    description ``DESCR``; text columns are indicators (``sex_Female``) in ``data``."""
+
+
+def described(shape: str, domain: str) -> Callable[[F], F]:
+    """Put what loaders share into the docstring of one, in place of ``{shared}``."""
+
+    def fill(loader: F) -> F:
+        text = _SHARED.format(shape=shape, domain=domain)
+        loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
+        return loader
+
+    return fill
+
+
+def _plain(column: Any) -> Any:
+    """Categories as strings, and small integers as int64."""
+    if column.ndim == 2 or column.dtype.kind == "f":
+        return column
+    return column.astype(np.int64 if column.dtype.kind in "iu" else str)
+
+
+def _array(column: Any) -> Any:
+    values = column.to_numpy()
+    # Text as a fixed-width array: sortable, and the same with every pandas version.
+    return values if values.dtype.kind in "fiu" else values.astype(str)
+
+
+def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
+    """Keep missing values, or leave out the rows or the columns that have any."""
+    empty = table[features].isna()
+    if missing == "drop_rows":
+        table = table[~empty.any(axis=1)]
+    elif missing == "drop_columns":
+        features = [name for name in features if not empty[name].any()]
+    if len(table) == 0 or not features:
+        raise ValueError(
+            f"missing={missing!r} leaves {len(table)} rows and {len(features)} features; choose"
+            " other columns or missing='keep'"
+        )
+    return table, features
+
+
+def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
+    """An error unless ``value`` is one of those accepted."""
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
+
+
+def check_subset(values: Sequence[Any], name: str, accepted: Sequence[Any]) -> list[Any]:
+    """The values as a list; an error unless there are some and all are accepted."""
+    chosen = [values] if isinstance(values, (str, int)) else list(values)
+    unknown = [value for value in chosen if value not in accepted]
+    if unknown or not chosen:
+        raise ValueError(
+            f"{name} must hold at least one of {', '.join(map(repr, accepted))}; got {values!r}"
+        )
+    return chosen
+
+
+# Loaders ------------------------------------------------------------------------------------------
 
 
 @described("(5875, 16)", "subject number")
@@ -89,8 +192,8 @@ def load_oilwells(
         Sensors, out of P-PDG, P-TPT, T-TPT, P-MON-CKP, T-JUS-CKP, P-JUS-CKGL and QGL. Each gives
         four features: mean, std, slope, range.
     missing : {"drop_rows", "drop_columns", "keep"}, default="drop_rows"
-        What to do with empty entries: leave out those rows (10 windows by default), leave out the
-        columns that have any, or keep NaN.
+        What to do with missing values: leave out those rows (10 windows by default), leave out
+        the columns that have any, or keep NaN.
     {shared}
 
     Examples
@@ -192,7 +295,39 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     return bunch(table, features, "label", "cytof", as_frame=as_frame)
 
 
-# Files that have the domain first, the target last and the features between.
+@described("(920, 13)", "hospital")
+def load_heart(*, as_frame: bool = False) -> Bunch:
+    """Heart disease: 4 hospitals, 13 measurements of a patient, disease (1) or not (0).
+
+    The file is part of the package. Missing values are NaN. In Switzerland every cholesterol value
+    (``chol``) is 0, and so are 49 in the VA hospital: these values are missing, too.
+
+    Parameters
+    ----------
+    {shared}
+
+    References
+    ----------
+    A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano (1989), Heart Disease, UCI Machine Learning
+    Repository, https://doi.org/10.24432/C52P4X (CC BY 4.0).
+
+    Examples
+    --------
+    >>> from domainwise.datasets import load_heart
+    >>> heart = load_heart()
+    >>> heart.data.shape
+    (920, 13)
+    >>> sorted(set(heart.sample_domain.tolist()))
+    ['cleveland', 'hungarian', 'switzerland', 'va']
+    """
+    return _columns_in_order("heart", as_frame)
+
+
+def _columns_in_order(name: str, as_frame: bool) -> Bunch:
+    """Read a file that has the domain first, the target last and the features between."""
+    table = read_table(name, as_frame)
+    features, target = list(table.columns[1:-1]), table.columns[-1]
+    return bunch(table, features, target, name, as_frame=as_frame)
 
 
 class Loader(Protocol):
@@ -206,9 +341,7 @@ def _loader(name: str, about: str, shape: str, domain: str) -> Loader:
     """Loader of one data set; ``about`` is the first line of its docstring."""
 
     def load(*, as_frame: bool = False) -> Bunch:
-        table = read_table(name, as_frame)
-        features, target = list(table.columns[1:-1]), table.columns[-1]
-        return bunch(table, features, target, name, as_frame=as_frame)
+        return _columns_in_order(name, as_frame)
 
     load.__name__ = load.__qualname__ = f"load_{name}"
     load.__doc__ = f"""{about}

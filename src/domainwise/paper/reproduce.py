@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from domainwise.datasets.lookup import verified_path
-from domainwise.datasets.registry import data_files
+from domainwise.datasets.files import data_files, verified_path
 from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.figures import plan_figures
