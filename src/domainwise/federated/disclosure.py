@@ -11,8 +11,8 @@ file that depend on the rows of a group alone are numbers about it, and three ru
    the square of the rows. What a row weighs in its own second moment, its leverage, then differs
    from that of a row outside by less than half a standard deviation.
 
-Groups that are too small are merged, or their rows are left out of the file. Which these are is
-said at the site only, never in the file.
+Groups that are too small are merged, or their rows are left out of the file. The site is
+told which these are; the file does not say it.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def chosen_columns(
     ``n_maps`` are the possible numbers, largest first. A map more may cost columns only beyond
     ``ENOUGH_COLUMNS``.
     """
-    found = {k: most_columns(lambda m, k=k: request(m, k), counts, first, most) for k in n_maps}
-    least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(found.values())))
-    for k, columns in found.items():
+    possible = {k: most_columns(lambda m, k=k: request(m, k), counts, first, most) for k in n_maps}
+    least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(possible.values())))
+    for k, columns in possible.items():
         if columns >= least:
             return columns, k
     fewest = request(LEAST_COLUMNS, min(n_maps))

@@ -55,9 +55,10 @@ Point = dict[str, Any]  #: arguments that were chosen, or that there are to choo
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
     """Fit a model from the moments of sites, chosen by leaving each site out.
 
-    It is the model of all their rows in one place with the same plan. ``predict``, ``info`` and
-    :func:`~domainwise.check_shift` take it as any other. A site can come later, with the plan as
-    it is; a site whose file is left out has no part in the model but through the plan.
+    Each candidate is the model that all rows in the files would give in one place with the same
+    plan. ``predict``, ``info`` and :func:`~domainwise.check_shift` take it as any other. A site can
+    come later, with the plan unchanged; a site whose file is left out has no part in the model but
+    through the plan.
 
     Parameters
     ----------
@@ -82,9 +83,11 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     left = [np.delete(there, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
     if plan.classes is not None and max(left) < 2:
         raise SiteFileError("whichever site is left out, the others have one class only to tell of")
-    found, method = _Search(plan, sites), find_method(plan.method)
+    moments, method = _Search(plan, sites), find_method(plan.method)
     try:
-        model, points, scores, best = found.ridge() if plan.method == RIDGE else found.projection()
+        model, points, scores, best = (
+            moments.ridge() if plan.method == RIDGE else moments.projection()
+        )
     except ValueError as error:
         names = ", ".join(file.site for file in sites)
         raise SiteFileError(
@@ -93,12 +96,12 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
         ) from error
     classes = None if plan.classes is None else list(plan.classes)
     setting = Setting(
-        classes is not None, found.n_rows, class_weight=plan.class_weight, seed=plan.seed
+        classes is not None, moments.n_rows, class_weight=plan.class_weight, seed=plan.seed
     )
     search = method.make(setting)
     search.set_fitted(model, best, points)
-    search.expected_score_ = expected = found.errors(scores)
-    watch, sources = plan.watch, found.sources()
+    search.expected_score_ = expected = moments.errors(scores)
+    watch, sources = plan.watch, moments.sources()
     watch.sources_ = sorted(sorted(sources, key=lambda n: -sources[n][0][0])[:MOST_SOURCES])
     watch.totals_ = np.array([sources[name][0] for name in watch.sources_])
     watch.freedom_ = np.array([sources[name][1] for name in watch.sources_])
@@ -108,8 +111,8 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     info = described(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
-        told = (expected, found.errors(found.constant()))
-        minus = [{site: -error for site, error in each.items()} for each in told]
+        errors = (expected, moments.errors(moments.constant()))
+        minus = [{site: -error for site, error in by_site.items()} for by_site in errors]
         info["check"] = vars(compare_with_constant(METRICS[plan.schema.task], *minus))
     steps = [("watch", watch), ("prepare", plan.prepare), ("model", search)]
     return TableModel(Pipeline(steps), plan.schema, info)
@@ -165,20 +168,20 @@ class _Search:
 
     def sources(self) -> dict[str, tuple[Array, float]]:
         """Sums and freedom of each domain, whichever sites have it."""
-        found: dict[str, tuple[Array, float]] = {}
+        sources: dict[str, tuple[Array, float]] = {}
         for file in self.sites:
-            told = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
-            for name, totals, freedom in zip(*told, strict=True):
-                before, mean = found.get(name, (0.0 * totals, 0.0))
+            parts = (file.content["domains"], file.arrays["watch"], file.arrays["freedom"])
+            for name, totals, freedom in zip(*parts, strict=True):
+                before, mean = sources.get(name, (0.0 * totals, 0.0))
                 share = totals[0] / (totals[0] + before[0])
-                found[name] = before + totals, float((1 - share) * mean + share * freedom)
-        return found
+                sources[name] = before + totals, float((1 - share) * mean + share * freedom)
+        return sources
 
     def errors(self, scores: Array) -> dict[str, float]:
         """Errors by site of scores, minus squared errors of targets, where there is one."""
         # Codes of classes are twice as far apart as indicators.
-        told = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
-        return {f.site: float(e) for f, e in zip(self.sites, told, strict=True) if np.isfinite(e)}
+        errors = np.sqrt(-scores) if self.plan.classes is None else -scores / 4.0
+        return {f.site: float(e) for f, e in zip(self.sites, errors, strict=True) if np.isfinite(e)}
 
     def constant(self) -> Array:
         """Scores of the mean target of the other sites."""
@@ -189,7 +192,7 @@ class _Search:
             columns,
             self.splits,
             self.penalties,
-            lambda split, problem, found, test: judge(split, problem, 0.0 * found, test),
+            lambda split, problem, solutions, test: judge(split, problem, 0.0 * solutions, test),
         )[0]
 
     def ridge(self) -> tuple[Any, list[Point], Array, Point]:
@@ -202,9 +205,10 @@ class _Search:
             {(self.sites[s].site, labels.get(c)): cell for (s, c), cell in self.cells(i).items()}
             for i in range(len(plan.maps))
         ]
-        found = model.fit_sums(plan.maps, CellSums(cells), self.width).cv_results_
-        by_site = [found[f"split{i}_test_score"][model.best_index_] for i in range(len(self.sites))]
-        return model, found["params"], np.array(by_site), model.best_params_
+        results = model.fit_sums(plan.maps, CellSums(cells), self.width).cv_results_
+        splits = [f"split{i}_test_score" for i in range(len(self.sites))]
+        by_site = [results[split][model.best_index_] for split in splits]
+        return model, results["params"], np.array(by_site), model.best_params_
 
     def projection(self) -> tuple[Any, list[Point], Array, Point]:
         """A projection and the head behind it; candidates are judged by least squares."""

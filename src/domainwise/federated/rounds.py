@@ -138,9 +138,9 @@ def _first_file(rows: SiteRows, plan: Plan) -> SiteFile:
     squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
-        found = Counter(rows.X[name].dropna().tolist())
-        kept = {text: count for text, count in sorted(found.items()) if count >= least}
-        if len(kept) < len(found):
+        occurring = Counter(rows.X[name].dropna().tolist())
+        kept = {text: count for text, count in sorted(occurring.items()) if count >= least}
+        if len(kept) < len(occurring):
             notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
         if kept:  # few gaps and rare categories count as the most frequent, which fills gaps
             most = max(kept, key=lambda text: (kept[text], text))
@@ -188,12 +188,12 @@ def _block_means(values: Array, least: int) -> Array:
 def _distances(X: Any, schema: Any) -> Array:
     """Quantiles of distances between some rows, in the site's own scale, which is like all's."""
     some = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
-    Z, found = make_preprocessor(schema).fit_transform(some), []
+    Z, quantiles = make_preprocessor(schema).fit_transform(some), []
     for metric in METRICS.values():
         distances = pdist(Z, metric)
         positive = distances[distances > 0]
-        found.append(np.quantile(positive if len(positive) else np.zeros(1), SHARES))
-    return np.array([[float(f"{value:.2g}") for value in row] for row in found])
+        quantiles.append(np.quantile(positive if len(positive) else np.zeros(1), SHARES))
+    return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
 
 
 def _n_numbers(file: SiteFile) -> int:
@@ -390,7 +390,7 @@ def moments(
     check_cell_memory(n_classes, [plan.width(each) for each in maps], None, FEWER)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
-    parts: list[CellSums] = []
+    total: CellSums | None = None
     for start in range(0, len(X), BLOCK_ROWS):
         some, dense = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
@@ -398,10 +398,9 @@ def moments(
             dense = values if targets is None else np.hstack([targets.features(values), values])
         cells = CellRows(classes[some], groups[some], range(n_classes), keys, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[some]))
-        found = [
-            each for group in sharing_distances(maps) for each in sum_cells(group, Z, cells).maps
-        ]
-        parts = [parts[0].merge(CellSums(found)) if parts else CellSums(found)]
+        sharing = sharing_distances(maps)
+        sums = CellSums([s for some in sharing for s in sum_cells(some, Z, cells).maps])
+        total = sums if total is None else total.merge(sums)
     counts = np.bincount(groups, minlength=len(keys)).reshape(n_classes, n_domains)
     totals, freedom = plan.watch.summed_up(X, sent.domains, n_domains)
     if not accept_disclosure:
@@ -409,8 +408,8 @@ def moments(
             part = plan.watch.parts(totals)[name]
             part[:] = masked(part, counts.sum(axis=0)[:, None], rows.least)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
-    for i, sums in enumerate(parts[0].maps):
-        arrays |= _packed(i, sums, n_classes, sent.names, plan.part("by_class"))
+    for i, of_map in enumerate(total.maps if total is not None else []):
+        arrays |= _packed(i, of_map, n_classes, sent.names, plan.part("by_class"))
     content = {
         "domains": sent.names,
         "left_out": rows.left_out,
@@ -496,12 +495,12 @@ def unpacked(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
     Where there is one second moment about the means of classes, every row has the same part in it:
     whatever counts rows alike is exact, and what weighs classes takes their spread for equal.
     """
-    counts, sums, found = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    counts, sums, cells = file.arrays["counts"], file.arrays[f"sums{i}"], []
     by_class, seconds = counts.sum(axis=1), [*symmetric(file.arrays[f"second{i}"], sums.shape[2])]
     for c, label in enumerate(labels or [None]):
         n = int(by_class[c])
         second = seconds[c] if len(seconds) > 1 else seconds[0] * (n / by_class.sum())
         parts = zip(file.content["domains"], counts[c], sums[c], strict=True)
         groups = {(label, domain): (int(k), total) for domain, k, total in parts if k}
-        found.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
-    return found
+        cells.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
+    return cells
