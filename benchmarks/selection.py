@@ -35,9 +35,9 @@ from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, projected_path
 from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
 from domainwise.models.method import Method, Setting
-from domainwise.models.registry import METHODS, weights
+from domainwise.models.registry import METHODS
 from domainwise.search.driver import Data
-from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS
+from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS, dcm_grid
 from domainwise.splits.folds import draw_rows
 
 TRAINING_ROWS = 1000
@@ -81,7 +81,7 @@ WEIGHTS: list[Method] = [
         METHODS["dcm"],
         key=f"dcm@{weight}",
         labels=(f"DCM, weight {weight}",) * 2,
-        grids=(weights(weight),) * 2,
+        grids=(dcm_grid(weight),) * 2,
     )
     for weight in (0.01, 0.1, 10.0)
 ]

@@ -86,7 +86,8 @@ def narrow_grids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     It is the second of the values, which is the middle one for widths.
     """
-    from domainwise.models.registry import METHODS, In
+    from domainwise.models.registry import METHODS
+    from domainwise.search.grids import In
 
     def one_of(values: Any) -> Any:
         if isinstance(values, In):

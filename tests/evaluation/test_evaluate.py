@@ -15,7 +15,8 @@ from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFol
 
 from domainwise import evaluate
 from domainwise.models.method import ClassMeans
-from domainwise.models.registry import ALPHAS, METHODS
+from domainwise.models.registry import METHODS
+from domainwise.search.grids import ALPHAS
 from domainwise.splits.folds import draw_rows
 
 QUICK = ["constant", "linear"]

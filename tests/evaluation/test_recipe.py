@@ -56,13 +56,11 @@ def test_the_best_is_fitted_to_all_rows_unless_another_is_named(found, tmp_path)
     # All 96 rows, not the 60 that were drawn: the same search by hand.
     from sklearn.model_selection import GridSearchCV
 
-    from domainwise.models.registry import LINEAR_COSTS
+    from domainwise.search.grids import LINEAR
     from domainwise.selection import LeaveDomainsOut
 
     X = linear[:-1].transform(rows)
-    search = GridSearchCV(
-        LogisticRegression(max_iter=1000), {"C": LINEAR_COSTS}, cv=LeaveDomainsOut()
-    )
+    search = GridSearchCV(LogisticRegression(max_iter=1000), LINEAR[0], cv=LeaveDomainsOut())
     search.fit(X, frame["ill"], groups=frame["hospital"])
     assert linear[-1].best_params_ == search.best_params_
     np.testing.assert_allclose(linear.predict_proba(rows), search.predict_proba(X), rtol=1e-6)

@@ -245,7 +245,7 @@ def digest(path: Path) -> str:
 
 def next_step(result: Evaluation, folder: Path) -> str:
     """The command that fits the best method to all rows; empty if that is a constant."""
-    if result.best.key == "constant":
+    if result.best.trivial:
         return ""
     out = shlex.quote(f"{folder.name}.skops")
     then = " (then predict with --context)" if result.best.context else ""

@@ -79,7 +79,7 @@ def fit(
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.compare import check_table, compare_with_constant
     from domainwise.jobs.store import replacing
-    from domainwise.models.registry import find_method
+    from domainwise.models.registry import TRIVIAL, find_method
     from domainwise.models.table_model import fit_table
 
     n_jobs = processes(jobs, dask)
@@ -117,7 +117,7 @@ def fit(
     ):
         checked = None
         if check and recipe is not None:
-            scores, constant = recipe.scores(measured), recipe.scores("constant")
+            scores, constant = recipe.scores(measured), recipe.scores(TRIVIAL)
             if scores and constant:
                 calibration = recipe.result(measured).get("calibration")
                 metric = recipe.recipe["scoring"]

@@ -17,7 +17,7 @@ from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import Found, MethodResult, grouped, plain, resampled
 from domainwise.models.method import Method
-from domainwise.models.registry import METHODS, find_method
+from domainwise.models.registry import METHODS, TRIVIAL, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import BOOTSTRAP, TAIL, compare, expected_score, p_text, widened
@@ -305,7 +305,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
     decided = {"class_weight": setting.class_weight, "predictor": setting.predictor}
     constant, model = (
         compare(replace(problem, overrides=overrides), [replace(one, context=False)])
-        for one, overrides in ((METHODS["constant"], {}), (chosen, decided))
+        for one, overrides in ((METHODS[TRIVIAL], {}), (chosen, decided))
     )
     calibration = calibrated(model.records[model.best_], problem.classes)
     known = model.best.known, constant.best.known

@@ -16,9 +16,10 @@ from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.results import Found, MethodResult, Row, plain
 from domainwise.evaluation.verdict import make_verdict
-from domainwise.models.method import CONTEXT, In
+from domainwise.models.method import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import p_text
+from domainwise.search.grids import In
 from domainwise.tables.errors import import_pandas
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     classes, mine = None if names is None else np.asarray(names), told[best.label]
     made = [residuals] if classes is None else [confusion, ranking, calibration]
     # Where neither gives probabilities, those of the best that does are judged.
-    constant = {r.label for r in found.results if r.key == "constant"}
+    constant = {r.label for r in found.results if r.trivial}
     able = [n for n, of in kept.items() if all(r["probabilities"] is not None for r in of)]
     able = [name for name in able if name not in constant]
     more = [] if told.keys() & able else able[:1]

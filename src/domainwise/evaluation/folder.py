@@ -28,6 +28,7 @@ from domainwise.evaluation.results import MethodResult, plain
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultsError, ResultStore, replacing
 from domainwise.models.method import Method
+from domainwise.models.registry import TRIVIAL
 from domainwise.scoring.measures import Measure
 from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
@@ -154,7 +155,7 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
         shown = [result.key for result in (found.best, found.baseline) if result is not None]
         # The best that gives probabilities has a calibration to show.
         told = {m["key"]: m["calibration"] or {} for m in stored["methods"]}
-        sure = [m for m in told if m != "constant" and told[m].get("of") == "probabilities"]
+        sure = [m for m in told if m != TRIVIAL and told[m].get("of") == "probabilities"]
         shown += sure[:1]
         done = _done(store)
         # A folder that was copied without predictions shows what is left.

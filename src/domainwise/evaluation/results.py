@@ -12,6 +12,7 @@ from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.problem import Problem
 from domainwise.models.method import Method
+from domainwise.models.registry import TRIVIAL
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.predictions import Predictions, codes_of
 from domainwise.scoring.statistics import (
@@ -54,6 +55,11 @@ class MethodResult:
     around: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: What is lost on left-out domains if a column is shuffled, by column.
     worth: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def trivial(self) -> bool:
+        """Whether the method predicts the same for every row."""
+        return self.key == TRIVIAL
 
     @property
     def known(self) -> dict[Any, float]:
@@ -156,7 +162,7 @@ class Found:
         if self.best.kind != "baseline":
             return self.baseline
         others = [result for result in self.results if result.kind != "baseline"]
-        if not others and self.best.key == "constant":
+        if not others and self.best.trivial:
             others = self.results[1:]
         return others[0] if others else None
 

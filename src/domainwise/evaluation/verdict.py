@@ -8,6 +8,7 @@ import numpy as np
 
 from domainwise.evaluation.results import UNKNOWN, Found, MethodResult, percent
 from domainwise.models.method import CONTEXT
+from domainwise.models.registry import TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words
 
@@ -24,7 +25,7 @@ def make_verdict(found: Found) -> list[str]:
 
 def _who_holds_up(found: Found) -> str:
     best, rival = found.best, found.rival
-    if best.key == "constant":
+    if best.trivial:
         text = (
             f"Nothing that was tried beats predicting a constant on an unseen domain: "
             f"{_both(found, best)}"
@@ -97,8 +98,8 @@ def _worst_elsewhere(found: Found) -> str:
 
 
 def _against_constant(found: Found) -> str:
-    constant = found.find("constant")
-    if constant is None or found.best.key == "constant":
+    constant = found.find(TRIVIAL)
+    if constant is None or found.best.trivial:
         return ""
     p_value = compare(found.best.known, constant.known).p_value
     mean = found.show(constant.mean)
@@ -113,7 +114,7 @@ def _against_constant(found: Found) -> str:
 def _price(found: Found) -> str:
     """What is reached on domains that were seen, and so what being unseen costs."""
     best, *plain = found.main
-    if not np.isfinite(best.price) or best.key == "constant":
+    if not np.isfinite(best.price) or best.trivial:
         return ""
     others = [f"; for {r.label} {price_in_words(found, r)}" for r in plain if r.price == r.price]
     return (
@@ -203,7 +204,7 @@ def sure_sentences(found: Found) -> list[str]:
         else:
             told.append(f"{text}; less than {margin} would be no practical difference.")
     for result in found.main:
-        if np.isfinite(result.price) and result.key != "constant":
+        if np.isfinite(result.price) and not result.trivial:
             told.append(
                 f"On seen domains {result.label} has {show(result.seen_mean)}, on unseen ones "
                 f"{show(result.mean)}: {price_in_words(found, result)}."

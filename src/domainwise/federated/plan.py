@@ -29,6 +29,7 @@ from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import ShiftWatch
 from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.features import named_frame
@@ -37,11 +38,10 @@ from domainwise.tables.schema import Schema, check_table, import_pandas
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
 METHODS = (RIDGE, *PROJECTIONS)
-_RIDGES = (1e-3, 0.1, float("inf"))
 #: What projections choose from where nothing else is said; "auto" follows the number of rows.
 _CHOSEN: dict[str, dict[str, Any]] = {
-    "fastdcm": {"ridge": _RIDGES, "domain_weight": (0.0, 0.01, 0.1, 1.0)},
-    "fastcoir": {"ridge": _RIDGES},
+    "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
+    "fastcoir": {"ridge": RIDGES},
     "fastdica": {"lam": "auto"},
 }
 _NAMES = ("ridge", "domain_weight", "conditional", "lam", "epsilon", "n_components")
@@ -438,7 +438,7 @@ def candidates(
         accepted = [n for n in _NAMES if n in known and (classes or n != "conditional")]
         lists = {**_CHOSEN[method], **given}
         if isinstance(lists.get("lam"), str):
-            lists["lam"] = [factor * n_rows for factor in (1e-4, 1e-2, 1.0)]
+            lists["lam"] = [factor * n_rows for factor in LAMBDAS]
         points = list(ParameterGrid(lists))
     for name in given:
         if name not in accepted:

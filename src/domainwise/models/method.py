@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -20,6 +20,7 @@ from domainwise.checks.arguments import Each
 from domainwise.kernels.landmarks import landmark_count
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.predictions import asks_for_domains, takes
+from domainwise.search.grids import Grid, In
 from domainwise.shift.watch import ShiftWatch
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
@@ -28,17 +29,6 @@ SEARCH_LANDMARKS = 500
 CONTEXT = "+context"
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
-
-
-@dataclass(frozen=True)
-class In:
-    """Values to choose from, in a unit that :class:`MethodSearch` knows."""
-
-    unit: str
-    values: Sequence[float]
-
-
-Grid = Mapping[str, In | Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -90,6 +80,7 @@ class Method:
     cost: float = 1.5  #: rough seconds per thousand rows in `evaluate`, for the time left
     prepare: bool = True  #: whether it gets rows as numbers; False gives it the rows as they are
     classes_only: bool = False  #: whether it has nothing to say about a continuous target
+    trivial: bool = False  #: whether it predicts the same for every row
 
     def check_task(self, classification: bool) -> None:
         """Refuse a continuous target where the method is for classes."""

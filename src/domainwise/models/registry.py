@@ -19,8 +19,10 @@ from domainwise.ensemble import DomainEnsembleClassifier, DomainEnsembleRegresso
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import InvariantSearchCV
-from domainwise.models.method import CONTEXT, Grid, In, Method, Setting, own_method
+from domainwise.models.method import CONTEXT, Method, Setting, own_method
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
+from domainwise.search import grids
+from domainwise.search.grids import WEIGHTS, Grid, dcm_grid
 
 #: Rows beyond which projections use landmarks instead of all pairs of rows.
 EXACT_ROWS = 5000
@@ -28,19 +30,6 @@ EXACT_ROWS = 5000
 ENSEMBLE_ROWS = 20_000
 MEMBERS = 5  #: machines that vote; a single winner follows the noise of few domains
 TREES = 100
-
-
-GAMMAS = In("median", (0.3, 1.0, 3.0))
-COSTS = (0.1, 1.0, 10.0, 100.0)
-RIDGES = (1e-3, 1e-1, float("inf"))
-WEIGHTS = (0.0, 0.01, 0.1, 1.0)
-ALPHAS = (1e-2, 1.0, 1e2, 1e4)
-#: Errors below a tenth of the target's spread are free, in whatever unit it is given.
-TUBE: Grid = {
-    "C": In("deviation", COSTS),
-    "epsilon": In("deviation", (0.1,)),
-    "tol": In("tolerance", (1e-3,)),
-}
 
 
 def _constant(s: Setting) -> Any:
@@ -88,12 +77,7 @@ def _ensemble(s: Setting) -> Any:
     return _either(DomainEnsembleClassifier, DomainEnsembleRegressor, s, **options)
 
 
-def weights(*values: float) -> Grid:
-    """Values of DCM to choose from at some domain weights."""
-    return {"gammas": GAMMAS, "ridges": RIDGES, "domain_weights": values}
-
-
-BOTH: Grid = {**weights(*WEIGHTS), "conditionals": (False, True)}
+BOTH = dcm_grid(*WEIGHTS, conditionals=(False, True))
 #: How some methods are made.
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
@@ -101,19 +85,8 @@ _kpca = partial(_sized, estimators.KPCA, estimators.FastKPCA)
 # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
 _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.FastDICA)
 
-KPCA_GRID: Grid = {"gamma": GAMMAS, "n_components": In("components", (5, 30))}
-DICA_GRID: Grid = {"gamma": GAMMAS, "lam": In("rows", (1e-4, 1e-2, 1.0))}
-SCATTER_WEIGHTS = (0.1, 1.0, 10.0)
-SCATTER_GRID: Grid = {"gamma": GAMMAS, "ridge": (1e-4, 1e-2, 1.0), "domain_weight": SCATTER_WEIGHTS}
-MIDA_GRID: Grid = {**KPCA_GRID, "domain_weight": In("per row", (0.1, 1.0, 10.0))}
-KERNELS: Grid = {"kernel": ("rbf", "laplacian"), "gamma": GAMMAS}
 SCATTERS = "gamma, ridge and domain weight"
 INDEPENDENCE = "gamma, components and domain weight"
-SVM_GRIDS = ({"gamma": GAMMAS, "C": COSTS}, {"gamma": GAMMAS, **TUBE})
-LINEAR_COSTS = [1.0 / alpha for alpha in ALPHAS[::-1]]
-LINEAR_GRIDS = ({"C": LINEAR_COSTS}, {"alpha": ALPHAS})
-INVARIANT_GRIDS = ({**KERNELS, "C": COSTS}, {**KERNELS, **TUBE})
-
 
 #: What each method is and what is chosen, in a line.
 ABOUT = {
@@ -137,49 +110,49 @@ ABOUT = {
 }
 
 
-def _baseline(key: str, labels: tuple[str, str], build: Any, grids: Any, cost: float) -> Method:
-    return Method(key, labels, "baseline", ABOUT[key], build, grids, cost=cost)
+def _baseline(
+    key: str, labels: tuple[str, str], build: Any, values: Any, cost: float, **rest: Any
+) -> Method:
+    return Method(key, labels, "baseline", ABOUT[key], build, values, cost=cost, **rest)
 
 
-def _machine(key: str, labels: tuple[str, str], build: Any, grids: Any, **rest: Any) -> Method:
-    return Method(key, labels, "machine", ABOUT[key], build, grids, searches=True, **rest)
+def _machine(key: str, labels: tuple[str, str], build: Any, values: Any, **rest: Any) -> Method:
+    return Method(key, labels, "machine", ABOUT[key], build, values, searches=True, **rest)
 
 
 def _projection(
-    label: str, build: Callable[..., Any], *grids: Grid, fast: bool = False, **rest: Any
+    label: str, build: Callable[..., Any], *values: Grid, fast: bool = False, **rest: Any
 ) -> Method:
     """A projection; with ``fast`` on landmarks, which `evaluate` does not run by itself."""
     key, searches = label.lower(), build is dcm_path
     rest = {"about": ABOUT.get(key), **({"compared": False} if fast else {}), **rest}
     build = partial(build, fast=True) if fast else build
-    given = {"build": build, "grids": (grids[0], grids[-1]), "searches": searches, **rest}
+    given = {"build": build, "grids": (values[0], values[-1]), "searches": searches, **rest}
     return Method(key, (label, label), "projection", **given)
 
 
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
-        _baseline("constant", ("majority", "constant"), _constant, None, 0.2),
-        _baseline("svm", ("SVM", "SVR"), _svm, SVM_GRIDS, 1.5),
-        _baseline("linear", ("logistic", "ridge"), _linear, LINEAR_GRIDS, 0.4),
-        _baseline(
-            "boosting", ("boosting",) * 2, _boosting, ({"max_leaf_nodes": (4, 31)},) * 2, 3.0
-        ),
-        _projection("KPCA", _kpca, KPCA_GRID),
-        _projection("COIR", dcm_path, weights(0.0)),
-        _projection("DICA", _dica, DICA_GRID),
-        _projection("DCM", dcm_path, weights(1.0)),
-        _projection("FastDCM", dcm_path, weights(*WEIGHTS), fast=True, compared=True, cost=2.0),
-        _projection("DCMCV", dcm_path, BOTH, weights(*WEIGHTS), cost=2.5),
+        _baseline("constant", ("majority", "constant"), _constant, None, 0.2, trivial=True),
+        _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, 1.5),
+        _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, 0.4),
+        _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, 3.0),
+        _projection("KPCA", _kpca, grids.KPCA),
+        _projection("COIR", dcm_path, dcm_grid(0.0)),
+        _projection("DICA", _dica, grids.DICA),
+        _projection("DCM", dcm_path, dcm_grid(1.0)),
+        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True, compared=True, cost=2.0),
+        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), cost=2.5),
         _machine(
-            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, INVARIANT_GRIDS, cost=4.0
+            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=4.0
         ),
         _machine("invariantridge", ("InvariantRidge",) * 2, _invariant_ridge, ({}, {}), cost=4.0),
         _machine("ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=60.0),
-        _projection("FastDCMCV", dcm_path, BOTH, weights(*WEIGHTS), fast=True),
-        _projection("FastCOIR", dcm_path, weights(0.0), fast=True),
-        _projection("FastDICA", _dica, DICA_GRID, fast=True),
-        _projection("FastKPCA", _kpca, KPCA_GRID, fast=True),
+        _projection("FastDCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), fast=True),
+        _projection("FastCOIR", dcm_path, dcm_grid(0.0), fast=True),
+        _projection("FastDICA", _dica, grids.DICA, fast=True),
+        _projection("FastKPCA", _kpca, grids.KPCA, fast=True),
         *(
             _projection(
                 ("Fast" if fast else "") + name,
@@ -187,18 +160,22 @@ METHODS: dict[str, Method] = {
                 grid,
                 fast=fast,
                 compared=False,
-                classes_only=grid is SCATTER_GRID,
+                classes_only=grid is grids.SCATTER,
                 about=f"{about}{' with landmarks' * fast} and a linear head; {chosen} chosen",
             )
             for fast in (False, True)
             for name, about, grid, chosen in (
-                ("SCA", "scatter component analysis", SCATTER_GRID, SCATTERS),
-                ("MDA", "multidomain discriminant analysis", SCATTER_GRID, SCATTERS),
-                ("MIDA", "independence of the domain", MIDA_GRID, INDEPENDENCE),
+                ("SCA", "scatter component analysis", grids.SCATTER, SCATTERS),
+                ("MDA", "multidomain discriminant analysis", grids.SCATTER, SCATTERS),
+                ("MIDA", "independence of the domain", grids.MIDA, INDEPENDENCE),
             )
         ),
     )
 }
+
+
+#: The method that predicts the same for every row, with which others are compared.
+TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
 def find_method(name: str | Method, n_rows: int | None = None) -> Method:

@@ -126,18 +126,17 @@ def _has(name: str) -> Any:
 class MethodSearch(Searched, AroundEstimator):
     """An estimator with arguments chosen by leaving source domains out.
 
-    ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``:
-    "median" (the median rule for the kernel's scale), "deviation" (of the target), "tolerance" (the
-    same, at most 1), "rows" (their number), "per row" (one over it) or "components" (as many as the
-    rows of a split allow). ``step`` names the pipeline's step that they are about. What
-    ``searches`` by itself gets splits, score and values; what is a caller's ``own`` gets domains as
-    they are called. ``scoring=None`` is a smooth score (:mod:`domainwise.search.scores`), of two
-    classes scores such as F1 are about ``pos_label`` (None is the second), and ``cv=None`` leaves
-    source domains out in at most five groups.
+    ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``
+    (see :class:`~domainwise.search.grids.In`). ``step`` names the pipeline's step that they are
+    about. What ``searches`` by itself gets splits, score and values; what is a caller's ``own``
+    gets domains as they are called. ``scoring=None`` is a smooth score
+    (:class:`~domainwise.search.scores.SmoothScore`), of two classes scores such as F1 are about
+    ``pos_label`` (None is the second), and ``cv=None`` leaves source domains out in at most five
+    groups.
 
     After ``fit`` there are ``estimator_``, fitted to all rows with what was chosen,
     ``best_params_``, ``varied_`` (arguments for which there was a choice), ``n_candidates_``,
-    ``selected_on_`` (whether "domains" or "rows" were held out, or None), ``held_out_`` (outputs of
+    ``selected_on_`` (whether "domains" or "rows" were held out, or None), ``held_out_outputs_`` (of
     what was chosen for held-out rows, see :class:`~domainwise.search.driver.SearchResult`, or None)
     and ``settled_``, with what was chosen, not fitted and without a search.
 
@@ -253,7 +252,7 @@ class MethodSearch(Searched, AroundEstimator):
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
-        self.held_out_ = held_out
+        self.held_out_outputs_ = held_out
         tried = {name: {repr(each.get(name)) for each in candidates} for name in chosen}
         self.varied_ = [name for name, values in tried.items() if len(values) > 1]
         return self
