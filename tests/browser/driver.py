@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,9 @@ FLAGS = (
     "--hide-scrollbars",
 )
 
+#: Seconds without a word from the browser after which it is taken for dead.
+PATIENCE = 120
+
 
 def find_browser():
     """Path of a Chromium, or None."""
@@ -34,7 +38,7 @@ class Browser:
 
     def __init__(self, path):
         self.messages = []
-        self._number, self._buffer = 0, b""
+        self._number, self._buffer, self._loaded = 0, b"", set()
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         (read, self._write), (self._read, write) = os.pipe(), os.pipe()
         # The browser reads from 3 and writes to 4, which may be taken.
@@ -57,6 +61,7 @@ class Browser:
         self._session = told["sessionId"]
         for name in ("Page", "Runtime", "Log"):
             self.ask(f"{name}.enable")
+        self.ask("Page.setLifecycleEventsEnabled", enabled=True)
 
     def __enter__(self):
         return self
@@ -70,6 +75,8 @@ class Browser:
 
     def _next(self):
         while b"\0" not in self._buffer:
+            if not select.select([self._read], [], [], PATIENCE)[0]:
+                raise RuntimeError(f"the browser has said nothing for {PATIENCE} s")
             piece = os.read(self._read, 1 << 20)
             if not piece:
                 raise RuntimeError("the browser has ended")
@@ -79,6 +86,8 @@ class Browser:
         if told.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown",
                                   "Log.entryAdded"):  # fmt: skip
             self.messages.append(told["params"])
+        if told.get("method") == "Page.lifecycleEvent" and told["params"]["name"] == "load":
+            self._loaded.add(told["params"]["loaderId"])
         return told
 
     def ask(self, method, **arguments):
@@ -101,9 +110,10 @@ class Browser:
                  features=[scheme])  # fmt: skip
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900,
                  deviceScaleFactor=1, mobile=width < 500)  # fmt: skip
-        self.ask("Page.navigate", url=Path(page).resolve().as_uri())
-        while self._next().get("method") != "Page.loadEventFired":
-            pass
+        told = self.ask("Page.navigate", url=Path(page).resolve().as_uri())
+        # Not any load event: an earlier page's may come now, and this one's may have come.
+        while told["loaderId"] not in self._loaded:
+            self._next()
 
     def run(self, script):
         """Value of an expression in the page."""

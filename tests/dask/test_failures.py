@@ -41,8 +41,20 @@ def slowed(collection, seconds):
     return collection.map_blocks(wait, dtype=collection.dtype, meta=np.empty((0, 0)))
 
 
-def fit_while(client, fit, harm, *tasks):
-    """Call fit in a thread, and harm the cluster once some tasks have been done."""
+def fit_while(client, slow_fit, harm, *tasks):
+    """Fit in a thread, and harm the cluster once some tasks have been done.
+
+    ``slow_fit`` is told how long a block takes: longer, if the fit was done before it was harmed.
+    """
+    for seconds in (0.1, 0.5, 2.5):
+        fitted, under_way = fit_harmed(client, lambda s=seconds: slow_fit(s), harm, tasks)
+        if under_way:
+            return fitted
+    raise AssertionError("the fit was done before it could be harmed")
+
+
+def fit_harmed(client, fit, harm, tasks):
+    """Return the fitted model, and whether the fit was under way when the cluster was harmed."""
     tasks = tasks or ("partial_sums", "square", "pair")
     fitted, failure = [], []
 
@@ -67,13 +79,14 @@ def fit_while(client, fit, harm, *tasks):
     while not client.run_on_scheduler(n_done) and thread.is_alive():
         assert time.monotonic() < deadline, "no task was done"
         time.sleep(0.02)
-    assert thread.is_alive(), failure
-    harm()
+    under_way = thread.is_alive()
+    if under_way:
+        harm()
     thread.join(timeout=PATIENCE)
     assert not thread.is_alive(), "the fit did not come back"
     if failure:
         raise failure[0]
-    return fitted[0]
+    return fitted[0], under_way
 
 
 def kill(pids):
@@ -90,10 +103,10 @@ def test_a_fit_survives_the_death_of_workers_with_the_same_bits(
     undisturbed = FastDCM(n_landmarks=60).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
-    model, slow = FastDCM(n_landmarks=60), slowed(X, 0.1)
-    harmed = fit_while(doomed, lambda: model.fit(slow, y, domain), lambda: kill(pids))
+    model = FastDCM(n_landmarks=60)
+    harmed = fit_while(doomed, lambda s: model.fit(slowed(X, s), y, domain), lambda: kill(pids))
     assert_same_bits(undisturbed, harmed)
-    assert not any(_alive(pid) for pid in pids)
+    assert_gone(pids)
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
@@ -110,15 +123,18 @@ def test_a_fit_of_files_survives_as_well(
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
 
-    def slow_read(piece, columns):
-        time.sleep(0.1)
-        return read_piece(piece, columns)
+    def slow_fit(seconds):
+        def slow_read(piece, columns):
+            time.sleep(seconds)
+            return read_piece(piece, columns)
 
-    monkeypatch.setattr("domainwise.distributed.parquet.read_piece", slow_read)
-    harmed = fit_while(doomed, fit, lambda: kill(pids))
+        monkeypatch.setattr("domainwise.distributed.parquet.read_piece", slow_read)
+        return fit()
+
+    harmed = fit_while(doomed, slow_fit, lambda: kill(pids))
     assert undisturbed.solver_info_["n_partitions"] == 21
     assert_same_bits(undisturbed, harmed)
-    assert not any(_alive(pid) for pid in pids)
+    assert_gone(pids)
 
 
 def middle_value(model, X, y):
@@ -142,9 +158,12 @@ def test_a_ridge_search_survives_as_well(how_many, scoring, task, rows, doomed, 
     undisturbed = clone(model).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:how_many]
-    slow = slowed(X, 0.1)
-    harmed = fit_while(doomed, lambda: clone(model).fit(slow, y, domain), lambda: kill(pids), task)
-    assert not any(_alive(pid) for pid in pids)
+
+    def slow_fit(seconds):
+        return clone(model).fit(slowed(X, seconds), y, domain)
+
+    harmed = fit_while(doomed, slow_fit, lambda: kill(pids), task)
+    assert_gone(pids)
     for name, scores in undisturbed.cv_results_.items():
         np.testing.assert_array_equal(harmed.cv_results_[name], scores)
     for one, other in zip(undisturbed.expansions_, harmed.expansions_, strict=True):
@@ -160,8 +179,8 @@ def test_an_exact_fit_survives_as_well(rows, doomed, worker_pids, assert_same_bi
     undisturbed = DCM(gamma=0.1).fit(X, y, sample_domain=domain)
     doomed.wait_for_workers(2, timeout=PATIENCE)
     pids = worker_pids(doomed)[:1]
-    model, slow = DCM(gamma=0.1), slowed(X, 0.1)
-    harmed = fit_while(doomed, lambda: model.fit(slow, y, domain), lambda: kill(pids))
+    model = DCM(gamma=0.1)
+    harmed = fit_while(doomed, lambda s: model.fit(slowed(X, s), y, domain), lambda: kill(pids))
     assert_same_bits(undisturbed, harmed)
 
 
@@ -174,6 +193,14 @@ def test_a_failing_partition_is_named_and_the_model_left_alone(rows, client):
     with client.as_current(), pytest.raises(ValueError, match="partition 2: Input X contains NaN"):
         model.fit(*bad.arrays(cuts=(0.2, 0.4, 0.7)))
     np.testing.assert_array_equal(model.transform(p.X), before)
+
+
+def assert_gone(pids):
+    """The processes end; whoever started them may still have to take notice."""
+    deadline = time.monotonic() + PATIENCE
+    while any(_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a worker that was killed is alive"
+        time.sleep(0.02)
 
 
 def _alive(pid):

@@ -53,6 +53,10 @@ def forked(work):
         os._exit(0)
 
 
+def size_of(path):
+    return path.stat().st_size if path.exists() else 0
+
+
 @pytest.fixture(scope="module")
 def undisturbed():
     return numbers(run())
@@ -60,17 +64,19 @@ def undisturbed():
 
 def test_ten_kills_at_random_moments_change_no_number(tmp_path, undisturbed):
     rng = np.random.default_rng(0)
-    started = time.perf_counter()
-    os.waitpid(forked(lambda: run(tmp_path / "whole")), 0)
-    whole = time.perf_counter() - started
     killed = 0
     for number in range(10):
         out = tmp_path / str(number // 5)  # five times each, so that the end is reached, too
+        results = out / "jobs" / "results.jsonl"
         child = forked(lambda out=out: run(out))
-        time.sleep(rng.uniform(0.1, 0.6) * whole)
+        goal = size_of(results) + rng.integers(4000)
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while size_of(results) < goal and os.waitid(os.P_PID, child, look) is None:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.1))
         os.kill(child, signal.SIGKILL)
         killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert killed
+    assert killed > 1
     for folder in ("0", "1"):
         assert numbers(run(tmp_path / folder)) == undisturbed
         assert not list((tmp_path / folder / "jobs").glob(".*.parquet"))

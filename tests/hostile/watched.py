@@ -8,11 +8,14 @@ import os
 import resource
 import select
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
-#: Seconds for one case, and cases for one child, so that what one leaves behind is not another's.
-PATIENCE, PER_CHILD = 20, 250
+#: Seconds of work for one case, and seconds by the clock, in which a busy machine does less;
+PATIENCE, LONGEST = 20, 300
+#: cases for one child, so that what one leaves behind is not another's.
+PER_CHILD = 250
 #: Bytes of memory allowed for each byte of a case, and beside them (allocators round up).
 FACTOR, SLACK = 100, 64 * 2**20
 #: A case that asks for more than this at once gets a MemoryError instead.
@@ -54,7 +57,7 @@ def _child(case, number, last, outcomes, failures):
     # Without a buffer, in which a line could wait while we wait for the next.
     with open(reading, "rb", buffering=0) as answers:
         while number < last:
-            if not select.select([answers], [], [], PATIENCE)[0]:
+            if _hangs(child, answers):
                 failures.append(f"case {number} hangs")
                 os.kill(child, signal.SIGKILL)
                 break
@@ -73,6 +76,21 @@ def _child(case, number, last, outcomes, failures):
             failures.append(f"case {number} ends by signal {os.WTERMSIG(status)}")
         number += 1
     return number
+
+
+def _hangs(child, answers):
+    """Wait for an answer; return whether the child works for too long without one."""
+    before, end = _work_of(child), time.monotonic() + LONGEST
+    while not select.select([answers], [], [], 1)[0]:
+        if _work_of(child) - before > PATIENCE or time.monotonic() > end:
+            return True
+    return False
+
+
+def _work_of(child):
+    """Seconds that a process has been running on a core."""
+    fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _work(case, number, last, writing):
