@@ -90,19 +90,19 @@ DEFECTS = [
         "test domains drawn with replacement",
         "rng.choice(n_domains, n_test, replace=False)",
         "rng.choice(n_domains, n_test)",
-        ("selection/test_splitters.py",),
+        ("splits/test_splitters.py",),
     ),
     Defect(
         "a ridge search trains on the first part that it tests on",
         "for held_out in tests[:0:-1]:",
         "for held_out in tests[::-1]:",
-        ("selection/test_moments.py",),
+        ("ridge/test_moments.py",),
     ),
     Defect(
         "one-standard-error rule with the deviation of the population",
         "difference.std(axis=1, ddof=1)",
         "difference.std(axis=1)",
-        ("selection/test_dcmcv.py",),
+        ("estimators/test_dcmcv.py",),
     ),
     Defect(
         "the ensemble's weights for a held-out domain know its scores",
@@ -114,7 +114,7 @@ DEFECTS = [
         "conformal quantile without the place of the new domain",
         "(len(sizes) + 1.0)",
         "len(sizes)",
-        ("selection/test_conformal.py",),
+        ("calibration/test_conformal.py",),
     ),
     # Tables, files, pages, commands -------------------------------------------------------------
     Defect(
@@ -127,13 +127,13 @@ DEFECTS = [
         "the digest of a model file is not checked",
         'if header["sha256"] != digest(parts, header["info"]):',
         "if False:",
-        ("models/test_persistence.py",),
+        ("model_files/test_persistence.py",),
     ),
     Defect(
         "distance to sources without the noise of their means",
         "variance * (1 / n + 1 / rows)",
         "variance * (1 / n)",
-        ("models/test_shift.py",),
+        ("shift/test_shift.py",),
     ),
     Defect(
         "the generalization gap with the wrong sign",
