@@ -143,8 +143,8 @@ DEFECTS = [
     ),
     Defect(
         "a site may send statistics of fewer rows than the plan allows",
-        "(counts < plan.smallest_cell)",
-        "(counts < 1)",
+        'check_counts("counts", counts.ravel().tolist(), plan.smallest_cell, zero=True)',
+        'check_counts("counts", counts.ravel().tolist(), 1, zero=True)',
         ("federated",),
     ),
     Defect(
