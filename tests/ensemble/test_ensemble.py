@@ -11,6 +11,8 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from domainwise import DomainContext, DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.calibration.curves import equal_weights, fit_curve
@@ -309,6 +311,88 @@ def test_members_that_are_unknown_or_double_are_refused(types, message):
     X, y, domain = table()
     with pytest.raises(ValueError, match=message):
         DomainEnsembleClassifier(types).fit(X, y, sample_domain=domain)
+
+
+class Strange(ClassifierMixin, BaseEstimator):
+    """A classifier whose answers are wrong in one way or another."""
+
+    def __init__(self, fault=""):
+        self.fault = fault
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        p = np.full((len(X), 2), 0.5)
+        if self.fault == "nan":
+            p[::2] = np.nan
+        return p[:-1] if self.fault == "short" else p
+
+
+@pytest.mark.parametrize(
+    ("model", "member", "message"),
+    [
+        ("classes", Ridge(), "members holds 'x', a Ridge, which is a regressor"),
+        ("numbers", GaussianNB(), "which is a classifier; DomainEnsembleRegressor needs a regr"),
+        ("classes", Strange("nan"), "member 'x' returned NaN or infinite values for 12 of 24 rows"),
+        ("classes", Strange("short"), "member 'x' returned 23 predictions for 24 rows"),
+    ],
+)
+def test_members_that_cannot_be_averaged_are_refused_by_name(model, member, message):
+    X, y, domain = table() if model == "classes" else numbers()
+    kind = DomainEnsembleClassifier if model == "classes" else DomainEnsembleRegressor
+    with pytest.raises(ValueError, match=message):
+        kind([("x", member)]).fit(X, y, sample_domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"class 7": 2.0}, "class_weight holds 'class 7', which is not a class of y"),
+        ({"class 0": 0.0, "class 1": 0.0}, "one must be above 0"),
+    ],
+)
+def test_class_weights_that_do_not_fit_are_refused(weights, message):
+    X, y, domain = table()
+    with pytest.raises(ValueError, match=message):
+        DomainEnsembleClassifier(OWN, class_weight=weights).fit(X, y, sample_domain=domain)
+
+
+def test_the_order_of_rows_does_not_change_predictions_in_context(few_trees):
+    X, y, domain = table(n_per_domain=40)
+    X = np.round(X, 2)
+    model = DomainEnsembleClassifier(["boosting", "extra_trees"]).fit(X, y, sample_domain=domain)
+    expected = model.predict_proba(X, sample_domain=domain)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(X))
+        again = model.predict_proba(X[order], sample_domain=domain[order])
+        np.testing.assert_allclose(again, expected[order], atol=1e-12)
+
+
+def test_a_batch_of_one_class_is_predicted_row_by_row():
+    X, y, domain = table(n_domains=8, n_per_domain=60, moved=0.3)
+    model = DomainEnsembleClassifier(OWN, context=True).fit(X, y, sample_domain=domain)
+    new, y_new, _ = table(n_domains=1, n_per_domain=200, seed=3, moved=0.3)
+    mixed = model.predict_proba(new, sample_domain=["new"] * len(new))
+    assert not np.allclose(mixed, model.predict_proba(new))
+    for name in ("class 0", "class 1"):
+        one = new[y_new == name]
+        with pytest.warns(UserWarning, match="domains without context: new"):
+            found = model.predict_proba(one, sample_domain=["new"] * len(one))
+        np.testing.assert_array_equal(found, model.predict_proba(one))
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_a_global_setting_of_outputs_changes_nothing_inside(output):
+    pytest.importorskip(output)
+    X, y, domain = table()
+    own = [("logistic", make_pipeline(StandardScaler(), LogisticRegression()))]
+    plain = DomainEnsembleClassifier(own).fit(X, y, sample_domain=domain)
+    with config_context(transform_output=output):
+        model = DomainEnsembleClassifier(own).fit(X, y, sample_domain=domain)
+        predicted = model.predict_proba(X, sample_domain=domain)
+    np.testing.assert_allclose(predicted, plain.predict_proba(X, sample_domain=domain))
 
 
 def ugly(name):

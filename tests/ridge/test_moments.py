@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.metrics import recall_score
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
 from sklearn.model_selection import KFold, LeavePGroupsOut, RepeatedKFold
+from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.backends import backend_of
@@ -243,6 +244,30 @@ def test_landmarks_among_the_rows_need_no_features(kernel, n_landmarks):
     Phi = nystrom.features(X)
     np.testing.assert_allclose(nystrom.gram(X), Phi @ Phi.T, atol=1e-9)
     np.testing.assert_allclose(nystrom.weights(X, Y), Phi.T @ Y, atol=1e-8)
+
+
+def test_class_weights_are_factors_of_errors_as_those_of_svc(path):
+    X, y, _, d = make_rows()
+    landmarks, cost = X[::4], {"a": 3.0, "c": 0.5}
+    model = InvariantRidgeClassifierCV(
+        kernels=["rbf"], landmarks=landmarks, class_weight=cost, n_average=1, **GRID
+    ).fit(X, y, sample_domain=d)
+    Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
+    weights = compute_sample_weight(cost, y)
+    expected = Dense(X, Y, d, y, landmarks, model.members_[0], weights)(X[:9])
+    np.testing.assert_allclose(model.decision_function(X[:9]), expected, rtol=1e-6)
+    ones = clone(model).set_params(class_weight={"a": 1.0, "b": 1.0, "c": 1.0})
+    plain = clone(model).set_params(class_weight=None).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(
+        ones.fit(X, y, sample_domain=d).decision_function(X), plain.decision_function(X), atol=1e-8
+    )
+
+
+def test_weights_of_classes_that_do_not_exist_are_refused():
+    X, y, _, d = make_rows()
+    model = InvariantRidgeClassifierCV(class_weight={"z": 2.0}, **GRID)
+    with pytest.raises(ValueError, match="class_weight holds 'z', which is not a class of y"):
+        model.fit(X, y, sample_domain=d)
 
 
 def test_errors_that_cost_nothing_leave_domains_as_they_are(path):

@@ -115,6 +115,21 @@ def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
     return check_target(y, n_samples, "delta", least_classes=least_classes)
 
 
+def check_class_weight(class_weight: Any, classes: Array) -> None:
+    """Refuse weights of classes that do not exist, and weights that are all 0."""
+    if not isinstance(class_weight, dict):
+        return
+    names = classes.tolist()
+    others = [name for name in class_weight if name not in names]
+    if others:
+        raise ValueError(
+            f"class_weight holds {others[0]!r}, which is not a class of y; classes are "
+            f"{', '.join(map(repr, names))}"
+        )
+    if not any(class_weight.get(name, 1.0) for name in names):
+        raise ValueError(f"class_weight={class_weight!r} is 0 for all classes; one must be above 0")
+
+
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:
     """Check sample_domain: labels of one sortable type, or continuous descriptors (theory 6.3).
 

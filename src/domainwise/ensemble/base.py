@@ -24,7 +24,13 @@ from domainwise.arrays import (
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
 from domainwise.calibration.quantiles import DomainQuantiles
-from domainwise.checks.inputs import Labels, label_array, refuse_too_large, validate_rows
+from domainwise.checks.inputs import (
+    Labels,
+    check_class_weight,
+    label_array,
+    refuse_too_large,
+    validate_rows,
+)
 from domainwise.checks.signatures import arguments
 from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.context import (
@@ -65,6 +71,10 @@ class DomainEnsemble(BaseEstimator):
     time_budget: float | None = None
     verbose: int = 0
 
+    #: Shares of predicted classes on source domains, in context and row by row.
+    _shares: ShareRange | None = field(default=None, init=False)
+    _plain_shares: ShareRange | None = field(default=None, init=False)
+
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
@@ -97,6 +107,8 @@ class DomainEnsemble(BaseEstimator):
         self._validate_params()
         numeric = not is_classifier(self)
         rows, target = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
+        if not numeric:
+            check_class_weight(self.class_weight, np.unique(target))
         if self.calibration == "cv":
             self._learn(rows, target, sample_domain, learn_from)
             return self
@@ -188,6 +200,7 @@ class DomainEnsemble(BaseEstimator):
             if isinstance(member, str) and member in MEMBER_TYPES:
                 types.append(MEMBER_TYPES[member]())
             elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
+                self._check_member(*member)
                 types.append(Own(str(member[0]), member[1]))
             else:
                 raise ValueError(
@@ -198,6 +211,16 @@ class DomainEnsemble(BaseEstimator):
         if not names or len(set(names)) < len(names):
             raise ValueError(f"members={self.members!r} must hold at least one name, each once")
         return types
+
+    def _check_member(self, name: Any, estimator: Any) -> None:
+        """Refuse a regressor among classifiers, and a classifier among regressors."""
+        right, wrong = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
+        known = hasattr(estimator, "__sklearn_tags__")
+        if known and estimator.__sklearn_tags__().estimator_type == wrong:
+            raise ValueError(
+                f"members holds {name!r}, a {type(estimator).__name__}, which is a {wrong}; "
+                f"{type(self).__name__} needs a {right}"
+            )
 
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
         """Rows in the sources' units, and in context as well where domains are given.
@@ -230,7 +253,7 @@ class DomainEnsemble(BaseEstimator):
         self.weights_, mix, without = score.mixed(plain)
         self.domain_scores_ = score.scores(without)
         self.expected_score_ = expected_score(self.domain_scores_, self._seed)
-        self._shares: ShareRange | None = None
+        self._shares = self._plain_shares = None
         self._quantiles = {"plain": score.quantiles(without)}
         self.calibration_domains_ = self.domains_[np.unique(score.domains[score.rows])]
         self.promise_ = PROMISES[self.calibration]
@@ -250,8 +273,9 @@ class DomainEnsemble(BaseEstimator):
             self.context_expected_score_ = expected_score(self.context_domain_scores_, self._seed)
             self._quantiles["context"] = score.quantiles(without_context)
             if score.classes is not None:
-                rows = inside.rows
-                self._shares = ShareRange.of_sources(both[rows], score.domains[rows], mixed)
+                rows, domains = inside.rows, score.domains[inside.rows]
+                self._shares = ShareRange.of_sources(both[rows], domains, mixed)
+                self._plain_shares = ShareRange.of_sources(mix[rows], domains, mixed)
         self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
 
     def _mixes(self, X: Array, domain: Labels | None) -> tuple[Array, Array | None]:
@@ -276,7 +300,7 @@ class DomainEnsemble(BaseEstimator):
         plain, mixed = self._mixes(X, None if sample_domain is None else domain)
         if mixed is None:
             return plain
-        alone = self._without_context(mixed, domain)
+        alone = self._without_context(plain, mixed, domain)
         if len(alone):
             named = ", ".join(str(name) for name in domain.names[alone[:5]])
             warn_caller(
@@ -302,25 +326,32 @@ class DomainEnsemble(BaseEstimator):
         """Whether some domains may be predicted row by row although context is given."""
         return self._shares is not None
 
-    def _without_context(self, mixed: Array, domain: Labels) -> Array:
-        """Codes of domains whose rows are better predicted one by one."""
+    def _without_context(self, plain: Array, mixed: Array, domain: Labels) -> Array:
+        """Codes of domains whose rows are better predicted one by one.
+
+        In context a batch of one class looks like any other; predictions row by row show it.
+        """
         known = self.domain_context_._statistics
         if known is not None and known.without_context is not None:
             return np.flatnonzero(np.isin(np.asarray(domain.names), list(known.without_context)))
         if self._shares is None:
             return np.zeros(0, dtype=np.intp)
-        shares = class_shares(mixed, domain.codes, domain.n_categories)
-        return np.flatnonzero(self._shares.left_by(shares, np.bincount(domain.codes)))
+        outside = np.zeros(domain.n_categories, dtype=bool)
+        for predicted, known_shares in ((mixed, self._shares), (plain, self._plain_shares)):
+            if known_shares is not None:
+                shares = class_shares(predicted, domain.codes, domain.n_categories)
+                outside |= known_shares.left_by(shares, np.bincount(domain.codes))
+        return np.flatnonzero(outside)
 
     def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)
-        _, mixed = self._mixes(rows, domain)
+        plain, mixed = self._mixes(rows, domain)
         if mixed is None:
             return []
-        return np.asarray(domain.names)[self._without_context(mixed, domain)].tolist()
+        return np.asarray(domain.names)[self._without_context(plain, mixed, domain)].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that takes the statistics of domains from here, not from the rows in X."""

@@ -33,6 +33,14 @@ class DomainStatistics:
     without_context: frozenset[Any] | None = None
 
 
+def rounded(values: Any) -> Any:
+    """Round to multiples of 2^-36, far above the rounding of sums.
+
+    Otherwise the order of rows could decide on which side of a tree's threshold a row is.
+    """
+    return namespace(values).round(values * 2.0**36) / 2.0**36
+
+
 def domain_labels(sample_domain: Any, X: Any) -> Labels:
     """Domains of the rows of X, one label each."""
     arrays = hasattr(sample_domain, "shape")
@@ -294,7 +302,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             parts = [Z * share, self._relative(Z, codes, mean, variance)]
         if self.summary:
             logarithm = xp.log(xp.clip(variance, LEAST_VARIANCE, None)) / 2
-            parts += [mean[codes][:, chosen], logarithm[codes][:, chosen]]
+            parts += [rounded(each[codes][:, chosen]) for each in (mean, logarithm)]
         return xp.concatenate(parts, axis=1)
 
     def _relative(self, Z: Any, codes: Any, mean: Any, variance: Any) -> Any:
@@ -305,7 +313,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         # A domain of one value, where nothing is shrunk, has no spread: it is at its mean.
         ratio = distance / xp.where(spread > 0, spread, 1.0)
         ratio = xp.where(xp.isnan(ratio), 0.0, xp.clip(ratio, -self.clip, self.clip))
-        return RELATIVE_SHARE * ratio
+        return RELATIVE_SHARE * rounded(ratio)
 
     def _shrunk(self, moments: Moments, *, given: bool) -> tuple[Any, Any]:
         """``a mu`` and ``a sigma^2 + 1 - a`` of each domain and feature."""

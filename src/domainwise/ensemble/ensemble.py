@@ -103,8 +103,9 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     the outermost source is beyond the others. Without ``sample_domain`` in ``fit`` members are
     chosen on folds of rows.
 
-    If the shares of predicted classes in a new domain lie outside those of the sources, its rows
-    are predicted one by one, with a warning: what a domain is like may then mislead.
+    If the shares of predicted classes in a new domain, in context or row by row, lie outside those
+    of the sources, its rows are predicted one by one, with a warning: what a domain is like may
+    then mislead, as it does where a batch holds one class only.
 
     Examples
     --------

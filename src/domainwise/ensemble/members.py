@@ -63,6 +63,8 @@ class Member:
         """Probabilities of the classes, or one column of values, of rows as it knows them."""
         X = levelled(X, self.clip)
         values = [outputs(model, X, self.n_classes) for model in self.estimators]
+        for each in values:
+            check_outputs(each, len(X), self.name)
         mean = np.mean(values, axis=0)
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
 
@@ -189,6 +191,21 @@ def n_classes(data: Data) -> int:
 def n_domains(data: Data) -> int:
     """Number of domains."""
     return 1 if data.domain is None else data.domain.n_categories
+
+
+def check_outputs(values: Array, n_rows: int, name: str) -> None:
+    """Refuse outputs of a member that cannot be averaged."""
+    if len(values) != n_rows:
+        raise ValueError(
+            f"member {name!r} returned {len(values)} predictions for {n_rows} rows; it must "
+            "return one for each row"
+        )
+    strange = ~np.isfinite(values).all(axis=1)
+    if strange.any():
+        raise ValueError(
+            f"member {name!r} returned NaN or infinite values for {strange.sum()} of {n_rows} "
+            "rows; make it return numbers for all rows, or leave it out of members"
+        )
 
 
 def levelled(X: Array, clip: float | None) -> Array:
@@ -360,6 +377,13 @@ class Own(MemberType):
 
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
+
+    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        """Outputs of the estimator, which are checked."""
+        values = super().outputs(data, train, test, batch, score)
+        for each in values:
+            check_outputs(each, len(test), self.name)
+        return values
 
     def estimator(self, data: Data, candidate: Candidate) -> Any:
         """Copy the estimator."""

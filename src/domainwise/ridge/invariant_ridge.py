@@ -7,14 +7,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, is_tensor
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
-from domainwise.checks.inputs import Labels, check_classes, plain_array
+from domainwise.checks.inputs import Labels, check_class_weight, check_classes, plain_array
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ridge.base import InvariantRidge
 from domainwise.ridge.scores import Rows
@@ -44,7 +44,9 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Whether domains are compared as they are, inside each class, or both.
     {ridge_rest}
     class_weight : dict or "balanced", default=None
-        Weights of the classes' errors, as in :class:`sklearn.svm.SVC`.
+        Weights of the classes' errors, the :math:`s_i` above, as in :class:`sklearn.svm.SVC`: a
+        dict holds the weight of each class, 1 for those that it does not name; "balanced" is
+        ``n_samples / (n_classes * n_samples_of_the_class)``.
 
     Attributes
     ----------
@@ -108,8 +110,8 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
             target = backend.check_target(y, rows, "delta", least_classes=least_classes)
         else:
             target = check_classes(y, len(rows), least_classes=least_classes)
-        if isinstance(self.class_weight, dict) and least_classes > 1:
-            compute_class_weight(self.class_weight, classes=target.names, y=target.names)
+        if least_classes > 1:
+            check_class_weight(self.class_weight, target.names)
         return target
 
     def decision_function(self, X: ArrayLike) -> Array:

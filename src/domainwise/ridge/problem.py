@@ -259,15 +259,13 @@ class Penalties:
         return sorted({conditional for weight, conditional in self.kinds if weight})
 
     def class_weights(self, counts: Mapping[Any, int]) -> dict[Any, float]:
-        """Weight of each row of each class; they add up to the number of rows."""
+        """Weight of each row of each class, as in :class:`sklearn.svm.SVC`."""
         if self.class_weight is None:
             return dict.fromkeys(counts, 1.0)
         if isinstance(self.class_weight, str):
-            given = {label: 1.0 / n for label, n in counts.items()}
-        else:
-            given = {label: float(self.class_weight.get(label, 1.0)) for label in counts}
-        scale = sum(counts.values()) / sum(given[label] * n for label, n in counts.items())
-        return {label: weight * scale for label, weight in given.items()}
+            share = sum(counts.values()) / len(counts)
+            return {label: share / n for label, n in counts.items()}
+        return {label: float(self.class_weight.get(label, 1.0)) for label in counts}
 
     def directions(
         self, parts: Callable[[bool], Any], n_samples: int, m: int, like: Any
