@@ -34,6 +34,7 @@ class DataFile:
     sha256: str
     rows: int
     domains: int
+    domain: str
     features: int
     target: str
     description: str

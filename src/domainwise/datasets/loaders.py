@@ -62,15 +62,12 @@ Bunch
     description ``DESCR``; text columns are indicators (``sex_Female``) in ``data``."""
 
 
-def described(shape: str, domain: str) -> Callable[[F], F]:
+def described(loader: F) -> F:
     """Put what loaders share into the docstring of one, in place of ``{shared}``."""
-
-    def fill(loader: F) -> F:
-        text = _SHARED.format(shape=shape, domain=domain)
-        loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
-        return loader
-
-    return fill
+    entry = data_files()[loader.__name__.removeprefix("load_")]
+    text = _SHARED.format(shape=(entry.rows, entry.features), domain=entry.domain)
+    loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
+    return loader
 
 
 def _plain(column: Any) -> Any:
@@ -121,7 +118,7 @@ def check_subset(values: Sequence[Any], name: str, accepted: Sequence[Any]) -> l
 # Loaders ------------------------------------------------------------------------------------------
 
 
-@described("(5875, 16)", "subject number")
+@described
 def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> Bunch:
     """Parkinson's telemonitoring: 42 people, 16 voice measures, a clinical score.
 
@@ -147,7 +144,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     return bunch(table, features, chosen, "parkinsons", as_frame=as_frame)
 
 
-@described("(207171, 6)", "sample number")
+@described
 def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = False) -> Bunch:
     """Graft-versus-host disease (FlowCAP-I): 12 samples, 6 channels, T cell or not.
 
@@ -174,7 +171,7 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     return bunch(table, features, target, "gvhd", as_frame=as_frame)
 
 
-@described("(2296, 8)", "well name")
+@described
 def load_oilwells(
     *,
     event_classes: Sequence[int] = (2, 6),
@@ -212,7 +209,7 @@ def load_oilwells(
     return bunch(table, features, "label", "oilwells", as_frame=as_frame)
 
 
-@described("(4069, 7)", "well name")
+@described
 def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool = False) -> Bunch:
     """Well-log facies: 9 wells, 7 logs, 9 rock types.
 
@@ -243,7 +240,7 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     return bunch(table, features, "Facies", "facies", as_frame=as_frame)
 
 
-@described("(491771, 7)", "sample, centre or patient")
+@described
 def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool = False) -> Bunch:
     """HIPC T cells: 19 samples of 5 centres, 7 markers, 10 populations.
 
@@ -271,7 +268,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     return bunch(table, features, target, "hipc", domain=column, as_frame=as_frame)
 
 
-@described("(80000, 8)", "sample number")
+@described
 def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunch:
     """Mass cytometry: 16 samples of several centres, 8 markers, 5 labels.
 
@@ -295,7 +292,7 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     return bunch(table, features, "label", "cytof", as_frame=as_frame)
 
 
-@described("(920, 13)", "hospital")
+@described
 def load_heart(*, as_frame: bool = False) -> Bunch:
     """Heart disease: 4 hospitals, 13 measurements of a patient, disease (1) or not (0).
 
@@ -337,14 +334,15 @@ class Loader(Protocol):
         """Read the data set."""
 
 
-def _loader(name: str, about: str, shape: str, domain: str) -> Loader:
-    """Loader of one data set; ``about`` is the first line of its docstring."""
+def _loader(name: str) -> Loader:
+    """Loader of a file that has the domain first, the target last and the features between."""
 
     def load(*, as_frame: bool = False) -> Bunch:
         return _columns_in_order(name, as_frame)
 
+    entry = data_files()[name]
     load.__name__ = load.__qualname__ = f"load_{name}"
-    load.__doc__ = f"""{about}
+    load.__doc__ = f"""{entry.description}.
 
     Parameters
     ----------
@@ -354,44 +352,14 @@ def _loader(name: str, about: str, shape: str, domain: str) -> Loader:
     --------
     >>> from domainwise.datasets import load_{name}
     >>> load_{name}().data.shape  # doctest: +SKIP
-    {shape}
+    {entry.rows, entry.features}
     """
-    return described(shape, domain)(load)
+    return described(load)
 
 
-load_landmine = _loader(
-    "landmine",
-    "LandMine: 29 fields, 9 features, mine (1) or clutter (0).",
-    "(14820, 9)",
-    "field number",
-)
-load_adult = _loader(
-    "adult",
-    "Census income: 13 occupations, a person's circumstances, over 50,000 dollars (1) or not (0).",
-    "(5549, 32)",
-    "occupation",
-)
-load_shoppers = _loader(
-    "shoppers",
-    "Online shoppers: 10 months, what a visitor did, a purchase (1) or not (0).",
-    "(4734, 18)",
-    "month",
-)
-load_bike = _loader(
-    "bike",
-    "Bike sharing by the hour: 8 seasons, time and weather, log of the bikes rented.",
-    "(4800, 8)",
-    "season and year",
-)
-load_communities = _loader(
-    "communities",
-    "Communities and crime: 30 states, 98 census figures, log of violent crimes.",
-    "(1869, 98)",
-    "state",
-)
-load_kc_house = _loader(
-    "kc_house",
-    "House sales in King County: 70 zip codes, 15 facts about a house, log of its price.",
-    "(5547, 15)",
-    "zip code",
-)
+load_landmine = _loader("landmine")
+load_adult = _loader("adult")
+load_shoppers = _loader("shoppers")
+load_bike = _loader("bike")
+load_communities = _loader("communities")
+load_kc_house = _loader("kc_house")

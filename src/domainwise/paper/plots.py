@@ -23,8 +23,8 @@ LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "c
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
     """Average ranks in each setting with more than one data set."""
-    several = [(r, setting) for setting, r in run.rankings.items() if r.n_datasets > 1]
-    return [_ranking_plot(*each) for each in several]
+    rankings = run.rankings.items()
+    return [_ranking_plot(ranking, name) for name, ranking in rankings if ranking.n_datasets > 1]
 
 
 def projection_plots(run: RunSummary) -> list[Picture]:
@@ -87,20 +87,21 @@ def box_plot(case: CaseView) -> Picture | None:
 
 
 def _time_plot(case: CaseView) -> Picture | None:
-    """Seconds of one fit and prediction against the score; dashed: the paper's."""
-    views = [view for view in case.methods if view.seconds is not None]
-    if len(views) < 2:
+    """Seconds of one fit and prediction against the score; hollow marks are the paper's."""
+    seconds = {view.label: view.seconds for view in case.methods if view.seconds is not None}
+    if len(seconds) < 2:
         return None
     with drawing(4.3, 2.9) as figure:
         axes = figure.subplots()
-        points: list[tuple[str, float, float]] = []
-        for view in views:
+        points = []
+        for view in case.methods:
+            if view.seconds is None:
+                continue
             colour = _colour(view)
             marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
             cell = view.cells[case.primary.key]
-            x, y = float(view.seconds or 0), cell.ours.mean
-            axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
-            points.append((view.label, np.log10(x), y))
+            axes.plot(view.seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
+            points.append((view.label, np.log10(view.seconds), cell.ours.mean))
             if view.paper_seconds and cell.paper and not case.stand_in:
                 hollow: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
                 axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **hollow)
@@ -111,47 +112,44 @@ def _time_plot(case: CaseView) -> Picture | None:
             axes.annotate(text, (10**x, y), **LABEL)
         if not case.primary.greater_is_better:
             axes.invert_yaxis()
-        axes.set_xlabel("seconds, one core")
-        axes.set_ylabel(case.primary.label)
+        axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
         axes.grid()
-        listed = "; ".join(f"{view.label} {view.seconds:.3g} s" for view in views)
+        listed = "; ".join(f"{label} {value:.3g} s" for label, value in seconds.items())
         alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
-        caption = f"{case.case.title}. Up and to the left is better; hollow: the paper's"
-        caption = caption if not case.stand_in else f"{case.case.title}. Up and left is better"
+        better = "left is better" if case.stand_in else "to the left is better; hollow: the paper's"
+        caption = f"{case.case.title}. Up and {better}"
         return Picture(to_svg(figure, _id("time", case), alt), alt, caption)
 
 
 def _invariance_plot(case: CaseView) -> Picture | None:
     """Dependence on the domain against dependence on the target, before and after projecting."""
-    views = [view for view in case.methods if view.invariance and METHODS[view.key].main]
-    before = case.find("svm")
-    if before is None or before.invariance is None or len(views) < 2:
+    measured = {
+        view.key: (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
+        for view in case.methods
+        if view.invariance and METHODS[view.key].main
+    }
+    if "svm" not in measured or len(measured) < 2:
         return None
     with drawing(4.3, 2.9) as figure:
         axes = figure.subplots()
-        start = _dependence(before)
+        _, *start = measured["svm"]
         points = []
-        for view in views:
-            x, y = _dependence(view)
-            if view.key == "svm":
-                axes.plot(x, y, "o", color=INK, markersize=6)
-                text = "features as given"
-            else:
-                colour = _colour(view)
+        for key, (view, x, y) in measured.items():
+            colour, text = (
+                (INK, "features as given") if key == "svm" else (_colour(view), view.label)
+            )
+            style: Any = {"markersize": 6, "alpha": 0.9} if key != "svm" else {"markersize": 6}
+            if key != "svm":
                 axes.plot([start[0], x], [start[1], y], color=colour, linewidth=0.7, alpha=0.5)
-                marker = "^" if view.kind == "fast" else "o"
-                axes.plot(x, y, marker, color=colour, markersize=6, alpha=0.9)
-                text = view.label
+            axes.plot(x, y, "^" if view.kind == "fast" else "o", color=colour, **style)
             points.append((text, x, y))
         for text, place in merged_labels(points):
             axes.annotate(text, place, **LABEL)
-        axes.set_xlabel("dependence on the domain (HSIC, 0–1)")
-        axes.set_ylabel("dependence on the target")
+        axes.set(xlabel="dependence on the domain (HSIC, 0–1)", ylabel="dependence on the target")
         axes.margins(x=0.18, y=0.14)
         axes.grid()
         listed = "; ".join(
-            f"{view.label} domain {_dependence(view)[0]:.3f}, target {_dependence(view)[1]:.3f}"
-            for view in views
+            f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured.values()
         )
         alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
         caption = f"{case.case.title}. Up and to the left is better"
@@ -275,11 +273,6 @@ def merged_labels(
 def _ours(case: CaseView, view: MethodView) -> str:
     cell = view.cells[case.primary.key].ours
     return case.primary.format(cell.mean, cell.deviation)
-
-
-def _dependence(view: MethodView) -> tuple[float, float]:
-    assert view.invariance is not None
-    return view.invariance["domain_dependence"], view.invariance["target_dependence"]
 
 
 def _colour(view: MethodView) -> str:
