@@ -37,7 +37,7 @@ def test_the_report_loads_without_console_messages(run_browser, page):
     assert console == []
     assert done.stdout.count("<table") == 14
     assert len(re.findall(r"<figure\b", done.stdout)) == 34
-    assert "In words" in done.stdout
+    assert "Summary" in done.stdout
 
 
 def test_a_console_error_would_be_noticed(run_browser, tmp_path):

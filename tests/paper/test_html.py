@@ -78,7 +78,7 @@ def test_every_case_has_a_table_and_every_picture_words(page, text):
 
 
 def test_the_summary_comes_first(text):
-    assert text.index("In words") < text.index("<table")
+    assert text.index("Summary") < text.index("<table")
     assert "standard deviations" in text[: text.index("<table")]
 
 

@@ -5,7 +5,14 @@ import pytest
 
 from domainwise.jobs.store import ResultsError, ResultStore
 from domainwise.paper.report import case_caption, case_table, publish, to_markdown
-from domainwise.paper.sentences import count, how_close, join, unfinished, what_was_run, who_wins
+from domainwise.paper.sentences import (
+    agreement,
+    best_methods,
+    count,
+    join,
+    unfinished,
+    what_was_run,
+)
 from domainwise.paper.summary import summarise_run
 from domainwise.scoring.statistics import p_text
 
@@ -94,7 +101,7 @@ def test_all_that_share_the_best_mean_are_named(made_up_results):
     store.read()
     found = summarise_run(store)
     assert [method.key for method in found.cases()[0].all_best()] == ["svm", "coir"]
-    assert "SVM (5 of 5) and COIR (5 of 5), ties counted for each" in " ".join(who_wins(found))
+    assert "SVM (5 of 5) and COIR (5 of 5), ties counted for each" in " ".join(best_methods(found))
 
 
 def test_cases_of_one_data_set_count_once_in_the_ranking(run):
@@ -152,14 +159,14 @@ def test_a_quick_run_claims_nothing(made_up_results):
     store = ResultStore(made_up_results("quick", n_repeats=2))
     store.read()
     quick = summarise_run(store)
-    assert how_close(quick) == []
+    assert agreement(quick) == []
     assert any("quick run" in sentence for sentence in what_was_run(quick))
     assert "What reproduces" not in to_markdown(quick)
 
 
 def test_an_empty_results_file_has_no_report(tmp_path):
     ResultStore(tmp_path).open(root_seed=0, profile="full")
-    with pytest.raises(ResultsError, match="holds no finished result yet"):
+    with pytest.raises(ResultsError, match="contains no finished result yet"):
         publish(tmp_path)
     with pytest.raises(ResultsError, match="nothing was run there"):
         publish(tmp_path / "elsewhere")

@@ -14,10 +14,9 @@ from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
 from domainwise.scoring.statistics import Ranking
 
-#: Those of ``evaluate``, in which the searched DCM stands for all; fast methods have their exact
-#: one's.
+#: Those of ``evaluate``, with the colour of the tuned DCM; fast methods have that of the exact one.
 COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
-#: How words stand beside a point.
+#: How labels are placed beside points.
 LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "color": INK}
 
 
@@ -135,9 +134,7 @@ def _invariance_plot(case: CaseView) -> Picture | None:
         _, *start = measured["svm"]
         points = []
         for key, (view, x, y) in measured.items():
-            colour, text = (
-                (INK, "features as given") if key == "svm" else (_colour(view), view.label)
-            )
+            colour, text = (INK, "input features") if key == "svm" else (_colour(view), view.label)
             style: Any = {"markersize": 6, "alpha": 0.9} if key != "svm" else {"markersize": 6}
             if key != "svm":
                 axes.plot([start[0], x], [start[1], y], color=colour, linewidth=0.7, alpha=0.5)
@@ -188,9 +185,9 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes = figure.subplots()
         index = np.arange(1, len(values) + 1)
         kinds = (
-            (values > 1 + 1e-6, COLOURS["dcm"], f"above 1: {above}, they tell classes apart"),
+            (values > 1 + 1e-6, COLOURS["dcm"], f"above 1: {above}, which separate classes"),
             (np.abs(values - 1) <= 1e-6, GREY, f"equal to 1: {len(values) - above - below}"),
-            (values < 1 - 1e-6, COLOURS["svm"], f"below 1: {below}, they tell domains apart"),
+            (values < 1 - 1e-6, COLOURS["svm"], f"below 1: {below}, which separate domains"),
         )
         for chosen, colour, text in kinds:
             axes.plot(index[chosen], values[chosen], ".", color=colour, markersize=5, label=text)
@@ -238,8 +235,8 @@ def _ranking_plot(ranking: Ranking, setting: str) -> Picture:
         listed = ", ".join(f"{label} {rank:.2f}" for label, rank in zip(labels, ranks, strict=True))
         alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
         caption = (
-            f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band cannot be"
-            " told apart from the first (Nemenyi, 5 %)"
+            f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band do not"
+            " differ significantly from the first (Nemenyi, 5 %)"
         )
         return Picture(to_svg(figure, f"rank-{setting}", alt), alt, caption, wide=True)
 
@@ -247,7 +244,7 @@ def _ranking_plot(ranking: Ranking, setting: str) -> Picture:
 def merged_labels(
     points: Sequence[tuple[str, float, float]],
 ) -> list[tuple[str, tuple[float, float]]]:
-    """One label for points that lie almost on each other, where two would overlap.
+    """Merge the labels of points that nearly coincide, where they would overlap.
 
     >>> merged_labels([("a", 0.0, 0.0), ("b", 0.001, 0.0), ("c", 1.0, 1.0)])
     [('a, b', (0.0, 0.0)), ('c', (1.0, 1.0))]

@@ -38,7 +38,7 @@ class Published:
     html: Path | None
 
     def print(self, console: Console) -> None:
-        """Print the tables, and where to look."""
+        """Print the tables, and where the files are."""
         print_run(self.run, console)
         console.print(f"\ntables: {self.markdown}", soft_wrap=True)
         if self.html is not None:
@@ -68,7 +68,7 @@ def publish(folder: Path, *, html: bool = True) -> Published:
     store.read()
     run = summarise_run(store)
     if not run.tables:
-        raise ResultsError(f"{store.path} holds no finished result yet")
+        raise ResultsError(f"{store.path} contains no finished result yet: run reproduce first")
     markdown, page = folder / MARKDOWN_NAME, folder / HTML_NAME if html else None
     write_text(markdown, to_markdown(run))
     if page is not None:
@@ -214,7 +214,7 @@ def print_run(run: RunSummary, console: Console) -> None:
         for case in table.cases:
             _print_case(case, console)
     console.print(f"\n[dim]{legend(run)}[/]\n")
-    for part in (sentences.what_was_run, sentences.how_close, sentences.who_wins):
+    for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
         for sentence in part(run):
             console.print(f"• {sentence}", markup=False)
 
@@ -280,8 +280,8 @@ def _findings(run: RunSummary) -> list[str]:
             "Outside (difference ours − paper, and in the paper's standard deviations)",
             sentences.not_reproduced(run),
         ),
-        ("Why", sentences.reasons(run)),
-        ("What the ridge is worth (1e-5 / 1e-3 / ∞)", sentences.ridge_paths(run)),
+        ("Reasons for differences", sentences.reasons(run)),
+        ("Effect of the ridge (1e-5 / 1e-3 / ∞)", sentences.ridge_paths(run)),
     ):
         if entries:
             lines += [f"{title}:", "", *(f"- {entry}" for entry in entries), ""]
@@ -314,8 +314,8 @@ def _environment(run: RunSummary) -> str:
     return (
         f"domainwise {header.get('domainwise')}, Python {header.get('python')},"
         f" {', '.join(versions)}; {machine.get('processor')}, {machine.get('cores')} cores,"
-        f" {machine.get('system')}; begun {header.get('started')}"
-        + (f", continued {sentences.count(len(run.sessions), 'time')}" if run.sessions else "")
+        f" {machine.get('system')}; started {header.get('started')}"
+        + (f", resumed {sentences.count(len(run.sessions), 'time')}" if run.sessions else "")
         + "."
     )
 
@@ -336,10 +336,10 @@ def to_html(run: RunSummary) -> str:
         ("system", machine.get("system")),
         ("root seed", header.get("root_seed")),
         ("size of the run", header.get("profile")),
-        ("begun", header.get("started")),
+        ("started", header.get("started")),
     ]
     if run.sessions:
-        facts.append(("continued", sentences.count(len(run.sessions), "time")))
+        facts.append(("resumed", sentences.count(len(run.sessions), "time")))
     return Templates("domainwise.paper").render(
         "reproduce.html.j2",
         styles=["style.css"],

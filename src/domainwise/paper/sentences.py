@@ -21,7 +21,7 @@ MIN_REPEATS = 5
 
 def in_short(run: RunSummary) -> list[str]:
     """The whole summary, sentence by sentence."""
-    parts = (what_was_run, unfinished, how_close, who_wins, how_sure)
+    parts = (what_was_run, unfinished, agreement, best_methods, significance)
     return [sentence for part in parts for sentence in part(run)]
 
 
@@ -31,21 +31,21 @@ def what_was_run(run: RunSummary) -> list[str]:
     names = join([table.table.title for table in run.tables])
     tables = count(len(run.tables), "table").capitalize()
     sentences = [
-        f"{tables} of the paper, {count(len(cases), 'case')} in all ({names}). Every"
-        " method is fitted on source domains and judged on domains it has not"
-        f" seen. {_repeats(run)} Root seed {run.header.get('root_seed')}."
+        f"{tables} of the paper, {count(len(cases), 'case')} in all ({names}). Every method is"
+        f" fitted on source domains and scored on unseen domains. {_repeats(run)} Root seed"
+        f" {run.header.get('root_seed')}."
     ]
     if run.quick:
         sentences.append(
-            "This was a quick run, with few repeats and thinned-out domains: it shows that"
-            " everything works and what a report looks like. Its numbers are not to be compared"
-            " with the paper's."
+            "This was a quick run with few repeats and few rows per domain. It shows that"
+            " everything works and what a report looks like; do not compare its numbers with the"
+            " paper's."
         )
     stand_ins = [table.table.title for table in run.tables if table.table.stand_in]
     if stand_ins:
         sentences.append(
-            f"{join(stand_ins)}: the paper's data are not public, other data stand in. Their"
-            " numbers are shown beside the paper's but not counted as a comparison."
+            f"{join(stand_ins)}: the paper's data are not public, and other data replace them."
+            " Their numbers are shown beside the paper's but are not counted in the comparison."
         )
     if run.failures:
         sentences.append(f"{count(len(run.failures), 'fit')} failed; see the end of this report.")
@@ -64,7 +64,7 @@ def _repeats(run: RunSummary) -> str:
 
 
 def unfinished(run: RunSummary) -> list[str]:
-    """What the protocol asks for and the results file does not hold (yet)."""
+    """Repeats of the protocol that are not in the results file (yet)."""
     missing: list[str] = []
     for table in run.tables:
         repeats = {(view.case.key, view.setting): view.n_repeats for view in table.cases}
@@ -82,12 +82,12 @@ def unfinished(run: RunSummary) -> list[str]:
     if not missing:
         return []
     return [
-        "Fewer repeats than the protocol asks for were run (the same command in the same folder"
-        f" adds the others): {'; '.join(missing)}."
+        "Not all repeats of the protocol have been run (the same command in the same folder adds"
+        f" the missing ones): {'; '.join(missing)}."
     ]
 
 
-def how_close(run: RunSummary) -> list[str]:
+def agreement(run: RunSummary) -> list[str]:
     """How many cells agree with the paper."""
     inside = {
         table.table.title: [cell.within is True for _, _, cell in cells]
@@ -99,8 +99,8 @@ def how_close(run: RunSummary) -> list[str]:
     total, within = sum(map(len, inside.values())), sum(map(sum, inside.values()))
     parts = [f"{title} {sum(cells)} of {len(cells)}" for title, cells in inside.items()]
     return [
-        f"Of {total} cells whose data are the paper's and that have {MIN_REPEATS} repeats or more,"
-        f" {within} lie within one of the paper's standard deviations ({join(parts)})."
+        f"Of {total} cells with the paper's data and at least {MIN_REPEATS} repeats, {within} lie"
+        f" within one of the paper's standard deviations ({join(parts)})."
     ]
 
 
@@ -116,14 +116,14 @@ def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
     ]
 
 
-def who_wins(run: RunSummary) -> list[str]:
+def best_methods(run: RunSummary) -> list[str]:
     """The best method of each table, by setting."""
     lines = [(table.table.title, headline(table)) for table in run.tables]
     return [f"{title}: {text[:1].lower()}{text[1:]}" for title, text in lines]
 
 
 def headline(table: TableView) -> str:
-    """Who wins this table, in one sentence."""
+    """The best methods of a table, in one sentence."""
     text = "; ".join(
         f"with {parameters} {_winners(cases)}"
         for setting, parameters in PARAMETERS.items()
@@ -146,10 +146,10 @@ def _winners(cases: Sequence[CaseView]) -> str:
         return f"{order[0][0]} has the best mean" + (" in every case" if len(cases) > 1 else "")
     ties = ", ties counted for each" if any(len(labels) > 1 for labels in winners) else ""
     names = join([f"{name} ({n} of {len(cases)})" for name, n in order])
-    return f"the best mean is that of {names}{ties}"
+    return f"the best mean belongs to {names}{ties}"
 
 
-def how_sure(run: RunSummary) -> list[str]:
+def significance(run: RunSummary) -> list[str]:
     """Paired tests of DCM against its main rivals, and ranks over data sets."""
     sentences = []
     for setting, parameters in PARAMETERS.items():
@@ -157,26 +157,26 @@ def how_sure(run: RunSummary) -> list[str]:
         if parts:
             sentences.append(f"With {parameters}, DCM {join(parts)}.")
     if sentences:
-        sentences.append(f"A difference counts where Wilcoxon's p is below 0.05; {PAIRED_CAVEAT}.")
+        sentences.append(f"A difference counts if Wilcoxon's p is below 0.05; {PAIRED_CAVEAT}.")
     for setting, ranking in run.rankings.items():
         if ranking.p_value is None or ranking.n_datasets < 3:
             continue
         order = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
         listed = join([f"{name} {rank:.1f}" for rank, name in order])
         fewest = min(case.n_repeats for case in run.cases(setting))
-        few = f" Some of the means behind them have only {count(fewest, 'repeat')}."
-        verdict = "do" if ranking.p_value < LEVEL else "do not"
+        few = f" Some of the means have only {count(fewest, 'repeat')}."
+        verdict = "differ" if ranking.p_value < LEVEL else "do not differ"
         sentences.append(
             f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}."
-            f" The methods {verdict} differ beyond chance (Friedman p = {p_text(ranking.p_value)});"
-            f" ranks closer than {ranking.critical_difference:.1f} cannot be told apart."
+            f" The methods {verdict} significantly (Friedman p = {p_text(ranking.p_value)}); a"
+            f" difference of ranks below {ranking.critical_difference:.1f} is not significant."
             + (few if fewest < MIN_REPEATS else "")
         )
     return sentences
 
 
 def record(cases: Sequence[CaseView], rival: str) -> str:
-    """In how many cases DCM is better and worse than a rival, beyond chance."""
+    """In how many cases DCM is significantly better and worse than a rival."""
     ahead = [
         case.advantage(view)
         for case in cases
@@ -232,7 +232,7 @@ def not_reproduced(run: RunSummary) -> list[str]:
 
 
 def svm_column(run: RunSummary) -> str:
-    """How far the synthetic SVM column lies from the paper's, the one column with no freedom."""
+    """How far the synthetic SVM column lies from the paper's, which leaves nothing open there."""
     gaps = [
         (case.case.title, gap)
         for case in run.cases("paper")
@@ -245,8 +245,8 @@ def svm_column(run: RunSummary) -> str:
     outside = f"; outside: {join(far)}" if far else ""
     return (
         f"The SVM column is within 1.5 points of the paper's in {len(gaps) - len(far)} of"
-        f" {len(gaps)} rows{outside}. The seed is 0 and was not chosen. A mean of 20 repeats has a"
-        " standard error of about a point, and so has the paper's." + _long_run(run)
+        f" {len(gaps)} rows{outside}. The seed, 0, was not selected. Means of 20 repeats, ours and"
+        " the paper's, have a standard error of about one point." + _long_run(run)
     )
 
 
@@ -272,9 +272,9 @@ def reasons(run: RunSummary) -> list[str]:
     weight = weight if against_coir else ""
     lines = [
         "**Ridge.** The paper's eigenproblem has no ridge, and as printed (Algorithm 1) it fits"
-        " noise; how its experiments were regularised is not said. Everything here uses ridge"
-        " 1e-3, one value for all tables and fitted to none of them. The lines below show how much"
-        " depends on it: no single value brings every table to the paper's numbers.",
+        " noise; the paper does not say how its experiments were regularised. Everything here uses"
+        " ridge 1e-3, one value for all tables, tuned on none of them. The lines below show its"
+        " effect: no single value reproduces every table.",
         "**DICA's λ** is not given in the paper either. With λ = N·ridge DICA agrees with COIR to"
         " the third or fourth digit, as it does in the paper, whatever that value is.",
         "**Components.** A binary target determines one direction (eigenvalue above 1); the other"
@@ -282,10 +282,10 @@ def reasons(run: RunSummary) -> list[str]:
         " five for Parkinson's scores (the paper does not say).",
         "**Weight of the domain term.** Eq. (eigen) drops a factor 1/N of its own derivation, so"
         " that the domain term is N times stronger than derived." + weight,
-        "**M.** Where the paper says M, its times fit N/M landmarks, its text says M landmarks;"
-        " both readings are in the tables.",
-        "**Times** are not comparable across machines and methods of solution: ours come from one"
-        " core and a reduced problem, the paper's from dense eigensolvers on an unnamed machine.",
+        "**M.** The paper's text says M landmarks, its times suggest N/M; both readings are in the"
+        " tables.",
+        "**Times** are not comparable: ours are from one core and a reduced problem, the paper's"
+        " from dense eigensolvers on a machine that it does not name.",
     ]
     lines += _parkinsons(run)
     stand_ins = [table.table for table in run.tables if table.table.stand_in]
@@ -305,11 +305,11 @@ def _parkinsons(run: RunSummary) -> list[str]:
     if not parts:
         return []
     return [
-        "**Parkinson's.** Between-subject means carry more than 90 % of the scores' variance, and"
-        " voice says little about them: predicting a constant is hard to beat on unseen people."
-        f" RMSE, {'; '.join(parts)}. With γ = median score both kernels are so narrow that most"
-        " rows resemble only themselves, and every method falls back towards a constant. The"
-        " paper speaks of about 9,000 rows; the public table has 5,875."
+        "**Parkinson's.** Differences between subjects are more than 90 % of the scores' variance,"
+        " and voice explains little of them: a constant is hard to beat on unseen people. RMSE,"
+        f" {'; '.join(parts)}. With γ = median score both kernels are so narrow that most rows"
+        " resemble only themselves, and every method predicts nearly a constant. The paper mentions"
+        " about 9,000 rows; the public table has 5,875."
     ]
 
 

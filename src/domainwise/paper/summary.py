@@ -1,4 +1,4 @@
-"""Rows of a results file, turned into what a reader wants to see. No formatting happens here."""
+"""Rows of a results file as means, comparisons and ranks. Nothing is formatted here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKED = ("majority", "svm", "kpca", "coir", "dica", "dcm", "invariant")
 
 @dataclass(frozen=True)
 class CellView:
-    """One cell: ours, the paper's, and what follows from the two."""
+    """One cell: our mean, the paper's, and how they compare."""
 
     ours: Summary
     paper: Cell | None
@@ -82,7 +82,7 @@ class CaseView:
 
     @property
     def title(self) -> str:
-        """What the case is called where its data may be a stand-in."""
+        """Title of the case, marked if its data are a stand-in."""
         return self.case.title + (" (stand-in)" if self.stand_in else "")
 
     @property
@@ -139,7 +139,7 @@ class RunSummary:
 
     @property
     def quick(self) -> bool:
-        """Whether the run was a quick one, whose numbers are only a taste."""
+        """Whether the run was a quick one, too small for conclusions."""
         return bool(self.header.get("profile") == "quick")
 
     def cases(self, setting: str | None = None) -> list[CaseView]:

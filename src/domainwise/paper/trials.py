@@ -289,7 +289,7 @@ class Trial:
         return share * (self.case.cost if self.setting == "paper" else self.case.tuned_cost)
 
     def run(self) -> list[Row]:
-        """Results of all methods; one that fails gives a row with the error.
+        """Results of all methods; a method that fails gives a row with the error.
 
         BLAS gets one thread, since the order of its sums, and with it the last digits, depends on
         the number of threads.
