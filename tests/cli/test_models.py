@@ -70,6 +70,21 @@ def refused(message, *arguments):
     assert message in " ".join(done.stderr.split())
 
 
+def test_a_model_without_rows_can_be_asked_for(folder, tmp_path):
+    done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk", "-o", tmp_path / "m.skops",
+               "--method", "dcm", "--no-rows")  # fmt: skip
+    assert done.exit_code == 2
+    assert "contains rows of the training data" in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+    done = run("fit", folder / "data.csv", *COMMON, "--drop", "risk", "-o", tmp_path / "m.skops",
+               "--method", "linear", "--no-rows", "--no-check")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "training rows none" in " ".join(run("info", tmp_path / "m.skops").stdout.split())
+    shown = " ".join(run("info", folder / "m.skops").stdout.split())
+    assert "training rows contained: DCM.X_fit_" in shown
+    assert json.loads(run("info", folder / "m.skops", "--json").stdout)["training_rows"]
+
+
 def test_fit_predict_transform_and_info_work_together(folder, tmp_path):
     model = folder / "m.skops"
     done = run("predict", model, folder / "new.parquet", "-o", tmp_path / "out.csv")

@@ -64,6 +64,14 @@ def fit(
     check: Annotated[
         bool, typer.Option(help="Score the method and a constant on held-out domains.")
     ] = True,
+    rows: Annotated[
+        bool,
+        options.option(
+            "Whether the model may contain rows of the table. Methods without: constant, linear, "
+            "boosting.",
+            "--rows/--no-rows",
+        ),
+    ] = True,
     seed: options.SeedOption = 0,
     jobs: options.JobsOption = 1,
     dask: DaskOption = None,
@@ -80,7 +88,7 @@ def fit(
     from domainwise.evaluation.compare import check_table, compare_with_constant
     from domainwise.jobs.store import replacing
     from domainwise.models.registry import TRIVIAL, find_method
-    from domainwise.models.table_model import fit_table
+    from domainwise.models.table_model import fit_table, refuse_rows
 
     n_jobs = processes(jobs, dask)
     common.check_seed(seed)
@@ -123,8 +131,9 @@ def fit(
                 metric = recipe.recipe["scoring"]
                 checked = compare_with_constant(metric, scores, constant, calibration)
         if large is None:
-            model = fit_table(table, **arguments, n_jobs=n_jobs)
+            model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
         else:
+            refuse_rows(str(arguments["method"]), not rows)
             model = large.fit(client, **arguments)
             arguments["method"] = model.info["method"]
         if check and checked is None:

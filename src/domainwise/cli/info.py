@@ -36,7 +36,10 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
         else:
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
-        print_facts(console, [("versions", versions)])
+        rows = header.get("training_rows")
+        contained = "unknown: the file is of an older version" if rows is None else "none"
+        facts = [("training rows", f"contained: {', '.join(rows)}" if rows else contained)]
+        print_facts(console, [*facts, ("versions", versions)])
         print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{model} is damaged: its description is incomplete") from error

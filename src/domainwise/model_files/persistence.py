@@ -39,7 +39,7 @@ from domainwise.model_files.types import (
     nodes,
     number_arrays,
 )
-from domainwise.model_files.values import check_tree, check_values
+from domainwise.model_files.values import check_tree, check_values, training_rows
 
 #: Format of the files written here, and the oldest one that is read.
 FORMAT, OLDEST_FORMAT = 4, 3
@@ -193,7 +193,8 @@ def load(path: str | Path) -> Any:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read what a model file says about itself, without building the model.
 
-    ``format``, ``versions``, ``model`` (its type) and ``info`` as given to :func:`save`.
+    ``format``, ``versions``, ``model`` (its type), ``training_rows`` (attributes that contain rows
+    of the training data; not in files of format 3) and ``info`` as passed to :func:`save`.
     """
     with _opened(path) as archive:
         return _header_of(path, archive)
@@ -264,6 +265,7 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "works": [name for name in METHODS if name not in failed],
+        "training_rows": training_rows(model),
         "info": json.loads(json.dumps(info or {})),
     }
 

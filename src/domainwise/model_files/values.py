@@ -19,6 +19,8 @@ from domainwise.arrays import Array
 
 #: More processes than any machine has processors for; a file must not start them.
 MOST_JOBS = 512
+#: Attributes that contain training rows.
+ROWS = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +99,26 @@ def check_values(model: Any) -> None:
         rule = RULES.get(name)
         if rule is not None and not rule.holds(part):
             raise ValueError(f"the attributes of {name} do not fit together")
+
+
+def training_rows(model: Any) -> list[str]:
+    """Return the attributes of a model that contain training rows, such as "SVC.support_vectors_".
+
+    Exact kernel machines contain all rows, landmarks and support vectors some of them, also where
+    values were standardised first. Statistics, trees and linear models contain none.
+    """
+    names = set()
+    for part in _parts(model):
+        kind = type(part).__name__
+        # Landmarks of random Fourier features are frequencies, and those of a watch random points,
+        # but in files of format 3.
+        random = type(getattr(part, "kernel", None)).__name__ == "FourierMap"
+        if isinstance(part, np.ndarray) or random or (kind == "ShiftWatch" and part._root is None):
+            continue
+        for name in ROWS | ({"components_"} if kind == "Nystroem" else set()):
+            if np.size(vars(part).get(name)) > 1:
+                names.add(f"{kind}.{name}")
+    return sorted(names)
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:

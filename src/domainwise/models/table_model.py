@@ -21,12 +21,16 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.calibration.quantiles import set_columns
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
+from domainwise.model_files.values import training_rows
 from domainwise.models.method import PREDICTORS, Method, Setting
 from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import fit_with_domains, names_likeliest
 from domainwise.tables.schema import Schema, Table, TableError, import_pandas, make_preprocessor
+
+#: Methods whose models contain no training rows.
+WITHOUT_ROWS = ("constant", "linear", "boosting")
 
 
 @dataclass(frozen=True)
@@ -143,14 +147,23 @@ def table_setting(
     )
 
 
-def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> TableModel:
-    """Fit a method (a name, or a Method) to all rows of a table; see :func:`table_setting`."""
+def fit_table(
+    table: Table, method: str | Method = "auto", *, rows: bool = True, **options: Any
+) -> TableModel:
+    """Fit a method (a name, or a Method) to all rows of a table; see :func:`table_setting`.
+
+    ``rows=False`` refuses models that contain training rows.
+    """
     chosen = find_method(method, len(table.y))
+    if not rows and chosen.kind != "own":
+        refuse_rows(chosen.key, chosen.key not in WITHOUT_ROWS)
     setting = table_setting(table, **options)
     pipeline = chosen.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
+    if not rows:
+        refuse_rows(chosen.key, training_rows(pipeline))
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     domains, counts = np.unique(table.sample_domain, return_counts=True)
     info = described(
@@ -162,6 +175,15 @@ def fit_table(table: Table, method: str | Method = "auto", **options: Any) -> Ta
         notes=[*table.notes, *dict.fromkeys(said)],
     )
     return TableModel(pipeline, table.schema, info)
+
+
+def refuse_rows(method: str, contained: object) -> None:
+    """Refuse a model that contains training rows."""
+    if contained:
+        raise ValueError(
+            f"a model of method {method!r} contains rows of the training data, which --no-rows "
+            f"does not allow; use one of {', '.join(WITHOUT_ROWS)}"
+        )
 
 
 def described(

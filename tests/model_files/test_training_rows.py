@@ -1,0 +1,140 @@
+"""Which models contain rows of the training data: a file says so, and it is true."""
+
+import io
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, LinearSVC
+
+import domainwise as dw
+from domainwise.model_files.persistence import load, read_info, save
+from domainwise.models.registry import METHODS
+from domainwise.models.table_model import WITHOUT_ROWS, fit_table
+from domainwise.tables.schema import check_table
+
+sys.path.insert(0, str(Path(__file__).parent))
+import make_fixtures
+
+pytest.importorskip("skops")
+pytest.importorskip("pandas")
+
+COLUMNS = ["depth", "heat", "salt"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    frame = make_fixtures.table(4, 25).drop(columns="value")
+    return check_table(frame, target="state", domain="site")
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    monkeypatch.setattr("domainwise.models.registry.TREES", 3)
+    monkeypatch.setattr("domainwise.ensemble.kinds.TREES", 3)
+    monkeypatch.setattr("domainwise.ensemble.kinds.COMPARED_TREES", 3)
+
+
+def fitted(table, method, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit_table(table, method, **options)
+
+
+def float_arrays(path):
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                array = np.load(io.BytesIO(archive.read(name)))
+                if array.dtype.kind == "f" and array.ndim:
+                    yield array
+
+
+def rows_in(array, rows):
+    """How many rows stand in an array, value after value, along any axis."""
+    found = np.zeros(len(rows), bool)
+    for flat in (array.ravel("C"), array.ravel("F")):
+        if flat.size < rows.shape[1]:
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(flat, rows.shape[1])
+        for i, row in enumerate(rows):
+            near = windows[np.abs(windows[:, 0] - row[0]) < 1e-9]
+            found[i] |= bool((np.abs(near - row) < 1e-9).all(axis=1).any())
+    return int(found.sum())
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_a_file_contains_training_rows_where_it_says_so(key, table, few_trees, tmp_path):
+    path = tmp_path / "model.skops"
+    model = fitted(table, key)
+    model.save(path)
+    numbers = table.X[COLUMNS].to_numpy(float)
+    watch, prepare = (model.pipeline.named_steps[name] for name in ("watch", "prepare"))
+    whole = numbers[np.isfinite(numbers).all(axis=1)]
+    standardised = (whole - watch.mean_) / watch.scale_
+    prepared = prepare.transform(table.X)[:, :3]
+    count = sum(
+        rows_in(array, rows)
+        for array in float_arrays(path)
+        for rows in (whole, standardised, prepared)
+    )
+    told = read_info(path)["training_rows"]
+    # Members of the ensemble have levelled the values of rows, which are there all the same.
+    assert bool(told) == (count > 0 or key == "ensemble"), (told, count)
+    assert (key in WITHOUT_ROWS) == (not told)
+    assert not any("ShiftWatch" in name for name in told)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (LogisticRegression(), []),
+        (LinearSVC(), []),
+        (SVC(), ["SVC.support_vectors_"]),
+        (make_pipeline(Nystroem(n_components=5), LinearSVC()), ["Nystroem.components_"]),
+        (dw.FastDCM(n_landmarks=10), ["FastDCM.landmarks_", "NystromMap.landmarks"]),
+        (dw.InvariantRidgeClassifierCV(feature_map="fourier"), []),
+        (dw.FastDCM(feature_map="fourier", n_landmarks=10), []),
+        (dw.DomainContext(), []),
+    ],
+    ids=lambda value: repr(value)[:50] if hasattr(value, "fit") else "",
+)
+def test_models_of_arrays_say_so_too(model, expected, tmp_path):
+    make_fixtures.fitted(model, make_fixtures.CLASSES)
+    save(model, tmp_path / "model.skops")
+    assert read_info(tmp_path / "model.skops")["training_rows"] == expected
+    counts = [rows_in(array, make_fixtures.X) for array in float_arrays(tmp_path / "model.skops")]
+    assert any(counts) == bool(expected)
+
+
+def test_methods_with_rows_are_refused_before_they_are_fitted(table, monkeypatch):
+    monkeypatch.setattr(dw.DCM, "fit", lambda *_, **__: pytest.fail("it was fitted"))
+    for method in ("dcm", "auto"):
+        with pytest.raises(ValueError, match=r"contains rows .* use one of constant, linear, boos"):
+            fit_table(table, method, rows=False)
+    assert fitted(table, "linear", rows=False).info["method"] == "linear"
+
+
+def test_own_estimators_with_rows_are_refused(table):
+    from domainwise.models.method import own_method
+
+    with pytest.raises(ValueError, match="'mine' contains rows of the training data"):
+        fitted(table, own_method(("mine", SVC())), rows=False)
+    assert fitted(table, own_method(("mine", LogisticRegression())), rows=False)
+
+
+def test_a_watch_of_an_older_file_is_reported(tmp_path):
+    import tarfile
+
+    from domainwise.model_files.values import training_rows
+
+    with tarfile.open(Path(__file__).parent / "format-3.tar.xz") as archive:
+        archive.extract("watch.skops", tmp_path, filter="data")
+    assert read_info(tmp_path / "watch.skops").get("training_rows") is None
+    assert training_rows(load(tmp_path / "watch.skops")) == ["ShiftWatch.landmarks_"]
