@@ -37,8 +37,8 @@ def table():
 @pytest.fixture
 def few_trees(monkeypatch):
     monkeypatch.setattr("domainwise.models.registry.TREES", 3)
-    monkeypatch.setattr("domainwise.ensemble.kinds.TREES", 3)
-    monkeypatch.setattr("domainwise.ensemble.kinds.COMPARED_TREES", 3)
+    monkeypatch.setattr("domainwise.ensemble.members.TREES", 3)
+    monkeypatch.setattr("domainwise.ensemble.members.COMPARED_TREES", 3)
 
 
 def fitted(table, method, **options):

@@ -110,13 +110,14 @@ def training_rows(model: Any) -> list[str]:
     names = set()
     for part in _parts(model):
         kind = type(part).__name__
-        # Landmarks of random Fourier features are frequencies, and those of a watch random points,
-        # but in files of format 3.
-        random = type(getattr(part, "kernel", None)).__name__ == "FourierMap"
-        if isinstance(part, np.ndarray) or random or (kind == "ShiftWatch" and part._root is None):
+        attributes = {} if isinstance(part, np.ndarray) else vars(part)
+        # Landmarks of random Fourier features are frequencies. Those of a watch are random points,
+        # but in files of format 3, which have a root.
+        random = type(attributes.get("kernel")).__name__ == "FourierMap"
+        if random or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
         for name in ROWS | ({"components_"} if kind == "Nystroem" else set()):
-            if np.size(vars(part).get(name)) > 1:
+            if np.size(attributes.get(name)) > 1:
                 names.add(f"{kind}.{name}")
     return sorted(names)
 
