@@ -8,7 +8,15 @@ import pytest
 import domainwise.gram.iterative as iterative
 import domainwise.gram.tiles as tiles
 import domainwise.kernels.functions as functions
-from domainwise import DCM, DICA, KPCA, InvariantKernel
+from domainwise import (
+    DCM,
+    DICA,
+    KPCA,
+    FastDCM,
+    InvariantFeatures,
+    InvariantKernel,
+    InvariantRidgeClassifierCV,
+)
 from domainwise.gram import StreamedGram
 from domainwise.gram.iterative import conjugate_gradients
 from domainwise.gram.tiles import cross_product, kernel_matrix, symmetric_product
@@ -283,3 +291,24 @@ def test_projections_and_kernels_of_new_rows_are_those_of_the_dense_form(path, m
     for model, wanted in zip(small, expected, strict=True):
         got = model.fit(X, y, sample_domain=domain).transform(new)
         np.testing.assert_allclose(got, wanted, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_sums_over_landmarks_are_those_of_numpy(kernel, path, monkeypatch):
+    X, y, domain = problem()
+    models = [
+        FastDCM(kernel=kernel, n_landmarks=60),
+        InvariantFeatures(n_landmarks=60, kernel=kernel),
+        InvariantRidgeClassifierCV(n_landmarks=60, kernels=[kernel]),
+    ]
+
+    def results():
+        for model in models:
+            model.fit(X, y, sample_domain=domain)
+            yield getattr(model, "transform", getattr(model, "predict_proba", None))(X)
+
+    got = list(results())
+    for module in (tiles, functions):
+        monkeypatch.setattr(module, "compiled_functions", lambda: None)
+    for values, wanted in zip(got, results(), strict=True):
+        np.testing.assert_allclose(values, wanted, atol=1e-8 * np.abs(wanted).max())

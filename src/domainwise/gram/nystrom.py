@@ -94,11 +94,18 @@ class NystromMap:
         """Number M' of features."""
         return len(self.landmarks)
 
-    def features(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
+    def features(
+        self,
+        X: Array,
+        out: Array | None = None,
+        distances: Array | None = None,
+        *,
+        compiled: bool = False,
+    ) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
         if self.triangle is None:
             return self._values(X, out)
-        C = self._values(X, None, distances)
+        C = self._values(X, None, distances, compiled=compiled)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
         Phi = np.empty_like(C) if out is None else out[: len(C)]
@@ -111,24 +118,39 @@ class NystromMap:
         landmarks = self.kernel.prepare(self.landmarks)
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
-    def summands(self, X: Array, out: Array | None, distances: Array | None = None) -> Array:
+    def summands(
+        self,
+        X: Array,
+        out: Array | None,
+        distances: Array | None = None,
+        *,
+        compiled: bool = False,
+    ) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
 
         ``out`` is memory for them, with at least as many rows as X. ``distances`` between X and
-        all landmarks that were given may be shared by kernels that differ in width.
+        all landmarks that were given may be shared by kernels that differ in width. ``compiled`` is
+        for the sums over many rows.
         """
-        if self.direct:
-            return self._values(X, out, distances)
-        return self.features(X, out, distances)
+        values = self._values if self.direct else self.features
+        return values(X, out, distances, compiled=compiled)
 
-    def _values(self, X: Array, out: Array | None = None, distances: Array | None = None) -> Array:
+    def _values(
+        self,
+        X: Array,
+        out: Array | None = None,
+        distances: Array | None = None,
+        *,
+        compiled: bool = False,
+    ) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
         if distances is not None and isinstance(self.kernel, Kernel):
-            values = self.kernel.of_distances(distances[:, self.chosen])
+            values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
             return values.astype(self.landmarks.dtype, copy=False)
         X = X.astype(self.landmarks.dtype, copy=False)
         left = self.kernel.prepare(X).left
-        return self.kernel.block(left, self._prepared, None if out is None else out[: len(X)])
+        out = None if out is None else out[: len(X)]
+        return self.kernel.block(left, self._prepared, out, compiled=compiled)
 
     def gram(self, X: Array) -> Array:
         """Return ``Phi Phi'``: among landmarks, and between them and others, the kernel itself."""

@@ -17,7 +17,7 @@ from domainwise.arrays import Array, is_tensor
 from domainwise.arrays.namespace import to_host
 from domainwise.gram.dense import available_memory
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
-from domainwise.gram.tiles import in_threads
+from domainwise.gram.tiles import in_threads, worth_compiling
 from domainwise.labels.factors import (
     LabelSpace,
     category_space,
@@ -173,6 +173,7 @@ def sum_rows(
     :meth:`NystromSums.partial` for the others.
     """
     starts = range(0, len(X), BATCH_ROWS)
+    compiled = worth_compiling(len(X) * nystrom.n_features)
 
     def work(thread: int, threads: int) -> NystromSums:
         total: NystromSums | None = None
@@ -180,7 +181,7 @@ def sum_rows(
         for start in starts[thread::threads]:
             rows = slice(start, start + BATCH_ROWS)
             part = NystromSums.partial(
-                nystrom.summands(np.asarray(X[rows]), memory),
+                nystrom.summands(np.asarray(X[rows]), memory, compiled=compiled),
                 codes[rows],
                 keys,
                 dense(rows),
@@ -362,10 +363,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
             for cells, nystrom in zip(total, maps, strict=True):
                 m = nystrom.n_features
                 values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
-                if nystrom.landmarks.dtype == values.dtype:
-                    summands = nystrom.summands(batch, values[:, :m], distances)
-                else:
-                    summands = nystrom.summands(batch, None, distances)
+                out = values[:, :m] if nystrom.landmarks.dtype == values.dtype else None
+                many = worth_compiling(len(X) * m)
+                summands = nystrom.summands(batch, out, distances, compiled=many)
                 if not np.shares_memory(summands, values):
                     values[:, :m] = summands
                 if rows.dense is not None:

@@ -36,7 +36,7 @@ from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram import DenseGram, StreamedGram
 from domainwise.gram.dense import check_dense_memory
 from domainwise.gram.rows import RowsGram
-from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side
+from domainwise.gram.tiles import in_threads, kernel_matrix, panels, tile_side, worth_compiling
 from domainwise.kernels.functions import Kernel, Prepared, make_kernel
 from domainwise.labels import factors
 from domainwise.labels.factors import LabelSpace, RowLabels
@@ -239,12 +239,13 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
     shift = row_means - row_means.mean()
     side = tile_side(8)
     cuts = panels(len(X), max(1, side * side // max(1, len(row_means))))
+    compiled = worth_compiling(len(X) * len(row_means))
 
     def work(thread: int, threads: int) -> None:
         for a in cuts[thread::threads]:
             part = X[a]
             if rows is not None:
-                part = kernel.block(kernel.prepare(part).left, rows.right)
+                part = kernel.block(kernel.prepare(part).left, rows.right, compiled=compiled)
             K[a] = part
             K[a] -= K[a].mean(axis=1, keepdims=True)
             K[a] -= shift

@@ -201,11 +201,11 @@ def _pair(
     dtype = a.left.dtype
     V, W = V.astype(dtype, copy=False), W.astype(dtype, copy=False)
     up, down = up.copy(), down.copy()
-    side = tiles.tile_side(dtype.itemsize)
+    side, compiled = tiles.tile_side(dtype.itemsize), tiles.worth_compiling(len(left) * len(right))
     buffer = np.empty(side * side, dtype=dtype)
     for i in tiles.panels(len(left), side):
         for j in tiles.panels(len(right), side):
-            tile = tiles.tile_values(kernel, a.left[i], b.right[j], buffer)
+            tile = tiles.tile_values(kernel, a.left[i], b.right[j], buffer, compiled=compiled)
             up[i] += tile @ W[j]
             down[j] += tile.T @ V[i]
     return up, down
