@@ -110,7 +110,7 @@ release-check: $(VENV)/.test ## build wheel and sdist, and test them in fresh en
 types: $(VENV)/.test ## check the types
 	@$(PY) -m mypy
 
-bench: $(VENV)/.test ## measure speed and memory of the exact core (minutes)
+bench: $(VENV)/.fast ## measure speed and memory of the exact core (minutes)
 	@$(PY) benchmarks/exact_core.py
 
 constraints: $(PY) ## choose new versions for constraints.txt

@@ -1,14 +1,19 @@
 """Speed and memory of the exact core beside the paper's Algorithm 1 and scikit-learn's KernelPCA.
 
-Standard-normal rows with 16 features, the median gamma, 2 classes and 10 domains.
+Standard-normal rows with 16 features, the median gamma, 2 classes and 10 domains; with and without
+the compiled functions of the extra ``fast``.
 
     python benchmarks/exact_core.py            writes EXACT_CORE.md beside this file
+    python benchmarks/exact_core.py --avx2     the same with vector instructions up to AVX2 only
     python benchmarks/exact_core.py --quick    small sizes, to see that it works; writes nothing
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +33,12 @@ from measuring import (
     size,
 )
 
-WARM_UP_ROWS = 200
+#: Enough rows for a streamed fit, so that what is compiled or loaded has been when time counts.
+WARM_UP_ROWS = 4200
+FEATURES = 16
+#: Arithmetic instructions of an exponential in ``kernels/compiled.py``, by precision: a fused
+#: multiplication and addition counts once, so do comparisons and operations on bits.
+EXPONENTIAL = {"float32": 15, "float64": 21}
 
 
 @dataclass(frozen=True)
@@ -37,14 +47,19 @@ class Sizes:
 
     algorithm1: tuple[int, ...] = (500, 1000, 2000)
     compared: int = 10_000
-    exact: tuple[int, ...] = (4000, 8000, 16_000, 32_000)
-    dense: tuple[int, ...] = (2000, 4000, 8000, 16_000)
+    compiled: tuple[int, ...] = (2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000)
+    plain: tuple[int, ...] = (2000, 5000, 10_000, 20_000, 50_000, 100_000)
+    dense: tuple[int, ...] = (2000, 5000, 10_000, 20_000)
     large: int = 100_000
     transformed: int = 100_000
+    roofline: int = 16_384
     rounds: int = 3
 
 
-QUICK = Sizes((125, 250, 500), 4000, (3500, 5000, 7000), (500, 1000, 2000), 10_000, 10_000, 1)
+QUICK = Sizes(
+    algorithm1=(125, 250, 500), compared=5000, compiled=(2000, 5000, 8000), plain=(2000, 5000),
+    dense=(500, 1000, 2000), large=8000, transformed=10_000, roofline=4096, rounds=1,
+)  # fmt: skip
 
 
 # Tasks: each runs in a child, which alone imports the numerical libraries.
@@ -54,10 +69,17 @@ def problem(n: int) -> tuple[Any, Any, Any]:
     import numpy as np
 
     rng = np.random.default_rng(0)
-    return rng.standard_normal((n, 16)), rng.integers(2, size=n), rng.integers(10, size=n)
+    return rng.standard_normal((n, FEATURES)), rng.integers(2, size=n), rng.integers(10, size=n)
 
 
-def fit_dcm(n: int, ridge: float = 1e-3, solver: str = "exact") -> Result:
+def without_numba() -> None:
+    """Make it fail to be imported, as where it is not installed."""
+    sys.modules["numba"] = None  # type: ignore[assignment]
+
+
+def fit_dcm(n: int, ridge: float = 1e-3, solver: str = "exact", compiled: bool = False) -> Result:
+    if not compiled:
+        without_numba()
     from domainwise import DCM
 
     def fit(rows: int) -> Any:
@@ -68,7 +90,7 @@ def fit_dcm(n: int, ridge: float = 1e-3, solver: str = "exact") -> Result:
         return model, meter
 
     baseline = peak_rss()
-    fit(WARM_UP_ROWS)
+    fit(WARM_UP_ROWS if compiled else 200)
     baseline = peak_rss()
     model, meter = fit(n)
     return meter.result(info=model.solver_info_)
@@ -90,7 +112,7 @@ def fit_kernel_pca(n: int) -> Result:
         return meter
 
     baseline = peak_rss()
-    fit(WARM_UP_ROWS)
+    fit(200)
     baseline = peak_rss()
     return fit(n).result()
 
@@ -129,11 +151,13 @@ def save_model(n: int, folder: str) -> Result:
     return meter.result()
 
 
-def transform(n: int, working_memory: int, folder: str) -> Result:
+def transform(n: int, working_memory: int, folder: str, compiled: bool = False) -> Result:
     import pickle
 
     from sklearn import config_context
 
+    if not compiled:
+        without_numba()
     model = pickle.loads((Path(folder) / "model.pickle").read_bytes())
     X, _, _ = problem(n)
     model.transform(X[:WARM_UP_ROWS])
@@ -142,151 +166,301 @@ def transform(n: int, working_memory: int, folder: str) -> Result:
     return meter.result(output=Z.nbytes)
 
 
+def compile_functions(n: int) -> Result:
+    """Time of the first product in both precisions: compiling, or loading what was compiled."""
+    import numpy as np
+
+    from domainwise.gram.tiles import symmetric_product
+    from domainwise.kernels.functions import make_kernel
+
+    X, V = problem(n)[0], np.ones((n, 1))
+    kernel = make_kernel("rbf", X, gamma=0.1)
+    rows = kernel.prepare(X)
+    with measured() as meter:
+        for rough in (True, False):
+            symmetric_product(kernel, rows, V, rough=rough)
+    with measured() as again:
+        for rough in (True, False):
+            symmetric_product(kernel, rows, V, rough=rough)
+    meter.seconds -= again.seconds
+    return meter.result()
+
+
+def roofline(n: int, precision: str, columns: int) -> Result:
+    """Instructions of a fused product beside those of a matrix product, on one thread."""
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    from domainwise.gram.tiles import symmetric_product
+    from domainwise.kernels.compiled import BLOCK
+    from domainwise.kernels.functions import make_kernel
+
+    X, V = problem(n)[0].astype(precision), np.ones((n, columns))
+    kernel = make_kernel("rbf", X, gamma=0.1)
+    rows, A = kernel.prepare(X), np.ones((1536, 1536), dtype=precision)
+    blocks = -(-n // BLOCK)
+    evaluated = blocks * (blocks + 1) / 2 * BLOCK**2
+    mirrored = (blocks - 1) / (blocks + 1)
+    each = FEATURES + 1 + EXPONENTIAL[precision] + columns * (1 + mirrored)
+    times = {}
+    with threadpool_limits(1):
+        for name, work in (
+            ("fused", lambda: symmetric_product(kernel, rows, V)),
+            ("peak", lambda: A @ A),
+        ):
+            work()
+            runs = []
+            for _ in range(7):
+                with measured() as meter:
+                    work()
+                runs.append(meter.cpu)
+            times[name] = min(runs)
+    rate, peak = each * evaluated / times["fused"], len(A) ** 3 / times["peak"]
+    nanoseconds = 1e9 * times["fused"] / evaluated
+    return meter.result(share=rate / peak, peak_rate=peak, nanoseconds=nanoseconds)
+
+
 TASKS = {
     "DCM": fit_dcm,
     "KernelPCA": fit_kernel_pca,
     "Algorithm 1": fit_algorithm1,
     "save": save_model,
     "transform": transform,
+    "compile": compile_functions,
+    "roofline": roofline,
 }
 
 
-# The report.
+@dataclass
+class Bench:
+    """A report that is being filled, and what all of its points have in common."""
 
+    report: Report
+    sizes: Sizes
+    variables: dict[str, str]
 
-def compare_with_algorithm1(report: Report, sizes: Sizes) -> list[Result]:
-    n = sizes.algorithm1[-1]
-    slow = [run_point(__file__, {"task": "Algorithm 1", "n": k}) for k in sizes.algorithm1]
-    (fast,) = alternate(__file__, [{"task": "DCM", "n": n}], sizes.rounds)
-    report.check(
-        f"N={size(n)}: times faster than Algorithm 1 (`scipy.linalg.eig`)",
-        slow[-1]["seconds"] / fast["seconds"],
-        200,
-        form="{:.0f}×",
-        least=True,
-    )
-    return slow
+    def run(self, task: str, **more: Any) -> Result:
+        return run_point(__file__, {"task": task, **more}, self.variables)
 
+    def in_turn(self, *points: dict[str, Any]) -> list[Result]:
+        return alternate(__file__, points, self.sizes.rounds, self.variables)
 
-def compare_with_kernel_pca(report: Report, sizes: Sizes) -> None:
-    n = sizes.compared
-    points = [
-        {"task": "KernelPCA", "n": n},
-        {"task": "DCM", "n": n},
-        {"task": "DCM", "n": n, "ridge": float("inf")},
-    ]
-    rival, ours, without_solve = alternate(__file__, points, sizes.rounds)
-    lines = (
-        ("time of `DCM().fit` over `KernelPCA.fit`", "seconds", ours, 1.0),
-        ("peak memory of `DCM().fit` over `KernelPCA.fit`", "above", ours, 0.3),
-        ("time of `DCM(ridge=inf).fit` over `KernelPCA.fit`", "seconds", without_solve, 0.25),
-    )
-    for what, key, result, bound in lines:
-        report.check(
-            f"N={size(n)}: {what}", result[key] / rival[key], bound, form="{:.2f}×", least=False
+    def compare_with_algorithm1(self) -> list[Result]:
+        n = self.sizes.algorithm1[-1]
+        slow = [self.run("Algorithm 1", n=k) for k in self.sizes.algorithm1]
+        (fast,) = self.in_turn({"task": "DCM", "n": n})
+        self.report.check(
+            f"N={size(n)}: times faster than Algorithm 1 (`scipy.linalg.eig`)",
+            slow[-1]["seconds"] / fast["seconds"],
+            200,
+            form="{:.0f}×",
+            least=True,
         )
-    names = ("`KernelPCA`, 2 components, randomized", "`DCM`", "`DCM(ridge=inf)`")
-    report.text(f"## N={size(n)}")
-    report.table(
-        ["fit", "seconds", "peak memory (MiB)"],
-        [
-            [name, f"{r['seconds']:.2f}", mib(r["above"])]
-            for name, r in zip(names, (rival, ours, without_solve), strict=True)
-        ],
-    )
+        return slow
 
+    def compare_with_kernel_pca(self) -> None:
+        n = self.sizes.compared
+        names = {
+            "`KernelPCA`, 2 components, randomized": {"task": "KernelPCA"},
+            "`DCM`, compiled": {"task": "DCM", "compiled": True},
+            "`DCM`, NumPy": {"task": "DCM"},
+            "`DCM(ridge=inf)`, compiled": {"task": "DCM", "compiled": True, "ridge": float("inf")},
+            "`DCM(ridge=inf)`, NumPy": {"task": "DCM", "ridge": float("inf")},
+        }
+        results = self.in_turn(*({**point, "n": n} for point in names.values()))
+        rival, compiled, plain = results[:3]
+        for what, result, bound in (("with", compiled, 0.2), ("without", plain, 0.5)):
+            for unit, words in (("seconds", "time"), ("cpu", "CPU time")):
+                self.report.check(
+                    f"N={size(n)}: {words} of `DCM().fit` {what} `[fast]` over `KernelPCA.fit`",
+                    result[unit] / rival[unit],
+                    bound,
+                    form="{:.2f}×",
+                    least=False,
+                )
+        self.report.check(
+            f"N={size(n)}: peak memory of `DCM().fit` over `KernelPCA.fit`",
+            plain["above"] / rival["above"],
+            0.3,
+            form="{:.2f}×",
+            least=False,
+        )
+        self.report.text(f"## N={size(n)}")
+        self.report.table(
+            ["fit", "seconds", "CPU seconds", "peak memory (MiB)", "of KernelPCA's time"],
+            [
+                [
+                    name,
+                    f"{r['seconds']:.2f}",
+                    f"{r['cpu']:.2f}",
+                    mib(r["above"]),
+                    f"{r['seconds'] / rival['seconds']:.2f}",
+                ]
+                for name, r in zip(names, results, strict=True)
+            ],
+        )
 
-def fit_large(report: Report, sizes: Sizes) -> None:
-    n = sizes.large
-    result = run_point(__file__, {"task": "DCM", "n": n})
-    info = result["info"]
-    report.check(
-        f"N={size(n)}: peak RSS of the whole process (GiB)",
-        result["peak"] / 2**30,
-        1.5,
-        form="{:.2f}",
-        least=False,
-    )
-    report.check(
-        f"N={size(n)}: PCG iterations to a residual of 1e-6",
-        info["n_iterations"],
-        10,
-        form="{:.0f}",
-        least=False,
-    )
-    report.text(
-        f"## N={size(n)}\n\nThe fit took {result['seconds']:.0f} s and {mib(result['above'])} MiB "
-        f"above the interpreter; conjugate gradients stopped at a relative residual of "
-        f"{info['residual']:.1e}. The kernel matrix alone would take {8 * n * n / 2**30:.0f} GiB."
-    )
-
-
-def transform_many(report: Report, sizes: Sizes) -> None:
-    n, rows = sizes.transformed, sizes.compared
-    with tempfile.TemporaryDirectory() as folder:
-        run_point(__file__, {"task": "save", "n": rows, "folder": folder})
-        for working_memory in (1024, 64):
-            point = {"task": "transform", "n": n, "working_memory": working_memory}
-            result = run_point(__file__, {**point, "folder": folder})
-            report.check(
-                f"`transform` of {size(n)} rows, model of {size(rows)}: memory (MiB) at "
-                f"`working_memory={working_memory}`",
-                result["above"] / MIB,
-                working_memory,
+    def growth(self, algorithm1: list[Result]) -> None:
+        sizes = self.sizes
+        lines: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
+            ("`DCM`, compiled", sizes.compiled, {"task": "DCM", "compiled": True}),
+            ("`DCM`, NumPy", sizes.plain, {"task": "DCM"}),
+            (
+                "`DCM(ridge=inf)`, compiled",
+                sizes.compiled,
+                {"task": "DCM", "compiled": True, "ridge": float("inf")},
+            ),
+            ('`DCM(solver="dense")`', sizes.dense, {"task": "DCM", "solver": "dense"}),
+            ("`KernelPCA`", sizes.dense, {"task": "KernelPCA"}),
+        ]
+        found = {name: (ns, [self.run(**p, n=n) for n in ns]) for name, ns, p in lines}
+        for compiled, bound in ((True, 50), (False, 130)):
+            ns, results = found["`DCM`, compiled" if compiled else "`DCM`, NumPy"]
+            if sizes.large not in ns:
+                continue
+            result = results[ns.index(sizes.large)]
+            what = f"N={size(sizes.large)} {'with' if compiled else 'without'} `[fast]`"
+            self.report.check(
+                f"{what}: seconds", result["seconds"], bound, form="{:.0f}", least=False
+            )
+            self.report.check(
+                f"{what}: peak RSS of the whole process (GiB)",
+                result["peak"] / 2**30,
+                1.0,
+                form="{:.2f}",
+                least=False,
+            )
+            self.report.check(
+                f"{what}: PCG iterations to a residual of 1e-6",
+                result["info"]["n_iterations"],
+                10,
                 form="{:.0f}",
                 least=False,
             )
-
-
-def growth(report: Report, sizes: Sizes, algorithm1: list[Result]) -> None:
-    lines = [
-        ("`DCM`", sizes.exact, {"task": "DCM"}),
-        ("`DCM(ridge=inf)`", sizes.exact, {"task": "DCM", "ridge": float("inf")}),
-        ('`DCM(solver="dense")`', sizes.dense, {"task": "DCM", "solver": "dense"}),
-        ("`KernelPCA`", sizes.dense, {"task": "KernelPCA"}),
-    ]
-    found = [
-        (name, ns, [run_point(__file__, {**point, "n": n}) for n in ns])
-        for name, ns, point in lines
-    ]
-    found.append(("Algorithm 1", sizes.algorithm1, algorithm1))
-    rows = []
-    for name, ns, results in found:
-        seconds = [r["seconds"] for r in results]
-        rows.append(
+        found["Algorithm 1"] = (sizes.algorithm1, algorithm1)
+        self.report.text("## Growth with N\n\nThe exponent is the slope of log(time) over log(N).")
+        self.report.table(
+            ["fit", "N", "seconds", "CPU seconds", "peak memory (MiB)", "exponent"],
             [
-                name,
-                ", ".join(size(n) for n in ns),
-                ", ".join(f"{s:.3g}" for s in seconds),
-                ", ".join(mib(r["above"]) for r in results),
-                f"{exponent(ns, seconds):.2f}",
-            ]
+                [
+                    name,
+                    ", ".join(size(n) for n in ns),
+                    ", ".join(f"{r['seconds']:.3g}" for r in results),
+                    ", ".join(f"{r['cpu']:.3g}" for r in results),
+                    ", ".join(mib(r["above"]) for r in results),
+                    f"{exponent(ns, [r['seconds'] for r in results]):.2f}",
+                ]
+                for name, (ns, results) in found.items()
+            ],
         )
-    report.text("## Growth with N\n\nThe exponent is the slope of log(time) over log(N).")
-    report.table(["fit", "N", "seconds", "peak memory (MiB)", "exponent"], rows)
+        info = found["`DCM`, compiled"][1][-1]["info"]
+        self.report.text(
+            f"At N={size(sizes.compiled[-1])}: products by {info['product']}, iterations by "
+            f"{info['iterations']}, relative residual {info['residual']:.1e}. The kernel matrix "
+            f"alone would take {8 * sizes.compiled[-1] ** 2 / 2**30:.0f} GiB."
+        )
+
+    def instructions(self) -> None:
+        n, rows = self.sizes.roofline, []
+        for precision in ("float32", "float64"):
+            for columns in (1, 10):
+                result = self.run("roofline", n=n, precision=precision, columns=columns)
+                what = f"{precision}, {columns} column{'s' if columns > 1 else ''}"
+                self.report.check(
+                    f"fused product, {what}: share of the roofline",
+                    100 * result["share"],
+                    60,
+                    form="{:.0f} %",
+                    least=True,
+                )
+                rows.append([
+                    what,
+                    f"{result['nanoseconds']:.2f}",
+                    f"{result['peak_rate'] / 1e9:.0f}",
+                    f"{100 * result['share']:.0f} %",
+                ])  # fmt: skip
+        self.report.text(
+            f"## The fused product\n\nOn one thread, N={size(n)}, in CPU time. An entry of K takes "
+            f"{FEATURES} multiplications and additions for its exponent, one more for the norms, "
+            f"{EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} (float64) for its "
+            "exponential, and two for each column, as it serves its mirror image, too. The peak is "
+            "the rate of fused multiplications and additions that a matrix product reaches."
+        )
+        header = ["precision", "ns per evaluated entry", "peak (10⁹/s)", "share of the peak"]
+        self.report.table(header, rows)
+
+    def compile_time(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            variables = {**self.variables, "NUMBA_CACHE_DIR": folder}
+            point = {"task": "compile", "n": WARM_UP_ROWS}
+            first, later = (run_point(__file__, point, variables) for _ in range(2))
+        self.report.text(
+            f"Compiling both precisions takes {first['seconds']:.1f} s the first time, and loading "
+            f"them {later['seconds']:.1f} s in each later process; neither is in the times above."
+        )
+
+    def transform_many(self) -> None:
+        n, rows = self.sizes.transformed, self.sizes.compared
+        with tempfile.TemporaryDirectory() as folder:
+            self.run("save", n=rows, folder=folder)
+            for compiled in (True, False):
+                for working_memory in (1024, 64):
+                    options = {"working_memory": working_memory, "compiled": compiled}
+                    result = self.run("transform", n=n, folder=folder, **options)
+                    self.report.check(
+                        f"`transform` of {size(n)} rows, model of {size(rows)}, "
+                        f"{'with' if compiled else 'without'} `[fast]`: memory (MiB) at "
+                        f"`working_memory={working_memory}`",
+                        result["above"] / MIB,
+                        working_memory,
+                        form="{:.0f}",
+                        least=False,
+                    )
+
+
+def avx2_only() -> dict[str, str]:
+    """Environment variables that keep NumPy, BLAS and Numba from longer vectors than AVX2's."""
+    ask = (
+        "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
+    )
+    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    found = json.loads(answer.stdout).get("found", [])
+    longer = [name for name in found if name.startswith(("AVX512", "X86_V4"))]
+    return {
+        "NPY_DISABLE_CPU_FEATURES": " ".join(longer),
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "",
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--avx2", action="store_true", help="no instructions beyond AVX2")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
+        sys.path.remove(str(Path(__file__).parent))  # coverage.py here is not the package
         serve_point(arguments.point, TASKS)
         return
     sizes = QUICK if arguments.quick else Sizes()
-    report = Report("Speed and memory of the exact core", "make bench")
+    command = f"python benchmarks/exact_core.py{' --avx2' if arguments.avx2 else ''}"
+    report = Report("Speed and memory of the exact core", command)
+    bench = Bench(report, sizes, avx2_only() if arguments.avx2 else {})
+    limited = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
     report.text(
         "Rows are standard normal with 16 features, gamma is the median rule, and there are 2 "
         "classes and 10 domains. Times compared with each other are medians of "
         f"{sizes.rounds} rounds in turn. Memory is the peak RSS above that of the interpreter, its "
-        "imports and a fit of 200 rows."
+        f"imports and a small fit. `[fast]` is the extra that compiles with Numba.{limited}"
     )
-    algorithm1 = compare_with_algorithm1(report, sizes)
-    compare_with_kernel_pca(report, sizes)
-    growth(report, sizes, algorithm1)
-    fit_large(report, sizes)
-    transform_many(report, sizes)
+    algorithm1 = bench.compare_with_algorithm1()
+    bench.compare_with_kernel_pca()
+    bench.growth(algorithm1)
+    bench.instructions()
+    bench.compile_time()
+    bench.transform_many()
     report.write(None if arguments.quick else Path(__file__).with_name("EXACT_CORE.md"))
 
 

@@ -39,29 +39,33 @@ class Meter:
     """Time of a block, and its peak memory above what the process had before it."""
 
     seconds: float = 0.0
+    cpu: float = 0.0  #: seconds of all threads together, which other processes hardly change
     baseline: int = 0
     peak: int = 0
 
     def result(self, **more: Any) -> Result:
         """Return what a point reports to its parent."""
         above = self.peak - self.baseline
-        return {"seconds": self.seconds, "peak": self.peak, "above": above, **more}
+        times = {"seconds": self.seconds, "cpu": self.cpu}
+        return {**times, "peak": self.peak, "above": above, **more}
 
 
 @contextmanager
 def measured(baseline: int | None = None) -> Iterator[Meter]:
     """Measure the block; memory counts from ``baseline``, by default the peak before the block."""
     meter = Meter(baseline=peak_rss() if baseline is None else baseline)
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     yield meter
     meter.seconds = time.perf_counter() - started
+    meter.cpu = time.process_time() - worked
     meter.peak = peak_rss()
 
 
-def run_point(script: str, point: Point) -> Result:
-    """Measure one point in a fresh interpreter."""
+def run_point(script: str, point: Point, variables: dict[str, str] | None = None) -> Result:
+    """Measure one point in a fresh interpreter, with further environment variables."""
     command = [sys.executable, script, "--point", json.dumps(point)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | (variables or {})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise RuntimeError(f"{point} failed:\n{done.stderr}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
@@ -76,13 +80,17 @@ def describe(point: Point) -> str:
     return " ".join([point["task"], *rest])
 
 
-def alternate(script: str, points: Sequence[Point], rounds: int) -> list[Result]:
+def alternate(
+    script: str, points: Sequence[Point], rounds: int, variables: dict[str, str] | None = None
+) -> list[Result]:
     """Measure points in turn, ``rounds`` times over: medians of times, largest of memory."""
-    runs = [[run_point(script, point) for point in points] for _ in range(rounds)]
+    runs = [[run_point(script, point, variables) for point in points] for _ in range(rounds)]
     merged = []
     for results in zip(*runs, strict=True):
         middle = dict(results[0])
-        middle["seconds"] = statistics.median(r["seconds"] for r in results)
+        for times in ("seconds", "cpu"):
+            if times in middle:
+                middle[times] = statistics.median(r[times] for r in results)
         middle["peak"] = max(r["peak"] for r in results)
         middle["above"] = max(r["above"] for r in results)
         merged.append(middle)
@@ -160,7 +168,7 @@ def machine() -> str:
 def versions() -> str:
     """Name the versions that decide about speed."""
     found = [f"Python {platform.python_version()}"]
-    for name in ("domainwise", "numpy", "scipy", "scikit-learn"):
+    for name in ("domainwise", "numpy", "scipy", "scikit-learn", "numba"):
         with suppress(PackageNotFoundError):  # a source tree on the path is not installed
             found.append(f"{name} {version(name)}")
     return ", ".join(found)

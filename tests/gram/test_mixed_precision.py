@@ -176,6 +176,7 @@ def test_bits_depend_on_the_number_of_threads_alone(threads, rough, path, monkey
 
 def test_without_numba_products_are_numpys(monkeypatch):
     monkeypatch.setitem(sys.modules, "domainwise.kernels.compiled", None)
+    monkeypatch.delattr("domainwise.kernels.compiled", raising=False)
     monkeypatch.setattr(tiles, "COMPILED_ENTRIES", 0)
     functions.compiled_functions.cache_clear()
     try:
@@ -183,6 +184,22 @@ def test_without_numba_products_are_numpys(monkeypatch):
         X = rows(50)
         kernel = make_kernel("rbf", X, gamma=0.1)
         assert tiles.product_path(kernel, kernel.prepare(X)) == "numpy tiles, float64"
+    finally:
+        functions.compiled_functions.cache_clear()
+
+
+def test_a_numba_that_cannot_be_imported_is_named_and_not_used(monkeypatch):
+    class Broken(dict):
+        def __getattr__(self, name):
+            raise RuntimeError(f"no {name}")
+
+    monkeypatch.delitem(sys.modules, "domainwise.kernels.compiled", raising=False)
+    monkeypatch.delattr("domainwise.kernels.compiled", raising=False)
+    monkeypatch.setitem(sys.modules, "llvmlite", Broken())
+    functions.compiled_functions.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="Numba cannot be imported"):
+            assert functions.compiled_functions() is None
     finally:
         functions.compiled_functions.cache_clear()
 

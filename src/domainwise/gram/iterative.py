@@ -24,6 +24,7 @@ from domainwise.gram.tiles import (
     panels,
     product_path,
     symmetric_product,
+    worth_compiling,
 )
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
@@ -34,8 +35,9 @@ from domainwise.methods.contract import Matrix, Solution
 FLOAT32_TOLERANCE = 1e-5
 #: How far a residual falls with products in float32 before it is computed anew.
 ROUGH_STEP = 2e-7
-#: Landmarks: cheap next to one product, and enough for default ridges.
-PRECONDITIONER_RANK = 500
+#: Landmarks: cheap next to one product, and enough for default ridges; fewer, by the root of the
+#: number of rows, where products are compiled.
+PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
 
 Product = Callable[[Matrix], Matrix]
 
@@ -115,9 +117,9 @@ def conjugate_gradients(
         done += 1
 
 
-def landmark_rows(n_samples: int, seed: int) -> Array:
+def landmark_rows(n_samples: int, seed: int, most: float = float("inf")) -> Array:
     """Rows that are landmarks, in ascending order."""
-    m = min(PRECONDITIONER_RANK, n_samples)
+    m = int(min(PRECONDITIONER_RANK, n_samples, most))
     return np.sort(np.random.default_rng(seed).choice(n_samples, m, replace=False, shuffle=False))
 
 
@@ -284,15 +286,16 @@ class StreamedGram(IterativeGram):
 
     def _landmark_features(self) -> Array:
         """Nystrom features of the rows, in float32: a preconditioner needs no more."""
-        chosen = landmark_rows(self.n_samples, self.seed)
+        compiled = worth_compiling(self.n_samples**2)
+        most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
+        chosen = landmark_rows(self.n_samples, self.seed, most)
         left, right = self.prepared.left, self.prepared.right[chosen]
         constant = self.kernel.constant
         W = self.kernel.block(left[chosen], right).astype(np.float64) + constant
         _, root = inverse_root((W + W.T) / 2, float(np.finfo(self.dtype).eps))
         features = np.empty((self.n_samples, root.shape[1]), dtype=np.float32)
         for rows in panels(self.n_samples, 4096):
-            features[rows] = (self.kernel.block(left[rows], right) + constant) @ root.astype(
-                self.dtype
-            )
+            values = self.kernel.block(left[rows], right, compiled=compiled) + constant
+            features[rows] = values @ root.astype(self.dtype)
         features -= features.mean(axis=0, dtype=np.float64).astype(np.float32)
         return features

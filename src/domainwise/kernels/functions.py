@@ -8,6 +8,7 @@ features costs no precision, in float32 either.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,6 +56,10 @@ def compiled_functions() -> Any:
     try:
         from domainwise.kernels import compiled
     except ImportError:
+        return None
+    except Exception as error:  # of an installation that does not fit together
+        message = f"Numba cannot be imported ({error}), so that NumPy is used instead of it"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return compiled
 
