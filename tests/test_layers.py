@@ -205,7 +205,6 @@ UNDER_WAY = {
         "_uses_domain",
         "_kinds",
     },
-    "ensemble": {"_flat", "_exact_machine", "_fit_points"},
     "distributed": {"_fit_on"},
     "export": {
         "_positive",

@@ -10,9 +10,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from domainwise import DCM
+from domainwise import DCM, DCMCV, InvariantRidgeClassifierCV, InvariantSVC
 from domainwise.datasets import make_synthetic
-from domainwise.selection import LeaveDomainsOut, domain_cross_validate
+from domainwise.selection import InvariantSearchCV, LeaveDomainsOut, domain_cross_validate
+from domainwise.splits.folds import domain_folds
 
 DOMAINS = np.repeat(["a", "b", "c", "d", "e"], [4, 1, 6, 3, 2])
 X = np.zeros((16, 2))
@@ -125,3 +126,41 @@ def test_at_most_max_splits_leave_every_domain_out_once(n_domains, most, splits)
 def test_one_split_of_all_domains_is_refused():
     with pytest.raises(ValueError, match="max_splits=1 must be at least 2"):
         LeaveDomainsOut(max_splits=1).get_n_splits(groups=[0, 1, 2])
+
+
+def test_folds_are_the_same_for_every_call_without_a_seed():
+    drawn = LeaveDomainsOut(2, n_repeats=4)
+    once, again = ([test.tolist() for _, test in drawn.split(X, groups=DOMAINS)] for _ in range(2))
+    assert once == again
+    assert not drawn.shuffle
+    assert LeaveDomainsOut(random_state=np.random.RandomState(0)).shuffle
+
+
+@pytest.mark.parametrize("rows", [[0, 99], [0.5, 1.0], np.ones(3, dtype=bool)])
+def test_splits_with_rows_that_do_not_exist_are_refused(rows):
+    given = [(np.arange(8), np.arange(8, 16)), (np.arange(8), rows)]
+    with pytest.raises(ValueError, match="cv: the test set of split 1 has rows that do not exist"):
+        domain_folds(np.arange(16) % 2, None, classification=True, cv=given)
+
+
+def test_a_mask_of_rows_is_the_rows():
+    mask = np.arange(16) < 8
+    ((train, test),), _ = domain_folds(
+        np.arange(16) % 2, None, classification=True, cv=[(mask, ~mask)]
+    )
+    assert train.tolist() == list(range(8))
+    assert test.tolist() == list(range(8, 16))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        DCMCV(scoring="r2"),
+        InvariantSearchCV(InvariantSVC(), {"C": [1.0]}, scoring="neg_mean_squared_error"),
+        InvariantRidgeClassifierCV(scoring="r2"),
+    ],
+)
+def test_a_score_of_numbers_is_refused_for_classes(search):
+    data = make_synthetic(n_domains=3, random_state=0)
+    with pytest.raises(ValueError, match="is for a continuous target, but the target is classes"):
+        search.fit(data.data, data.target, sample_domain=data.sample_domain)

@@ -190,7 +190,7 @@ class _Search(Searched):
             kind,
             Data(X, values, sample_domain, target, domain),
             splits,
-            as_score(scoring if self.scoring is None else self.scoring),
+            as_score(scoring if self.scoring is None else self.scoring, not continuous),
             RULES[self.rule],
             n_jobs=self.n_jobs,
             verbose=10 * bool(self.verbose),

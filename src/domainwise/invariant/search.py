@@ -45,6 +45,7 @@ from domainwise.invariant.kernel import (
 )
 from domainwise.invariant.machines import InvariantMachine
 from domainwise.labels.factors import LARGEST_WEIGHT, LabelSpace, RowLabels
+from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import AroundEstimator, fit_with_domains
 from domainwise.search.driver import (
     Candidate,
@@ -366,6 +367,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
             max_splits=None,
         )
         scorer = self.scoring
+        check_task(scorer, is_classifier(self.estimator))
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)

@@ -15,6 +15,7 @@ from domainwise.arrays import Array
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.calibration.curves import class_columns
 from domainwise.checks.inputs import Labels
+from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import codes_of
 from domainwise.search.scores import Scorer, quiet_scores
 
@@ -179,6 +180,7 @@ class CountScorer(CandidateScorer):
 
 def candidate_scorer(scoring: Any, rule: Any) -> CandidateScorer:
     """Return the scorer that needs as little of the held-out rows as a score allows."""
+    check_task(scoring, isinstance(rule, ClassRule))
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     if scoring in ROW_MEANS:
         return MeanScorer(scorer, rule)

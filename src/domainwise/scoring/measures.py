@@ -130,17 +130,23 @@ def choose_measure(
             close = get_close_matches(str(scoring), names, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
             raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
-    if classification and scoring.endswith(("r2", "explained_variance", "_error", "_deviance")):
-        raise ValueError(
-            f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
-            "another measure, or the task regression"
-        )
+    check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
     plain = scoring.removeprefix("neg_").replace("_", " ")
     scorer = get_scorer(scoring)
     if classification:
         scorer = NamedScorer(scorer, positive_last(np.unique(y), pos_label), scoring)
     return Measure(scoring, _LABELS.get(scoring, plain), scorer, sign)
+
+
+def check_task(scoring: Any, classification: bool) -> None:
+    """Refuse the name of a scorer for a continuous target where the target is classes."""
+    numbers = ("r2", "explained_variance", "_error", "_deviance")
+    if classification and isinstance(scoring, str) and scoring.endswith(numbers):
+        raise ValueError(
+            f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
+            "another measure, or the task regression"
+        )
 
 
 def positive_last(classes: Array, pos_label: Any) -> Array:

@@ -21,6 +21,7 @@ from sklearn.metrics import get_scorer
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import class_columns, equal_weights, fit_curve
+from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import codes_of
 from domainwise.splits.folds import draw_rows
 
@@ -42,8 +43,9 @@ class Score(Protocol):
         """Scores of shape (candidates, splits) from the outcomes of each on the test rows."""
 
 
-def as_score(scoring: Any) -> Score:
+def as_score(scoring: Any, classification: bool = False) -> Score:
     """Return the score for a scorer, the name of one, or a score."""
+    check_task(scoring, classification)
     if isinstance(scoring, Scorer | SmoothScore):
         return scoring
     return Scorer(get_scorer(scoring) if isinstance(scoring, str) else scoring)

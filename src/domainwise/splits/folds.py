@@ -73,7 +73,14 @@ def domain_folds(
         with warnings.catch_warnings():
             # All splitters are told the domains; those of rows need not say that they do not ask.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            splits = kept(splitter.split(rows, y, domains if several else None))
+            given = splitter.split(rows, y, domains if several else None)
+            splits = kept(
+                (
+                    _row_numbers(train, len(y), f"the training set of split {number}"),
+                    _row_numbers(test, len(y), f"the test set of split {number}"),
+                )
+                for number, (train, test) in enumerate(given)
+            )
         if splits:
             return splits, "domains"
     if not several:
@@ -89,6 +96,21 @@ def domain_folds(
         what = "the score can judge" if usable else "two classes to train on"
         raise ValueError(f"no split leaves {what}; choose another scoring, or cv")
     return splits, "rows"
+
+
+def _row_numbers(part: Any, n: int, where: str) -> Array:
+    """Rows of a user's split as numbers; refuse rows that do not exist."""
+    rows = np.asarray(part)
+    if rows.dtype.kind == "b" and rows.shape == (n,):
+        return np.flatnonzero(rows)
+    if rows.size == 0:
+        return rows.astype(np.intp)
+    if rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
+        raise ValueError(
+            f"cv: {where} has rows that do not exist, between {rows.min()!r} and {rows.max()!r}, "
+            f"but there are {n} rows. Give row numbers from 0 to {n - 1}."
+        )
+    return rows
 
 
 def row_folds(

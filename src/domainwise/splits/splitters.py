@@ -27,8 +27,9 @@ class LeaveDomainsOut(BaseCrossValidator):
         None tests each domain once, in ``ceil(T / n_test_domains)`` splits. A number draws that
         many test sets at random, without repetition inside a set.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws. With ``n_repeats=None`` and test sets of several domains, an int
-        shuffles the domains before they are dealt out; None keeps their sorted order.
+        Seed of the draws; None is a fixed one, so that every call of ``split`` gives the same
+        folds. With ``n_repeats=None`` and test sets of several domains, an int shuffles the domains
+        before they are dealt out; None keeps their sorted order.
     max_splits : int, default=None
         Splits at most: where there would be more, more domains are left out together.
 
@@ -93,6 +94,11 @@ class LeaveDomainsOut(BaseCrossValidator):
             test = np.isin(codes, test_domains)
             yield np.flatnonzero(~test), np.flatnonzero(test)
 
+    @property
+    def shuffle(self) -> bool:
+        """Whether calls of :meth:`split` differ; searches that need the same folds ask for it."""
+        return isinstance(self.random_state, np.random.RandomState)
+
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
             raise ValueError("LeaveDomainsOut needs the domain of each row as groups")
@@ -111,7 +117,7 @@ class LeaveDomainsOut(BaseCrossValidator):
                 f"n_test_domains={n_test} leaves nothing to train on: there "
                 f"{'is 1 domain' if n_domains == 1 else f'are {n_domains} domains'}"
             )
-        rng = check_random_state(self.random_state)
+        rng = check_random_state(0 if self.random_state is None else self.random_state)
         if repeats is not None:
             draws = repeats if most is None else min(repeats, most)
             return [rng.choice(n_domains, n_test, replace=False) for _ in range(draws)]
