@@ -30,7 +30,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.models.table_statistics import Learnt
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
-from domainwise.shift.watch import ShiftWatch
+from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
@@ -270,12 +270,16 @@ class Plan:
             numbers += [self.watch.landmarks_, [self.watch.gamma_]]
             if not all(np.isfinite(np.asarray(values, dtype=float)).all() for values in numbers):
                 raise PlanError("it has numbers that are missing or infinite")
+            if np.abs(self.watch.landmarks_).max(initial=0.0) > CLIP or self.watch.gamma_ <= 0:
+                raise PlanError(f"watch must have landmarks within {CLIP:g}, and a positive gamma")
             if (learnt.variance < 0).any() or type(self.part("by_class")) is not bool:
                 raise PlanError("it has negative variances, or by_class is not true or false")
             sizes = {len(values) for values in (learnt.medians, learnt.mean, learnt.variance)}
             if sizes != {len(schema.numbers)}:
                 raise PlanError("it has other columns than its schema")
             _ = self.target_map, self.watch.n_totals
+        if schema.decimal not in (None, ".", ","):
+            raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
         if not all(isinstance(text, str) for text in (*texts, *map(str, self.classes or ()))):
             raise PlanError("one of its names is not a text")
         if {"classification": False, "regression": True}[schema.task] != (self.classes is None):
