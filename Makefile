@@ -84,9 +84,10 @@ test-browser: ## run the tests marked browser (needs Chromium)
 # make fuzz COUNT=300 FIRST=5000: so many changes, beginning with that one
 COUNT ?= 5000
 FIRST ?= 0
-fuzz: $(VENV)/.test ## change saved models, tables and files of sites at random, and read them (minutes)
+fuzz: $(VENV)/.test ## change models, tables, evaluations and files of sites, and read them (minutes)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_models.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_tables.py --count $(COUNT) --first $(FIRST)
+	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_folders.py --count $(COUNT) --first $(FIRST)
 	@$(ONE_THREAD) $(PY) tests/hostile/fuzz_sites.py --count $(COUNT) --first $(FIRST)
 
 # make defects WORDS="digest leak": those whose names hold one of the words

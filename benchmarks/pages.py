@@ -133,7 +133,7 @@ def main():
     parser.add_argument("--max-rows", type=int, default=2000)
     options = parser.parse_args()
     watch = Watch()
-    watch.on(jobs, "worth_of_columns")
+    watch.on(jobs, "column_importance")
     watch.on(jobs.MethodJob, "_seen")
     watch.on(jobs.MethodJob, "_within")
     watch.on(EVALUATING, "describe_differences")

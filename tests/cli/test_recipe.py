@@ -112,10 +112,10 @@ def test_another_table_another_grid_and_other_options_are_refused(folder, tmp_pa
     refused("'dcm' was not evaluated", *start, "--method", "dcm")
     for option in (["--target", "ill"], ["--drop", "age"], ["--seed", "1"], ["--not-balanced"]):
         refused(f"leave out {option[0].replace('not-', '')}", *start, *option)
-    refused("contains no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
+    refused("holds no evaluation.json", "fit", "--from", tmp_path, *out, "--force")
     refused("name a table, --target", "fit", *out, "--force")
     (tmp_path / "evaluation.json").write_text("{}")
-    refused("does not describe the models", "fit", "--from", tmp_path, *out, "--force")
+    refused("the entry 'measure' is missing", "fit", "--from", tmp_path, *out, "--force")
     from dataclasses import replace
 
     other = replace(registry.METHODS["linear"], grids=({"C": (1.0,)}, {"alpha": (1.0,)}))
@@ -140,16 +140,42 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
     told = {m["key"]: m for m in json.loads(result.stdout)["methods"]}
     assert set(told) == {"constant", "linear", "stiff", "saved"}
     assert told["saved"]["mean"] == pytest.approx(told["linear"]["mean"])
-    done("fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops")
+    start = ["fit", "--from", "own", "--method", "stiff", "-o", "stiff.skops"]
+    refused("name it again with --estimator; the folder has: house_models:stiff, saved.skops",
+            *start)  # fmt: skip
+    done(*start, "--estimator", "house_models:stiff")
     model = domainwise.load("stiff.skops")
     assert model[-1].estimator_.C == 0.01
     done("predict", "stiff.skops", folder / "clinic.csv", "-o", "out.csv")
-    done("fit", "--from", "own", "--method", "saved", "-o", "again.skops")
+    done("fit", "--from", "own", "--method", "saved", "-o", "again.skops",
+         "--estimator", "saved.skops")  # fmt: skip
     done("predict", "again.skops", folder / "clinic.csv", "-o", "out2.csv")
     start = ["evaluate", folder / "clinic.csv", *COMMON, "-o", "none", "--estimator"]
     refused("give package.module:factory", *start, "house_models")
     refused("No module named 'no_such'", *start, "no_such:model")
     refused("no attribute 'soft'", *start, "house_models:soft")
+
+
+def test_a_folder_from_somebody_else_runs_no_code(folder, tmp_path, monkeypatch):
+    """Neither a planted module nor a planted call runs, whichever method is fitted."""
+    from domainwise.evaluation.folder import _content_digest
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "planted.py").write_text("open('ran', 'w').close()\ndef model(): pass\n")
+    (tmp_path / "eval").mkdir()
+    content = stored(folder) | {"estimators": ["planted:model", "os:abort"]}
+    for method in content["methods"]:
+        method["key"] = method["key"].replace("svm", "abort")
+    content["best"] = content["methods"][0]["key"]
+    content["digest"] = _content_digest(content)
+    (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))
+    start = ["fit", folder / "clinic.csv", "--from", "eval", "-o", "m.skops"]
+    done(*start, "--method", "linear")
+    refused("the folder has: planted:model, os:abort", *start, "--method", "abort", "--force")
+    assert not (tmp_path / "ran").exists()
+    content["methods"][0]["per_domain"][0]["score"] = 0.999
+    (tmp_path / "eval" / "evaluation.json").write_text(json.dumps(content))
+    refused("was changed after it was written", *start, "--method", "linear", "--force")
 
 
 def test_the_positive_class_is_named_on_the_command_line(folder, tmp_path):

@@ -173,7 +173,7 @@ def test_the_command_prints_tables_json_and_a_page(folders, tmp_path):
     assert "Verdict." in result.output
     text = page.read_text("utf-8")
     assert "<svg" in text
-    assert "less beside whole" in text
+    assert "less compared with whole" in text
     result = CliRunner().invoke(app, [*arguments, "--json"])
     told = json.loads(result.output)
     assert told["folders"] == ["whole", "less"]
@@ -190,4 +190,4 @@ def test_the_command_names_options_and_folders_in_errors(folders, tmp_path):
     assert "--metric balanced_accuracy" in result.output
     result = CliRunner().invoke(app, ["compare", str(base / "whole"), str(tmp_path)])
     assert result.exit_code == 2
-    assert "nothing was evaluated" in result.output
+    assert "run an evaluation there first" in result.output

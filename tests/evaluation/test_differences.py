@@ -121,8 +121,8 @@ def test_another_unit_at_one_site_is_named(column, change, words):
     (text,) = found.values()
     median = frame.loc[site == "site C", column].median()
     others = [frame.loc[site == name, column].median() for name in SITES if name != "site C"]
-    assert text.startswith(f"{column} at site C looks like another unit (median {median:.4g} where")
-    assert f"the others have {min(others):.4g} to {max(others):.4g}; {words})" in text
+    assert text.startswith(f"{column} at site C looks like another unit (median {median:.4g};")
+    assert f"other domains {min(others):.4g} to {max(others):.4g}; {words})" in text
 
 
 def test_another_unit_at_two_of_six_sites_is_named_at_both():
@@ -145,12 +145,12 @@ def test_a_column_missing_at_one_site_is_named():
     frame.loc[site == "site B", ["weight", "ward"]] = [np.nan, None]
     found = faults(frame, y, site)
     assert list(found) == [("missing", name, "site B") for name in ("weight", "ward")]
-    words = "weight at site B is missing (in all of its rows; the others lack none)"
+    words = "weight at site B is missing (in all of its rows; none elsewhere)"
     assert words in found.values()
     frame.loc[frame.index[site == "site B"][:2], "weight"] = 70.0
     frame.loc[frame.index[site == "site A"][:1], "weight"] = np.nan
     n, m = sum(site == "site B"), sum(site == "site A")
-    words = f"{100 * (n - 2) / n:.0f} % of its rows; the others lack at most {100 / m:.0f} %"
+    words = f"{100 * (n - 2) / n:.0f} % of its rows; at most {100 / m:.0f} % elsewhere"
     assert words in faults(frame, y, site)["missing", "weight", "site B"]
 
 
@@ -199,12 +199,12 @@ def test_the_worth_of_a_column_is_what_shuffling_it_on_left_out_domains_loses():
                 other[:, j] = rng.permutation(other[:, j])
                 lost[column].append(model.score(X[rows], y[rows]) - model.score(other, y[rows]))
     expected = {name: np.mean(values) for name, values in lost.items()}
-    assert found.best.worth == pytest.approx(expected, abs=0.03)
+    assert found.best.importance == pytest.approx(expected, abs=0.03)
     array = evaluate(X, y, domain, methods=["linear"], scoring="accuracy", progress=False)
-    assert list(array.best.worth.values()) == pytest.approx(
-        list(found.best.worth.values()), abs=0.03
+    assert list(array.best.importance.values()) == pytest.approx(
+        list(found.best.importance.values()), abs=0.03
     )
-    assert set(array.best.worth) == {"x0", "x1", "x2"}
+    assert set(array.best.importance) == {"x0", "x1", "x2"}
 
 
 def test_what_a_folder_keeps_makes_the_same_page_without_the_rows(tmp_path):

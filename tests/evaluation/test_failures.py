@@ -77,7 +77,7 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
     for name in binary.domains:
         mine = frame["domain"] == name
         right = np.mean(frame["target"][mine] == frame["prediction"][mine])
-        assert column(sections, "right")[name] == f"{100 * right:.0f} %"
+        assert column(sections, "correct")[name] == f"{100 * right:.0f} %"
         error = reliability(p[mine].to_numpy(), hit[mine].to_numpy()).error
         assert column(sections, "calibration error")[name] == f"{error:.2f}"
         if name == "site 2":
@@ -87,14 +87,14 @@ def test_words_and_columns_about_classes_are_those_of_the_predictions(binary):
         area = average_precision_score(hit[mine], p[mine])
         assert column(sections, "average precision")[name] == f"{area:.2f}"
     said = " ".join(sentence for part in sections["parts"] for sentence in part.words)
-    assert "No curve, for want of a second class: site 2." in said
+    assert "No curve, because there is one class only: site 2." in said
     wrong = [
         (np.sum((frame["target"] == a) & (frame["prediction"] == b)), a, b)
         for a, b in (("none", "x & y"), ("x & y", "none"))
     ]
     count, a, b = max(wrong)
     total = np.sum(frame["target"] == a)
-    assert f"take {a} for {b}: {count} of {total} rows that are {a}" in said
+    assert f"predict {b} for {a}: {count} of {total} rows of class {a}" in said
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.8])
@@ -146,10 +146,12 @@ def test_numbers_are_said_to_be_off_by_their_mean_residual(numbers):
         assert column(sections, "bias")[name] == f"{bias[name]:+.{decimals}f}"
         assert column(sections, "bias in squared error")[name] == f"{100 * share[name]:.0f} %"
     worst = bias.abs().idxmax()
-    assert f"on {worst}, by {abs(bias[worst]):.3g} too" in sections["parts"][0].words[0]
+    assert (
+        f"on {worst}: predictions are {abs(bias[worst]):.3g} too" in sections["parts"][0].words[0]
+    )
     assert [part.title for part in sections["parts"]] == [
-        "How far numbers are off",
-        "What prediction intervals hold",
+        "Residuals",
+        "Coverage of prediction intervals",
     ]
 
 
@@ -198,7 +200,7 @@ def test_a_page_without_predictions_says_why_it_cannot_tell_how_a_method_fails(
         return re.search(r'<p class="said">(.*?)</p>', section).group(1)
 
     copy = shutil.copytree(folder / "binary", tmp_path / "copy")
-    start = f"This cannot be told here: the predictions of {binary.best.label} are not at hand"
+    start = f"This section needs the predictions of {binary.best.label}, which are not available"
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow", None)
         assert said(copy) == f"{start} (they are read by pyarrow, which is not installed)."
@@ -213,18 +215,18 @@ def test_the_best_method_with_probabilities_is_judged_where_the_best_has_none(tm
     found = evaluate(X, y, domain, methods=methods, out=tmp_path / "out", progress=False)
     assert found.best.key == "margins"
     for each in (found, read_evaluation(tmp_path / "out")[0]):
-        part = next(p for p in failure_sections(each)["parts"] if "probabilities" in p.title)
+        part = next(p for p in failure_sections(each)["parts"] if p.title == "Calibration")
         assert part.words[0] == "margins gives no probabilities."
-        assert part.words[-1].startswith("Probabilities of worse are off by")
+        assert part.words[-1].startswith("The calibration error of worse is")
         assert len(part.pictures) == len(part.words) - 1
 
 
 def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
     parts = {part.title: part for part in failure_sections(binary)["parts"]}
-    picture = parts["Which classes are mistaken"].pictures[0]
+    picture = parts["Confused classes"].pictures[0]
     assert picture.caption.endswith("Each domain has a panel")
     assert "the other" not in picture.svg
-    calibration = parts["What probabilities are worth"].pictures[0].svg
+    calibration = parts["Calibration"].pictures[0].svg
     assert " others: up to" not in calibration
 
 

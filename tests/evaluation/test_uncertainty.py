@@ -20,7 +20,7 @@ from domainwise import evaluate
 from domainwise.evaluation import results
 from domainwise.evaluation.problem import make_problem, seen_splits, within_splits
 from domainwise.evaluation.results import pooled_score, quick_scores, resampled
-from domainwise.evaluation.verdict import sure_sentences, sure_table
+from domainwise.evaluation.verdict import uncertainty_sentences, uncertainty_table
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.statistics import expected_score, widened
 
@@ -144,10 +144,10 @@ def test_a_domain_without_a_mistake_has_the_exact_interval_of_its_share():
     for name in found.domains:
         assert found.best.ends[name] == pytest.approx((0.025 ** (1 / 30), 1.0))
     assert np.isnan(found.best.around["worst"]).all()  # no draw is any different
-    sentence = sure_sentences(found)[0]
-    assert "1.000 on average over 3 unseen domains, and 1.000 on the worst of them." in sentence
-    assert [row[4].text for row in sure_table(found).rows] == ["1.000"] * 3
-    assert [row[5].text for row in sure_table(found).rows] == ["0.884 to 1.000"] * 3
+    sentence = uncertainty_sentences(found)[0]
+    assert "1.000 on average over 3 held-out domains, and 1.000 on the worst of them." in sentence
+    assert [row[4].text for row in uncertainty_table(found).rows] == ["1.000"] * 3
+    assert [row[5].text for row in uncertainty_table(found).rows] == ["0.884 to 1.000"] * 3
 
 
 def test_a_class_without_a_mistake_does_not_make_a_domain_sure():
@@ -196,16 +196,18 @@ def test_the_score_on_seen_domains_is_that_of_random_folds_written_by_hand():
         right[test] = model.predict(scale.transform(X[test])) == y[test]
     expected = {name: right[domain == name].mean() for name in found.domains}
     assert found.best.seen == pytest.approx(expected)
-    assert found.best.price == pytest.approx(np.mean(list(expected.values())) - found.best.mean)
+    assert found.best.generalization_gap == pytest.approx(
+        np.mean(list(expected.values())) - found.best.mean
+    )
     low, high = found.best.around["price"]
-    assert low < found.best.price < high
+    assert low < found.best.generalization_gap < high
 
 
 def test_a_method_that_predicts_the_same_everywhere_pays_nothing_for_being_unseen():
     X, _, domain = table()
     y = np.tile([0, 0, 1], 54)[:160]
     found = evaluate(X, y, domain, methods=["constant"], scoring="accuracy", progress=False)
-    assert found.best.price == pytest.approx(0.0)
+    assert found.best.generalization_gap == pytest.approx(0.0)
     assert found.best.around["price"] == pytest.approx((0.0, 0.0))
 
 

@@ -35,14 +35,14 @@ def test_a_gain_on_every_domain_is_beyond_chance():
     assert found.best.key == "dcm"
     assert found.best.p_value == pytest.approx(2 / 2**8)
     words = found.verdict()
-    assert words.startswith("DCM keeps 0.750 (accuracy) on the worst domain (site 0), SVM 0.700")
-    assert "The difference is beyond chance (p = 0.008)" in words
+    assert words.startswith("DCM scores accuracy 0.750 on the worst domain (site 0), SVM 0.700")
+    assert "The difference is significant (p = 0.008)" in words
 
 
 def test_a_gain_on_half_of_the_domains_is_not():
     mixed = [score + (0.07 if i % 2 else -0.04) for i, score in enumerate(SVM)]
     words = evaluation({"svm": SVM, "dcm": mixed}).verdict()
-    assert "The difference is not beyond chance" in words
+    assert "The difference is not significant" in words
 
 
 def test_many_methods_make_a_small_p_value_a_matter_of_chance():
@@ -53,31 +53,31 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
     }
     found = evaluation({"svm": SVM, **ours})
     assert found.best.p_value < 0.05 <= found.best.p_adjusted
-    assert "but not among the four methods that were compared" in found.verdict()
+    assert "but not after correction for the four methods that were compared" in found.verdict()
 
 
 def test_five_domains_are_too_few_to_tell():
     found = evaluation({"svm": SVM[:5], "dcm": [score + 0.05 for score in SVM[:5]]})
     assert found.best.p_value is None
-    assert "With five domains there are too few to tell" in found.verdict()
+    assert "With five domains it cannot be tested" in found.verdict()
 
 
 def test_a_plain_method_that_wins_is_said_to_win():
     words = evaluation({"svm": SVM, "dcm": [score - 0.05 for score in SVM]}).verdict()
-    assert words.startswith("A plain method holds up best: SVM has accuracy 0.735")
-    assert "The difference is beyond chance" in words
+    assert words.startswith("A baseline is best: SVM scores accuracy 0.735")
+    assert "The difference is significant" in words
 
 
 def test_a_constant_that_wins_is_said_to_win():
     words = evaluation({"constant": SVM, "dcm": [score - 0.05 for score in SVM]}).verdict()
-    assert words.startswith("Nothing that was tried beats predicting a constant")
+    assert words.startswith("No method is better than a constant prediction")
 
 
 def test_the_best_method_is_compared_with_a_constant_as_well():
     noise = [0.01, -0.01, 0.02, -0.01, 0.01, -0.02, 0.01, 0.0]
     constant = [score - delta for score, delta in zip(SVM, noise, strict=True)]
     words = evaluation({"constant": constant, "svm": SVM}).verdict()
-    assert "Beware: SVM is not better than a constant" in words
+    assert "Warning: SVM is not significantly better than a constant prediction" in words
 
 
 def test_errors_are_shown_as_errors():
@@ -85,28 +85,31 @@ def test_errors_are_shown_as_errors():
     ours = [error + 1.0 for error in errors]
     found = evaluation({"svm": errors, "dcm": ours}, scoring="neg_root_mean_squared_error")
     assert found.worst_domain == "site 7"
-    assert found.verdict().startswith("DCM errs by 6.700 (RMSE) on the worst domain (site 7)")
+    assert found.verdict().startswith("DCM scores RMSE 6.700 on the worst domain (site 7)")
 
 
-def test_being_unseen_has_a_price():
+def test_the_generalization_gap_is_given_with_both_scores():
     words = evaluation({"svm": SVM}, seen=0.835).verdict()
-    assert "SVM has 0.835 (random folds): being unseen costs 0.100." in words
+    assert "Generalization gap of SVM: 0.100 (0.835 on seen, 0.735 on unseen domains)." in words
     words = evaluation({"svm": SVM}, seen=0.734).verdict()
-    assert "being unseen costs nothing, -0.001." in words
+    assert "Generalization gap of SVM: -0.001 (0.734 on seen, 0.735 on unseen domains)." in words
     better = [score + 0.05 for score in SVM]
     words = evaluation({"svm": SVM, "dcm": better}, seen=0.835).verdict()
-    assert "being unseen costs 0.050; for SVM being unseen costs 0.100." in words
+    assert (
+        "Generalization gap of DCM: 0.050 (0.835 on seen, 0.785 on unseen domains); of SVM: 0.100"
+        in words
+    )
 
 
 def test_a_difference_below_the_margin_is_none_in_practice_whatever_its_p():
     found = evaluation({"svm": SVM, "dcm": [score + 0.009 for score in SVM]})
     assert found.best.p_value < 0.05
-    assert "no practical difference, whatever its p-value: less than 0.010" in found.verdict()
+    assert "whatever the p-value: the means differ by less than 0.010" in found.verdict()
     errors = [-10.0 * score for score in SVM]
     small = [0.985 * error for error in errors]
     found = evaluation({"svm": errors, "dcm": small}, scoring="neg_root_mean_squared_error")
     assert found.margin == pytest.approx(0.02 * 7.35)
-    assert "no practical difference, whatever its p-value: less than 0.147" in found.verdict()
+    assert "whatever the p-value: the means differ by less than 0.147" in found.verdict()
 
 
 def test_scores_have_as_many_digits_as_differ():
@@ -118,7 +121,10 @@ def test_scores_have_as_many_digits_as_differ():
 
 def test_another_method_may_be_best_on_its_worst_domain():
     steady = [0.72] * 8
-    assert "DCM does best of all, with 0.720" in evaluation({"svm": SVM, "dcm": steady}).verdict()
+    assert (
+        "DCM has the best score on its worst domain, 0.720"
+        in evaluation({"svm": SVM, "dcm": steady}).verdict()
+    )
 
 
 def test_holm_multiplies_by_the_number_of_hypotheses_left():
@@ -152,4 +158,4 @@ def test_methods_that_failed_are_named():
     found = evaluation({"svm": SVM})
     found.left_out["dcm"] = "failed: no memory"
     found.left_out["dica"] = "too many rows"
-    assert "because they failed: dcm; the notes" in found.verdict()
+    assert "because they failed: dcm; the notes give" in found.verdict()

@@ -169,7 +169,7 @@ def test_what_was_rewritten_once_is_not_read_again(frame, tmp_path):
     with pytest.raises(TableError, match="'1,000 %'.*decimal=','"):
         check_table(frame, **ROLES)
     named = check_table(frame.drop(columns="share"), **ROLES, na=["Müller", "Çelik"])
-    assert "columns left out for want of values: sex" in named.notes
+    assert "columns left out because they are empty: sex" in named.notes
 
 
 def test_percentages_and_times_are_numbers_in_every_format(frame, tmp_path):

@@ -198,13 +198,13 @@ def test_features_that_tell_the_domain_or_name_rows_are_noted(frame):
     assert flagged(frame) == set()
     frame["city"] = frame["site"].map({"NA": "Boston", "EU": "Lund", "AS": "Pune"})
     frame["offset"] = frame["site"].map({"NA": 0, "EU": 10, "AS": 20}) + rng.random(n)
-    assert flagged(frame) == {(name, " alone tells the domain") for name in ("city", "offset")}
+    assert flagged(frame) == {(name, " alone identifies the domain") for name in ("city", "offset")}
     frame = frame.drop(columns=["city", "offset"])
     frame["number"] = rng.permutation(n) + 1000
     frame["depth"] = np.cumsum(rng.random(n)) * np.where(frame["site"] == "EU", -1, 1)
     assert flagged(frame) == {
-        ("number", " is another whole number in every row"),
-        ("depth", " runs on in every domain"),
+        ("number", " is a different whole number in every row"),
+        ("depth", " rises or falls in every domain"),
     }
 
 
@@ -275,8 +275,8 @@ def test_columns_without_values_or_variation_are_left_out_with_a_note(frame):
     table = checked(frame)
     assert table.schema.features == checked(frame[["age", "dose", "smoker", "sex", "site", "ill"]])\
         .schema.features  # fmt: skip
-    assert "columns left out for want of values: gap" in table.notes
-    assert "columns left out because they never vary: one, same" in table.notes
+    assert "columns left out because they are empty: gap" in table.notes
+    assert "columns left out because they are constant: one, same" in table.notes
 
 
 def test_a_domain_with_one_class_serves_for_training(frame):

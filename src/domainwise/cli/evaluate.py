@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,9 +92,8 @@ def evaluate(
     the same numbers. With another --metric it computes that from the saved predictions.
     """
     from domainwise.distributed.fit import folds_on
-    from domainwise.evaluation import evaluate as run
-    from domainwise.evaluation.folder import JOBS, RESULT_NAME
-    from domainwise.jobs.store import write_text
+    from domainwise.evaluation.evaluate import evaluate_table
+    from domainwise.evaluation.folder import JOBS, RESULT_NAME, write_evaluation
     from domainwise.models.registry import choose_methods
     from domainwise.tables.schema import ONE_CLASS
 
@@ -103,7 +101,9 @@ def evaluate(
     common.check_seed(seed)
     if max_rows < 0:
         raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
-    chosen = choose_methods([*choose_methods(methods), *own_methods(estimator)])
+    chosen = choose_methods(methods)
+    if estimator:
+        chosen = choose_methods([*chosen, *own_methods(estimator)])
     if report:
         common.require("report", "--no-report")
     folder = out or Path("domainwise-evaluation") / _stem(data)
@@ -115,12 +115,9 @@ def evaluate(
     table = common.read_input(data, **asked)
     common.print_notes(common.stderr(), table.notes)
     with connected(dask) as client, folds_on(client):
-        result = run(
-            table.X,
-            table.y,
-            table.sample_domain,
-            methods=chosen,
-            task=table.schema.task,
+        result = evaluate_table(
+            table,
+            chosen,
             scoring=common.parts_of(metric) or None,
             n_jobs=n_jobs,
             random_state=seed,
@@ -131,19 +128,19 @@ def evaluate(
             force=force,
             inner_scoring=inner_metric,
         )
-    result.next_step = next_step(result, folder)
+    result.next_step = next_step(result, folder, estimator)
     # The evaluation has a note of its own about domains with one class.
     notes = (f"{note[0].upper()}{note[1:]}." for note in table.notes if ONE_CLASS not in note)
     result.notes = [*notes, *result.notes]
     title = f"{target} on an unseen {domain}: {data.name}"
-    stored = {
-        **result.to_dict(),
+    stored = write_evaluation(
+        folder,
+        result,
         # All that is needed to fit the same models again.
-        "table": {"path": str(data.absolute()), "sha256": digest(data), "asked": asked},
-        "estimators": list(estimator or ()),
-        "title": title,
-    }
-    write_text(folder / RESULT_NAME, json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
+        table={"path": str(data.absolute()), "sha256": digest(data), "asked": asked},
+        estimators=list(estimator or ()),
+        title=title,
+    )
     if as_json:
         common.print_json({**stored, "files": [str(path) for path in files]})
     else:
@@ -168,7 +165,7 @@ def print_evaluation(result: Evaluation) -> None:
     for fault in result.differences.get("faults", ()):
         console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
     console.print(
-        f"[bold]{result.measure.label}[/] ({result.measure.direction}) on {facts['domains']} "
+        f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on {facts['domains']} "
         f"held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
@@ -243,13 +240,15 @@ def digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def next_step(result: Evaluation, folder: Path) -> str:
+def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
     """The command that fits the best method to all rows; empty if that is a constant."""
     if result.best.trivial:
         return ""
     out = shlex.quote(f"{folder.name}.skops")
     then = " (then predict with --context)" if result.best.context else ""
-    command = f"domainwise fit --from {shlex.quote(str(folder))} -o {out}"
+    own = estimators if result.best.kind == "own" else None
+    named = "".join(f" --estimator {shlex.quote(text)}" for text in own or ())
+    command = f"domainwise fit --from {shlex.quote(str(folder))}{named} -o {out}"
     return f"To fit {result.best.label} to all rows{then}: {command}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +42,14 @@ def fit(
             help="One of the methods above; auto is ensemble, or invariantridge for many rows."
         ),
     ] = "auto",
+    estimator: Annotated[
+        options.Names,
+        options.option(
+            "With --from, an estimator of your own that was evaluated, as it was named there: "
+            "package.module:factory, or a model file. May be given more than once.",
+            metavar="WHERE",
+        ),
+    ] = None,
     predictor: Annotated[
         str,
         typer.Option(
@@ -105,13 +112,15 @@ def fit(
     if recipe is None:
         if data is None or target is None or domain is None:
             raise ValueError("name a table, --target and --domain, or an evaluation with --from")
+        if estimator:
+            raise ValueError("--estimator is for models of an evaluation: name it with --from")
         find_method(method, 0)
         arguments["method"] = method
     else:
         _refuse_beside_recipe(asked, arguments)
         data, asked = recipe.data(data, force), recipe.asked
         measured = recipe.find(None if method == "auto" else method)
-        arguments = {**recipe.options, "method": recipe.method(measured, force)}
+        arguments = {**recipe.options, "method": recipe.method(measured, estimator, force)}
     large = None
     if dask is not None and recipe is None and find_spec("dask"):
         large = _beyond_memory(data, asked)
@@ -176,26 +185,21 @@ class Recipe:
     """What the folder of an evaluation says about the models that were measured."""
 
     def __init__(self, folder: Path) -> None:
-        from domainwise.evaluation.folder import RESULT_NAME
+        from domainwise.evaluation.folder import RESULT_NAME, read_stored
 
-        self.path = folder / RESULT_NAME
-        try:
-            self.stored = json.loads(self.path.read_text("utf-8"))
-            self.recipe, self.table = self.stored["recipe"], self.stored["table"]
-            self.asked: dict[str, Any] = self.table["asked"]
-        except FileNotFoundError:
+        self.path, self.stored = folder / RESULT_NAME, read_stored(folder)
+        if self.stored["recipe"] is None or "table" not in self.stored:
             raise ValueError(
-                f"{folder} contains no {RESULT_NAME}: name a folder that evaluate has written"
-            ) from None
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(
-                f"{self.path} does not describe the models it measured; evaluate again"
-            ) from None
+                f"{self.path} does not describe a table: it was written by evaluate() in Python. "
+                "Run domainwise evaluate on the table"
+            )
+        self.recipe, self.table = self.stored["recipe"], self.stored["table"]
+        self.asked: dict[str, Any] = self.table["asked"]
 
     def data(self, path: Path | None, force: bool) -> Path:
         """The table that was evaluated; another is refused unless forced."""
         path = path or Path(self.table["path"])
-        if not path.exists():
+        if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path}: no such file; name the table that was evaluated")
         if not force and digest(path) != self.table["sha256"]:
             raise ValueError(
@@ -215,15 +219,25 @@ class Recipe:
             )
         return str(keys[0])
 
-    def method(self, key: str, force: bool) -> Method:
-        """The method that was measured, with the grid it had."""
+    def method(self, key: str, estimators: list[str] | None, force: bool) -> Method:
+        """The method that was measured, with the grid it had.
+
+        A folder may come from somebody else, so that nothing it names is imported: ``estimators``
+        are those that the user names on the command line.
+        """
         from domainwise.evaluation.evaluation import describe_grid
         from domainwise.models.method import CONTEXT
         from domainwise.models.registry import METHODS
 
-        own = {method.key: method for method in own_methods(self.stored["estimators"])}
+        own = {method.key: method for method in own_methods(estimators)}
         plain = key.removesuffix(CONTEXT)
-        method = own.get(key) or own.get(plain) or METHODS[plain]
+        method = own.get(key) or own.get(plain) or METHODS.get(plain)
+        if method is None:
+            named = ", ".join(self.stored.get("estimators", ())) or plain
+            raise ValueError(
+                f"method {key!r} of {self.path} is not one of domainwise. If you trust it, name it "
+                f"again with --estimator; the folder has: {named}"
+            )
         grid = describe_grid(method.grid(self.recipe["task"] == "classification"))
         if grid != self.recipe["grids"].get(method.key) and not force:
             raise ValueError(

@@ -15,7 +15,7 @@ from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
-from domainwise.evaluation.results import Found, MethodResult, grouped, plain, resampled
+from domainwise.evaluation.results import MethodResult, Results, grouped, plain, resampled
 from domainwise.models.method import Method
 from domainwise.models.registry import METHODS, TRIVIAL, find_method
 from domainwise.models.table_model import table_setting
@@ -46,7 +46,7 @@ class Comparison:
 
     names: tuple[str, str]
     measure: Measure
-    margin: float  #: a difference below this is none in practice
+    margin: float  #: a difference below this has no practical meaning
     notes: list[str]
     pairs: list[Difference]  #: the best methods, then those that both have
 
@@ -68,11 +68,11 @@ class Comparison:
     def legend(self) -> str:
         """What the columns are."""
         return (
-            f"Measured: {self.measure.label}, {self.measure.direction}, on domains that both have. "
-            f"Differences: {self.names[1]} minus {self.names[0]}; intervals hold 95 %: domains are "
-            f"drawn with replacement, and for a single domain its rows. Below "
-            f"{self.show(self.margin)} there is no practical difference. p: Wilcoxon's "
-            "signed-rank test over domains, approximate."
+            f"Score: {self.measure.label}, {self.measure.direction}, on the domains of both. "
+            f"Differences: {self.names[1]} minus {self.names[0]}, with 95 % bootstrap intervals: "
+            f"domains are resampled, and for a single domain its rows. A difference below "
+            f"{self.show(self.margin)} has no practical meaning. p: Wilcoxon signed-rank test over "
+            "domains, approximate."
         )
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -106,24 +106,24 @@ class Comparison:
             alt = f"{self.measure.label} by domain in {first} and in {second}, {pair.method}"
             caption = f"{pair.method}: the domain that is worst in {second} is at the top"
             picture = Picture(to_svg(figure, "both", alt), alt, caption, wide=True)
-        title, styles = f"{second} beside {first}", ["style.css", "evaluate.css"]
+        title, styles = f"{second} compared with {first}", ["style.css", "evaluate.css"]
         made = Templates("domainwise.evaluation")
-        told = {"title": title, "found": self, "picture": picture}
-        return made.render("compare.html.j2", styles=styles, **told)
+        content = {"title": title, "comparison": self, "picture": picture}
+        return made.render("compare.html.j2", styles=styles, **content)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings; None where something is not defined."""
-        told = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
-        told |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
+        content = {"folders": self.names, "measure": self.measure.name, "margin": self.margin}
+        content |= {"greater_is_better": self.measure.sign > 0, "verdict": self.verdict()}
         pairs = [asdict(pair) for pair in self.pairs]
-        return dict(plain({**told, "notes": self.notes, "pairs": pairs}))
+        return dict(plain({**content, "notes": self.notes, "pairs": pairs}))
 
 
 def compare_evaluations(first: Path, second: Path, method: str | None = None) -> Comparison:
     """Compare the folders of two evaluations: their best methods, and each that both have.
 
     A ``method`` that is named has to be in both, and is compared alone. Refused are other targets,
-    domains and measures; notes tell what asks for care.
+    domains and measures; notes list what to be careful about.
     """
     (a, stored_a), (b, stored_b) = (read_evaluation(path, every=True) for path in (first, second))
     _refuse(stored_a, stored_b, first, second)
@@ -131,7 +131,7 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     other = next(same, None)
     if other is None:
         raise TableError(
-            f"{first} is about {a.measure.label}, {second} about {b.measure.label}: evaluate "
+            f"{first} has {a.measure.label}, {second} has {b.measure.label}: evaluate "
             f"{second} again with ",
             Argument("metric", a.measure.name),
             ", which is computed from the predictions there",
@@ -149,22 +149,22 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
         if not pairs:
             common = ", ".join(r.key for r, _ in both) or "none"
             raise ValueError(f"method={method!r} is not in both; those that are: {common}")
-    found = [_difference(a, other, shared, *pair) for pair in pairs]
+    differences = [_difference(a, other, shared, *pair) for pair in pairs]
     alike = first.name == second.name
     names = (str(first), str(second)) if alike else (first.name, second.name)
     notes = _notes(a, other, [stored_a, stored_b], names, shared)
-    return Comparison(names, a.measure, a.margin, notes, found)
+    return Comparison(names, a.measure, a.margin, notes, differences)
 
 
 def _difference(
-    a: Found, b: Found, shared: Sequence[Any], first: MethodResult, second: MethodResult
+    a: Results, b: Results, shared: Sequence[Any], first: MethodResult, second: MethodResult
 ) -> Difference:
     """How a method of one evaluation differs from one of another."""
     common = [d for d in shared if d in first.known and d in second.known]
     if not common:
         raise ValueError(f"{first.key} and {second.key} are scored on no domain that both have")
     names, sign = a.facts["classes"], a.measure.sign
-    kept = [grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))]
+    by_domain = [grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))]
     classes = None if names is None else np.asarray(names)
     known = np.zeros(2) if classes is None else classes
     measure = choose_measure(a.measure.name, known, names is not None, a.facts["positive"])
@@ -172,8 +172,8 @@ def _difference(
     for place, domain in enumerate(common):
         one, other = (sign * result.known[domain] for result in (first, second))
         ends: Sequence[float] = (np.nan, np.nan)
-        if all(domain in each for each in kept):
-            records = [each[domain] for each in kept]
+        if all(domain in each for each in by_domain):
+            records = [each[domain] for each in by_domain]
             # Rows are drawn alike where they are the same, and apart elsewhere.
             seeds = [place, place if _rows(records[0]) == _rows(records[1]) else place + 10**6]
             draws = [resampled(measure, classes, *of) for of in zip(records, seeds, strict=True)]
@@ -202,11 +202,11 @@ def _row(first: float, second: float, ends: Sequence[float]) -> dict[str, float]
 def _words(difference: float, sign: int, margin: float, ends: Sequence[float]) -> str:
     better = "better" if sign * difference > 0 else "worse"
     if abs(difference) < margin:
-        sure = np.isfinite(ends).all() and max(map(abs, ends)) < margin
-        return "no practical difference" + ("" if sure else ", as far as can be told")
+        certain = np.isfinite(ends).all() and max(map(abs, ends)) < margin
+        return "no practical difference" + ("" if certain else ", but the interval is wide")
     if not np.isfinite(ends).all():
-        return f"{better}, on too few domains to tell"
-    return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not beyond chance"
+        return f"{better}, on too few domains for an interval"
+    return better if ends[0] > 0 or ends[1] < 0 else f"{better}, but not significantly"
 
 
 def _rows(records: list[Any]) -> list[Any]:
@@ -231,36 +231,36 @@ def _refuse(a: dict[str, Any], b: dict[str, Any], first: Path, second: Path) -> 
 
 
 def _notes(
-    a: Found, b: Found, stored: list[Any], names: Sequence[str], shared: list[Any]
+    a: Results, b: Results, stored: list[Any], names: Sequence[str], shared: list[Any]
 ) -> list[str]:
-    """What asks for care: other tables, rows, folds, columns and domains."""
+    """What to be careful about: other tables, rows, folds, columns and domains."""
     notes = []
     tables = [each.get("table", {}).get("sha256") for each in stored]
-    (rows, folds), (other_rows, other_folds) = (_laid_out(found, shared) for found in (a, b))
+    (rows, folds), (other_rows, other_folds) = (_laid_out(results, shared) for results in (a, b))
     if None not in tables and tables[0] != tables[1]:
-        notes.append("The tables are not the same file (SHA-256): scores are of other rows.")
+        notes.append("The tables are different files (SHA-256), so the rows differ.")
     elif rows != other_rows:
-        notes.append("Other rows were evaluated on: those of a domain are not paired.")
+        notes.append("Different rows were evaluated, so the rows of a domain are not paired.")
     if folds != other_folds:
-        notes.append("Domains were left out in other groups: models have learnt from others.")
+        notes.append("Domains were held out in other groups, so the training domains differ.")
     if not notes:
-        same = "Same table, rows and folds." if rows else "No predictions are kept there."
+        same = "Same table, rows and folds." if rows else "The folders have no predictions."
         notes.append(same)
     for name in ("features", "drop"):
         one, other = (", ".join(_asked(each, name) or ()) or "not given" for each in stored)
         if one != other:
             notes.append(f"{name}: {one} in {names[0]}, {other} in {names[1]}.")
-    for name, found in zip(names, (a, b), strict=True):
-        if alone := [str(domain) for domain in found.domains if domain not in shared]:
+    for name, results in zip(names, (a, b), strict=True):
+        if alone := [str(domain) for domain in results.domains if domain not in shared]:
             notes.append(f"Only in {name}, and not compared: {', '.join(alone)}.")
     return notes
 
 
-def _laid_out(found: Found, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]]:
-    """Rows and their targets by domain, and the groups of domains that were left out together."""
+def _laid_out(results: Results, shared: list[Any]) -> tuple[dict[Any, Any], set[Any]]:
+    """Rows and their targets by domain, and the groups of domains that were held out together."""
     rows: dict[Any, Any] = {}
     folds: dict[int, set[Any]] = {}
-    for record in next(iter(found.records.values()), ()):
+    for record in next(iter(results.records.values()), ()):
         folds.setdefault(record["split"], set()).add(record["domain"])
         if record["domain"] in shared:
             rows[record["domain"]] = [record[name].tolist() for name in ("row", "target")]
@@ -295,6 +295,7 @@ def check_table(table: Table, method: str | Method = "auto", **options: Any) -> 
         table.y,
         table.sample_domain,
         task=table.schema.task,
+        schema=table.schema,
         scoring=options.get("scoring"),
         inner_scoring=setting.scoring,
         max_rows="auto",
@@ -326,5 +327,6 @@ def compare_with_constant(
     better = bool(gain.mean() > max(error, 1e-12))
     mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
     low, high = plain(expected_score(list(model.values()), 0)[1:])
-    told = (mean, other, model[worst], worst, len(gain), better, low, high)
-    return Check(metric, *told, calibration)
+    return Check(
+        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration
+    )

@@ -20,11 +20,11 @@ from domainwise.models.method import Method
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.splits.folds import Split, spaced_rows
 
-#: Columns that are described, those that tell domains best.
+#: Columns that are described: those that identify domains best.
 MAX_COLUMNS = 40
 #: Drawn for each domain: the ends of its spread, quartiles and the median.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: A domain with fewer values of a column is told from the others by chance.
+#: A domain with fewer values of a column differs from the others by chance.
 FEW_VALUES = 10
 #: Categories that have a share of their own; those with fewer rows count together.
 MAX_CATEGORIES, RARE = 4, 5
@@ -37,16 +37,18 @@ def describe_differences(problem: Problem) -> dict[str, Any]:
         describe_column(name, values, codes, n_domains) for name, values in columns_of(problem.X)
     ]
     columns.sort(key=lambda column: -column["tells"])
-    kept = columns[:MAX_COLUMNS]
+    described = columns[:MAX_COLUMNS]
     numbers = {n: v for n, v in columns_of(problem.X) if v.dtype.kind == "f"}
     target = problem.y if problem.classes is None else problem.y == problem.classes[-1]
-    told = {"the target": np.asarray(target, dtype=np.float64)}
-    told |= {c["name"]: numbers[c["name"]] for c in kept if c["name"] in numbers}
+    values_of = {"the target": np.asarray(target, dtype=np.float64)}
+    values_of |= {c["name"]: numbers[c["name"]] for c in described if c["name"] in numbers}
     return {
         "domains": _domains(problem),
-        "columns": kept,
-        "others": len(columns) - len(kept),
-        "faults": find_faults(kept, told, codes, [str(name) for name in problem.domains.tolist()]),
+        "columns": described,
+        "others": len(columns) - len(described),
+        "faults": find_faults(
+            described, values_of, codes, [str(name) for name in problem.domains.tolist()]
+        ),
     }
 
 
@@ -54,24 +56,26 @@ def columns_of(X: Any) -> list[tuple[str, Array]]:
     """Names and values of columns: numbers with NaN, or text with None, for what is missing."""
     if not hasattr(X, "columns"):
         return [(f"x{i}", np.asarray(column, np.float64)) for i, column in enumerate(X.T)]
-    found = []
+    columns = []
     for name in X.columns:
         column = X[name]
         if column.dtype.kind in "biuf":
-            found.append((str(name), column.to_numpy(np.float64)))
+            columns.append((str(name), column.to_numpy(np.float64)))
         else:
-            found.append((str(name), column.astype(object).where(column.notna(), None).to_numpy()))
-    return found
+            columns.append(
+                (str(name), column.astype(object).where(column.notna(), None).to_numpy())
+            )
+    return columns
 
 
 def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
-    """Spread, missing share, distance to the others and how well it tells the domain."""
+    """Spread, missing share, distance to the others, and how well it identifies a domain."""
     number = values.dtype.kind == "f"
     there = np.isfinite(values) if number else np.array([value is not None for value in values])
     rows = np.bincount(codes, minlength=n_domains)
     counts = np.bincount(codes[there], minlength=n_domains)
     describe = _describe_numbers if number else _describe_text
-    told, distances, tells = describe(values[there], codes[there], n_domains)
+    statistics, distances, tells = describe(values[there], codes[there], n_domains)
     missing = 1 - counts / rows
     elsewhere = (len(codes) - len(codes[there]) - (rows - counts)) / (len(codes) - rows)
     # Few values differ by chance; where there is nothing else they have to do.
@@ -83,7 +87,7 @@ def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> d
         "name": name,
         "kind": "number" if number else "text",
         "missing": missing.tolist(),
-        **told,
+        **statistics,
         "distance": float(distances[far]),
         "distance_at": far,
         "tells": float(tells[best]),
@@ -96,9 +100,9 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
     spread = [np.quantile(v, QUANTILES).tolist() if len(v) else None for v in mine]
     counts = np.bincount(codes, minlength=n)
     distances, tells = np.zeros(n), np.full(n, 0.5)
-    told = {"quantiles": spread, "deviation": deviation_inside(x, codes, n)}
+    statistics = {"quantiles": spread, "deviation": deviation_inside(x, codes, n)}
     if len(x) == 0:
-        return told, distances, tells
+        return statistics, distances, tells
     sums = np.bincount(codes, rankdata(x), minlength=n)
     with np.errstate(invalid="ignore", divide="ignore"):
         area = (sums - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
@@ -106,8 +110,8 @@ def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], A
     for d, values in enumerate(mine):
         if 0 < len(values) < len(x):
             away = np.median(values) - np.median(x[codes != d])
-            distances[d] = abs(away) / told["deviation"]
-    return told, distances, np.nan_to_num(tells, nan=0.5)
+            distances[d] = abs(away) / statistics["deviation"]
+    return statistics, distances, np.nan_to_num(tells, nan=0.5)
 
 
 def deviation_inside(x: Array, codes: Array, n: int) -> float:
@@ -126,21 +130,21 @@ def deviation_inside(x: Array, codes: Array, n: int) -> float:
 def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
     names = [str(value) for value in x]
     often = Counter(names).most_common()
-    kept = [name for name, count in often if count >= RARE]
-    place = {name: i for i, name in enumerate(kept)}
-    table = np.zeros((n, len(kept) + 1))
-    which = np.array([place.get(name, len(kept)) for name in names], dtype=np.intp)
+    frequent = [name for name, count in often if count >= RARE]
+    place = {name: i for i, name in enumerate(frequent)}
+    table = np.zeros((n, len(frequent) + 1))
+    which = np.array([place.get(name, len(frequent)) for name in names], dtype=np.intp)
     np.add.at(table, (codes, which), 1.0)
     counts = table.sum(axis=1)
     here = table / np.maximum(counts, 1)[:, None]
     rest = table.sum(axis=0) - table
     rest = rest / np.maximum(rest.sum(axis=1), 1)[:, None]
-    shown = min(MAX_CATEGORIES, len(kept))
-    told = {
-        "categories": kept[:shown],
+    shown = min(MAX_CATEGORIES, len(frequent))
+    statistics = {
+        "categories": frequent[:shown],
         "shares": [here[d, :shown].tolist() if counts[d] else None for d in range(n)],
     }
-    return told, np.abs(here - rest).sum(axis=1) / 2, np.array(list(map(_area, here, rest)))
+    return statistics, np.abs(here - rest).sum(axis=1) / 2, np.array(list(map(_area, here, rest)))
 
 
 def _area(here: Array, rest: Array) -> float:
@@ -158,23 +162,23 @@ def _area(here: Array, rest: Array) -> float:
 
 def _domains(problem: Problem) -> list[dict[str, Any]]:
     """Rows, and classes or the middle of the target, of each domain."""
-    found = []
+    domains = []
     for code, name in enumerate(problem.domains.tolist()):
         y = problem.y[problem.codes == code]
         if problem.classes is None:
-            told: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
+            target: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
         else:
-            told = {"classes": [int(np.sum(y == c)) for c in problem.classes]}
-        found.append({"name": str(name), "rows": len(y), **told})
-    return found
+            target = {"classes": [int(np.sum(y == c)) for c in problem.classes]}
+        domains.append({"name": str(name), "rows": len(y), **target})
+    return domains
 
 
-#: What is said of a kind of fault, the surest first.
+#: Description of each kind of fault, the most certain first.
 LOOKS = {
     "unit": "looks like another unit",
     "sign": "looks like a swapped sign",
     "missing": "is missing",
-    "apart": "lies far from all others",
+    "apart": "is far from all other domains",
 }
 #: Units that are mixed up: the first is the second times a factor, plus an offset.
 PAIRS = (
@@ -194,7 +198,7 @@ UNITS = {
 }
 #: Off by this many deviations, of the narrower side, and this many times what domains are apart.
 FAR, APART = 2.0, 4.0
-#: Off by this many deviations is said even where nothing explains it.
+#: A median this many deviations off is reported even if nothing explains it.
 STRANGE = 6.0
 #: Spreads that are alike differ by no more than this factor; two units fit about as well by less
 #: than that, in deviations of the domains' medians and logarithms of their spreads.
@@ -214,23 +218,23 @@ def find_faults(
     codes: Array,
     domains: Sequence[str],
 ) -> list[Fault]:
-    """Name what looks like a fault, the surest first.
+    """List what looks like a fault, the most certain first.
 
     ``columns`` are those of :func:`~domainwise.evaluation.differences.describe_column`;
     ``numbers`` the values of columns, and of the target, whose correlations are compared.
     """
-    found = []
+    faults = []
     for column in columns:
-        found += _missing(column, domains)
-        found += _levels(column, domains) if column["kind"] == "number" else []
-    named = {(fault["column"], fault["domain"]) for fault in found}
+        faults += _missing(column, domains)
+        faults += _levels(column, domains) if column["kind"] == "number" else []
+    named = {(fault["column"], fault["domain"]) for fault in faults}
     signs = _signs(numbers, codes, domains)
-    found += [fault for fault in signs if (fault["column"], fault["domain"]) not in named]
-    return sorted(found, key=lambda fault: list(LOOKS).index(fault["kind"]))
+    faults += [fault for fault in signs if (fault["column"], fault["domain"]) not in named]
+    return sorted(faults, key=lambda fault: list(LOOKS).index(fault["kind"]))
 
 
-def _fault(kind: str, column: str, domain: str, why: str) -> Fault:
-    words = f"{column} at {domain} {LOOKS[kind]} ({why})"
+def _fault(kind: str, column: str, domain: str, reason: str) -> Fault:
+    words = f"{column} at {domain} {LOOKS[kind]} ({reason})"
     return {"kind": kind, "column": column, "domain": domain, "words": words}
 
 
@@ -239,7 +243,7 @@ def _missing(column: Mapping[str, Any], domains: Sequence[str]) -> list[Fault]:
     if np.sort(shares)[(len(shares) - 1) // 2] > KNOWN:
         return []
     usual = 100 * shares[shares < GONE].max(initial=0.0)
-    others = f"the others lack at most {usual:.0f} %" if usual else "the others lack none"
+    others = f"at most {usual:.0f} % elsewhere" if usual else "none elsewhere"
     return [
         _fault(
             "missing",
@@ -265,15 +269,15 @@ def _levels(column: Mapping[str, Any], domains: Sequence[str]) -> list[Fault]:
     away = np.abs(medians - middle)
     off = (away > FAR * np.minimum(np.maximum(widths, 1e-9 * away), width)) & (away > APART * apart)
     others = medians[~off]
-    found = []
+    faults = []
     for i in np.flatnonzero(off).tolist():
         reach = max(APART * apart, width)
         kind, fits = _explain(medians[i], widths[i], middle, width, reach)
         kind = kind or ("apart" if away[i] > STRANGE * width else "")
         usual = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (others.min(), others.max())))
-        why = f"median {medians[i]:.4g} where the others have {usual}{fits}"
-        found += [_fault(kind, column["name"], domains[known[i]], why)] if kind else []
-    return found
+        reason = f"median {medians[i]:.4g}; other domains {usual}{fits}"
+        faults += [_fault(kind, column["name"], domains[known[i]], reason)] if kind else []
+    return faults
 
 
 def _explain(
@@ -298,7 +302,7 @@ def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -
     """Columns that go along with others everywhere, and against them in one domain.
 
     One after the other, the clearest first, and with the sign put right: what goes against a
-    swapped column has done nothing.
+    swapped column is not at fault.
     """
     names = list(numbers)
     rows = np.column_stack([numbers[name] for name in names])
@@ -311,7 +315,7 @@ def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -
     for d in large:
         tables[d] = _correlations(rankdata(rows[codes == d], axis=0, nan_policy="omit"))
     usual = np.median(tables[large], axis=0)
-    found = []
+    faults = []
     for d in large:
         mine, error = tables[d].copy(), 1 / np.sqrt(max(counts[d] - 3, 1))
         for _ in names:
@@ -324,11 +328,11 @@ def _signs(numbers: Mapping[str, Array], codes: Array, domains: Sequence[str]) -
             gap = abs(np.subtract(*np.arctanh(np.clip([here, there], -0.99, 0.99))))
             if against[worst] < 0.5 or here * there >= 0 or gap < SURE * error:
                 break
-            why = f"its correlation with {names[partner]} is {here:.2f}, elsewhere {there:.2f}"
-            found.append(_fault("sign", names[worst], domains[d], why))
+            reason = f"its correlation with {names[partner]} is {here:.2f}, elsewhere {there:.2f}"
+            faults.append(_fault("sign", names[worst], domains[d], reason))
             mine[worst] *= -1
             mine[:, worst] *= -1
-    return found
+    return faults
 
 
 def _correlations(ranks: Array) -> Array:
@@ -393,9 +397,9 @@ def project_domains(
             after = model.transform(before)
             left_out = np.unique(problem.codes[test])
             order = _order(problem, left_out, worst)
-            kept = np.isin(problem.codes[shown], order)
+            included = np.isin(problem.codes[shown], order)
             rank = np.argsort(np.argsort(order))  # mmd sorts domains by their codes
-            apart = [mmd(Z[kept], problem.codes[shown][kept]) for Z in (before, after)]
+            apart = [mmd(Z[included], problem.codes[shown][included]) for Z in (before, after)]
     except (ValueError, ArithmeticError, np.linalg.LinAlgError):
         return None
     return DomainProjection(
@@ -424,7 +428,7 @@ def _projection(method: Method, chosen: dict[str, Any], problem: Problem, n_rows
 
 
 def _order(problem: Problem, left_out: Array, worst: int) -> Array:
-    """Sources first, then the domains left out, the worst one last; the first ones if many."""
+    """Source domains, then the held-out ones, the worst one last; the first ones if many."""
     sources = np.setdiff1d(np.arange(len(problem.domains)), left_out)
     others = left_out[left_out != worst]
     room = MAX_DOMAINS - 1 - len(others[: MAX_DOMAINS // 2])

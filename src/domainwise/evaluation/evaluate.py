@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Never
 
 import numpy as np
@@ -21,18 +21,18 @@ from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.differences import describe_differences, project_domains
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.folder import RESULT_NAME, opened_folder
-from domainwise.evaluation.jobs import OUTSIDE, SEEN, Follow, Judge, MethodJob, Row, can_score
+from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
+from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Row, Scorer, can_score
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.results import MethodResult, plain, with_intervals
 from domainwise.jobs.runner import Bar, Progress, progress_bar, run_jobs
-from domainwise.jobs.store import write_text
 from domainwise.models.method import CONTEXT, Method
 from domainwise.models.registry import choose_methods
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
 from domainwise.splits.folds import Split
 from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.tables.schema import Table
 
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {
@@ -65,11 +65,11 @@ def evaluate(
     force: bool = False,
     **unknown: Never,
 ) -> Evaluation:
-    """Find out which method holds up on unseen domains, and how much is lost there.
+    """Compare methods on held-out domains, and estimate their scores on an unseen domain.
 
-    Each domain is left out in turn, in groups of domains where there are more than ten. Each
-    method is fitted on the other domains, with parameters chosen by leaving *these* out in turn;
-    preprocessing is fitted on them, too. Nothing sees the left-out domain before it is scored.
+    Each domain is held out in turn, in groups if there are more than ten domains. Each method is
+    fitted on the other domains, the sources, with parameters chosen by holding out *these* in
+    turn; preprocessing is fitted on them, too. Nothing sees a held-out domain before it is scored.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def evaluate(
         "dcmcv", "invariant", "invariantridge", "ensemble"; None is all of them. A method of your
         own is a pair ``(name, estimator)``, or with values to choose from ``(name, estimator,
         grid)``: any estimator or pipeline of scikit-learn. It gets targets as they are, and
-        ``sample_domain`` in ``fit`` if it asks for it. Whoever takes it in ``predict``, too, has a
-        second row, ``name+context``: there the rows of the left-out domain are at hand together.
+        ``sample_domain`` in ``fit`` if it asks for it. If it takes it in ``predict``, too, it has
+        a second row, ``name+context``, with all rows of the held-out domain predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
         "auto" takes text and whole numbers with at most 20 values for classes.
     scoring : str, callable or list of str, default=None
@@ -119,11 +119,11 @@ def evaluate(
     inner_scoring : str or callable, default=None
         A scikit-learn scorer by which parameters are chosen on the sources. None is a smooth
         score, because hits on a few domains are noise: minus the log loss (decision values become
-        probabilities by a logistic curve fitted to domains left out), or minus the squared error.
+        probabilities by a logistic curve fitted to held-out domains), or minus the squared error.
         The classes of a domain, then the domains, count the same in it.
     quick : bool, default=False
-        Whether a first answer is enough: from at most 300 rows, domains left out in at most three
-        groups, and parameters chosen by leaving out three.
+        Whether to use at most 300 rows, hold out domains in at most three groups, and choose
+        parameters with three inner splits.
     out : path-like, default=None
         A folder that every finished job is written to: the same call goes on where it was
         stopped, and gives the same numbers. With another ``scoring`` it computes that from the
@@ -161,45 +161,84 @@ def evaluate(
         quick=quick,
         force=force,
     )
-    if out is not None and not os.fspath(out):
-        raise ValueError("out is empty: name a folder")
     X, y, sample_domain = _columns(X, y, sample_domain)
+    evaluation = _evaluated(
+        partial(make_problem, X, y, sample_domain, task=task),
+        choose_methods(methods, prepare=prepare),
+        scoring=scoring,
+        cv=cv,
+        inner_cv=inner_cv,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        progress=progress,
+        max_rows=max_rows,
+        pos_label=pos_label,
+        inner_scoring=inner_scoring,
+        quick=quick,
+        out=out,
+        force=force,
+    )
+    if out is not None:
+        write_evaluation(Path(out), evaluation)
+    return evaluation
+
+
+def evaluate_table(table: Table, methods: Sequence[Method], **options: Any) -> Evaluation:
+    """Evaluate methods on a table that was read and checked; its columns are not read again.
+
+    ``options`` are those of :func:`evaluate`, whose result file is still to be written.
+    """
+    rows = (table.X, table.y, table.sample_domain)
+    make = partial(make_problem, *rows, task=table.schema.task, schema=table.schema)
+    return _evaluated(make, methods, **options)
+
+
+def _evaluated(
+    make: Callable[..., Problem],
+    methods: Sequence[Method],
+    *,
+    scoring: Any = None,
+    cv: Any = None,
+    inner_cv: Any = None,
+    random_state: int = 0,
+    max_rows: int | str | None = "auto",
+    pos_label: Any = None,
+    inner_scoring: Any = None,
+    quick: bool = False,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Make the problem, and evaluate; ``options`` are those of :func:`compare_methods`."""
+    if out is not None and not os.fspath(out):
+        raise ValueError("out is an empty path. Pass a folder, or None")
     if isinstance(scoring, (list, tuple)) and not scoring:
-        raise ValueError("scoring names no measure; None chooses one")
+        raise ValueError("scoring is an empty list. Name a scorer, or pass None to choose one")
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
     if quick:
         cv = LeaveDomainsOut(max_splits=3, random_state=random_state) if cv is None else cv
         inner_cv = LeaveDomainsOut(max_splits=3) if inner_cv is None else inner_cv
         max_rows = 300 if max_rows in ("auto", None) else min(int(max_rows), 300)
-    source = make_problem(
-        X,
-        y,
-        sample_domain,
-        task=task,
+    source = make(
         scoring=scoring,
         max_rows=None,
         random_state=random_state,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
     )
-    found = compare_methods(
+    evaluation = compare_methods(
         source.drawn(max_rows),
-        choose_methods(methods, prepare=prepare),
+        methods,
         cv=cv,
         inner_cv=inner_cv,
-        n_jobs=n_jobs,
-        progress=progress,
         more=[choose_measure(name, source.y, source.classification, pos_label) for name in more],
         out=out,
-        force=force,
+        **options,
     )
-    found.source = replace(source, measure=found.chosen_for or source.measure)
-    found.inner_cv = inner_cv
+    evaluation.source = replace(source, measure=evaluation.chosen_for or source.measure)
+    evaluation.inner_cv = inner_cv
     if quick:
-        found.notes.insert(0, "A first answer (quick): few rows and few splits. Run it in full.")
-    if out is not None:
-        write_text(Path(out) / RESULT_NAME, found.to_json() + "\n")
-    return found
+        evaluation.notes.insert(0, "Quick evaluation, on few rows and splits: run it in full.")
+    return evaluation
 
 
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
@@ -213,9 +252,9 @@ def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     names = list(getattr(X, "columns", ()))
     for argument, name in named.items():
         if not hasattr(X, "columns"):
-            raise ValueError(f"{argument}={name!r} names a column, but X is no data frame")
+            raise ValueError(f"{argument}={name!r} names a column, but X is not a data frame")
         if names.count(name) != 1:
-            wrong = "is no column of X" if name not in names else "names several columns of X"
+            wrong = "is not a column of X" if name not in names else "names several columns of X"
             raise ValueError(f"{argument}={name!r} {wrong}, which has {', '.join(map(str, names))}")
     if len({*named.values()}) < len(named):
         raise ValueError(f"y and sample_domain are the same column, {y!r}")
@@ -242,49 +281,47 @@ def compare_methods(
     measures = [problem.measure, *more]
     able = _able(problem, methods, measures)
     if not able:
-        raise ValueError(f"no chosen method gives what {problem.measure.name} needs")
+        raise ValueError(
+            f"{problem.measure.name} needs probabilities, and none of the methods gives them. "
+            "Choose other methods, or another score"
+        )
     splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
-            "every domain holds one class only: no score says how well classes are told apart in "
-            "a domain; use larger domains"
+            "every domain holds one class only, so no score inside a domain is defined. Use larger "
+            "domains"
         )
     asked = {"inner_cv": repr(inner_cv), "inside": inside}
     if problem.inner_scoring is not None:
         asked["inner_scoring"] = repr(problem.inner_scoring)
-    rows: list[Row] = []
-    memory = SimpleNamespace(
-        chosen_by=None, rows=rows, append=rows.extend, keep_projection=lambda *told: None
-    )
     with (
-        nullcontext(memory)
+        nullcontext(JobMemory())
         if out is None
         else opened_folder(Path(out), problem, able, splits, force=force, **asked)
-    ) as kept:
-        if kept.chosen_by is not None:
-            made_for = choose_measure(
-                kept.chosen_by, problem.y, problem.classification, problem.positive
-            )
+    ) as finished:
+        if (name := finished.chosen_by) is not None:
+            made_for = choose_measure(name, problem.y, problem.classification, problem.positive)
             problem = replace(problem, measure=made_for)
         differences = describe_differences(problem) if inside else {"columns": []}
         columns = [column["name"] for column in differences["columns"]]
-        _run(problem, able, splits, kept, inner_cv, inside, columns, n_jobs, progress)
-        found, *others = (_judged(problem, by, methods, splits, kept.rows) for by in measures)
-        found.others, found.chosen_for = others, problem.measure
-        found.differences = differences
-        best = next((r.key for r in found.results if r.kind == "projection"), None)
+        _run(problem, able, splits, finished, inner_cv, inside, columns, n_jobs, progress)
+        rows = finished.rows
+        evaluation, *others = (_scored(problem, by, methods, splits, rows) for by in measures)
+        evaluation.others, evaluation.chosen_for = others, problem.measure
+        evaluation.differences = differences
+        best = next((r.key for r in evaluation.results if r.kind == "projection"), None)
         if inside and best is not None:
             method = next(method for method in able if method.key == best)
-            shown = project_domains(problem, method, splits, kept.rows, found.worst_domain)
-            found.projection = shown
-            kept.keep_projection(found.measure.name, shown)
-    return found
+            projection = project_domains(problem, method, splits, rows, evaluation.worst_domain)
+            evaluation.projection = projection
+            finished.store_projection(evaluation.measure.name, projection)
+    return evaluation
 
 
 def _able(problem: Problem, methods: Sequence[Method], measures: Sequence[Measure]) -> list[Method]:
     """Methods that have what one of the measures asks for."""
     able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
-    if problem.measure.own:  # a caller's scorer tells the model nothing of domains
+    if problem.measure.own:  # a caller's scorer does not pass domains
         return [replace(method, context=False) for method in able]
     return able
 
@@ -293,14 +330,14 @@ def _run(
     problem: Problem,
     methods: Sequence[Method],
     splits: Sequence[Split],
-    kept: Any,
+    finished: JobMemory,
     inner_cv: Any,
     inside: bool,
     columns: Sequence[str],
     n_jobs: int | None,
     progress: bool | Progress,
 ) -> None:
-    """Run the jobs that are not done: one of each method first, which tells the time left."""
+    """Run the jobs that are not done: one of each method first, to estimate the time left."""
     seen = dict(enumerate(seen_splits(problem, len(splits)) if inside else ()))
     jobs = {
         # Rows that were not drawn are sent along where they are needed, alone.
@@ -317,22 +354,22 @@ def _run(
         for number, split in enumerate(splits)
         for method in methods
     }
-    done = {(row["method"], row["split"]) for row in kept.rows}
+    done = {(row["method"], row["split"]) for row in finished.rows}
     todo = sorted(
         (job for job in jobs.values() if not done.issuperset(job.rows)),
         key=lambda job: (job.number > 0, -job.cost, job.method.key, job.number),
     )
     cost = sum(job.cost for job in todo)
-    with progress_bar(progress, cost, len(todo), "methods on left-out domains") as report:
+    with progress_bar(progress, cost, len(todo), "methods on held-out domains") as report:
         if isinstance(report, Bar):
-            judge, workers = Judge(problem, splits), effective_n_jobs(n_jobs or 1)
+            judge, workers = Scorer(problem, splits), effective_n_jobs(n_jobs or 1)
             again = {key for job in todo for key in job.rows}
-            earlier = [r for r in kept.rows if (r["method"], r["split"]) not in again]
-            report = Follow(report, judge, jobs, earlier, workers)
-        run_jobs(todo, kept, n_jobs=n_jobs or 1, progress=report)
+            earlier = [r for r in finished.rows if (r["method"], r["split"]) not in again]
+            report = JobProgress(report, judge, jobs, earlier, workers)
+        run_jobs(todo, finished, n_jobs=n_jobs or 1, progress=report)
 
 
-def _judged(
+def _scored(
     problem: Problem,
     measure: Measure,
     methods: Sequence[Method],
@@ -340,29 +377,29 @@ def _judged(
     rows: Sequence[Row],
 ) -> Evaluation:
     """Score the predictions of all jobs, and gather what follows."""
-    judged, able = problem.measured_by(measure), _able(problem, methods, [measure])
+    measured, able = problem.measured_by(measure), _able(problem, methods, [measure])
     left_out = {
         method.key: f"gives no probabilities, which {measure.name} needs"
         for method in methods
         if method.key not in {other.key for other in able}
     }
-    keys = [key for method in able for key, _, _ in method.rows(judged.classification)]
+    keys = [key for method in able for key, _, _ in method.rows(measured.classification)]
     order = {key: place for place, key in enumerate(keys)}
     ours = sorted(
         (row for row in rows if row["method"] in order),
         key=lambda row: (row["split"], order[row["method"]]),
     )
-    found = gather(judged, able, list(map(Judge(judged, splits), ours)), left_out)
+    evaluation = collect(measured, able, list(map(Scorer(measured, splits), ours)), left_out)
     made, would = problem.setting(1), replace(problem, measure=measure).setting(1)
     if (made.scoring, made.class_weight) != (would.scoring, would.class_weight):
-        found.notes.append(
-            f"Parameters, and weights of classes, were chosen for {problem.measure.label}; "
-            f"{measure.label} is of the same predictions."
+        evaluation.notes.append(
+            f"Parameters and class weights were chosen for {problem.measure.label}; "
+            f"{measure.label} is computed from the same predictions."
         )
-    return found
+    return evaluation
 
 
-def gather(
+def collect(
     problem: Problem, methods: Sequence[Method], rows: Sequence[Row], left_out: Mapping[str, str]
 ) -> Evaluation:
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
@@ -381,7 +418,7 @@ def gather(
         if not any(np.isfinite(value) for value in scores.values()):
             missing[key] = f"{problem.measure.label} is defined on no domain"
             continue
-        worth = [by_column for row in mine for by_column in row.get("worth", {}).items()]
+        losses = [by_column for row in mine for by_column in row.get("worth", {}).items()]
         results.append(
             MethodResult(
                 key,
@@ -395,11 +432,11 @@ def gather(
                 float(sum(row["seconds"] for row in mine)),
                 tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
                 context=context,
-                worth=_means((name, lost) for name, each in worth for lost in each),
+                importance=_means((name, lost) for name, each in losses for lost in each),
             )
         )
-        for kept, fold in ((records, OUTSIDE), (seen, SEEN)):
-            kept[key] = [
+        for by_method, fold in ((records, OUTSIDE), (seen, SEEN)):
+            by_method[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
                 for row in mine
                 for record in row["predictions"]
@@ -409,7 +446,7 @@ def gather(
         reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
         raise ValueError(f"no method could be evaluated: {reasons}")
     compared = with_p_values(results)
-    found = Evaluation(
+    evaluation = Evaluation(
         compared,
         list(compared[0].scores),
         problem.measure,
@@ -418,21 +455,21 @@ def gather(
         records=records,
         methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
     )
-    found.results = with_intervals(found, seen)
-    found.notes = _notes(problem, found, rows)
-    return found
+    evaluation.results = with_intervals(evaluation, seen)
+    evaluation.notes = _notes(problem, evaluation, rows)
+    return evaluation
 
 
 def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Mean of the values of each key."""
-    found: dict[Any, list[float]] = {}
+    """Mean of the values of group key."""
+    groups: dict[Any, list[float]] = {}
     for key, value in values:
-        found.setdefault(key, []).append(value)
-    return {key: float(np.mean(each)) for key, each in found.items()}
+        groups.setdefault(key, []).append(value)
+    return {key: float(np.mean(group)) for key, group in groups.items()}
 
 
 def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
-    """Mean over the splits in which a domain was left out, in the order of the domains."""
+    """Mean over the splits in which a domain was held out, in the order of the domains."""
     means = _means(scored for row in rows for scored in row[name].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
@@ -470,7 +507,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str]:
+def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> list[str]:
     notes = list(problem.notes)
     if len(problem.y) < problem.n_given:
         notes.append(
@@ -480,34 +517,38 @@ def _notes(problem: Problem, found: Evaluation, rows: Sequence[Row]) -> list[str
     single = [str(name) for name in problem.domains[problem.unscored]]
     if single:
         notes.append(
-            f"One class only in {', '.join(single)}: these rows serve for training, and are not "
+            f"One class only in {', '.join(single)}: these rows are used for training, and are not "
             "scored."
         )
-    undefined = [str(name) for name, score in found.best.scores.items() if not np.isfinite(score)]
+    undefined = [
+        str(name) for name, score in evaluation.best.scores.items() if not np.isfinite(score)
+    ]
     undefined = [name for name in undefined if name not in single]
     if undefined:
         notes.append(
-            f"{found.measure.label} is not defined on {', '.join(undefined)}; the means leave "
-            "these domains out."
+            f"{evaluation.measure.label} is not defined on {', '.join(undefined)}; the means are "
+            "over the other domains."
         )
     if any(row.get("selected_on") == "rows" for row in rows):
         notes.append(
-            "Some parameters were chosen by folds of rows, because there was no second source "
-            "domain to leave out."
+            "Some parameters were chosen with folds of rows, because there was no second source "
+            "domain to hold out."
         )
     if problem.class_weight is not None:
         notes.append(
-            f"Every class counts the same in training, however rare, as it does in "
-            f"{found.measure.label}."
+            "Classes are weighted equally in training, however rare, as they are in "
+            f"{evaluation.measure.label}."
         )
-    if any(result.context for result in found.results):
+    if any(result.context for result in evaluation.results):
         notes.append(
-            f"{CONTEXT} marks methods that were given the rows of the left-out domain together, "
-            "without labels; all others predict rows one by one."
+            f"Methods with {CONTEXT} get all rows of the held-out domain together, without labels; "
+            "other methods predict each row by itself."
         )
-    if found.measure.about_one_class and problem.positive is not None:
-        notes.append(f"{found.measure.label} is about the class {problem.positive!s} (pos_label).")
-    notes += [f"{key}: {reason}." for key, reason in found.left_out.items()]
+    if evaluation.measure.about_one_class and problem.positive is not None:
+        notes.append(
+            f"{evaluation.measure.label} is about the class {problem.positive!s} (pos_label)."
+        )
+    notes += [f"{key}: {reason}." for key, reason in evaluation.left_out.items()]
     return notes
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
-from domainwise.evaluation.results import Found, MethodResult, Row, plain
+from domainwise.evaluation.results import MethodResult, Results, Row, plain
 from domainwise.evaluation.verdict import make_verdict
 from domainwise.models.method import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
@@ -25,32 +25,33 @@ from domainwise.tables.errors import import_pandas
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What is stored of a method as it is.
-AS_IT_IS = (
-    *("key", "label", "kind", "about", "context", "candidates", "parameters"),
-    *("p_value", "p_adjusted", "worth"),
-)
+#: Attributes of a method's result that are stored unchanged, and the keys they have in JSON.
+STORED_AS = {
+    **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
+    **{name: name for name in ("parameters", "p_value", "p_adjusted")},
+    "importance": "worth",
+}
 
 
-class Evaluation(Found):
-    """What :func:`domainwise.evaluate` found, and ways to show it and to use it.
+class Evaluation(Results):
+    """The result of :func:`domainwise.evaluate`, and ways to show and use it.
 
     Attributes
     ----------
     results : list of MethodResult
         Methods in order of their mean score, the best first.
     domains : list
-        The domains that were left out.
+        The held-out domains.
     measure : Measure
         What was measured.
     left_out : dict
         Methods that could not be used, with the reason.
     projection : DomainProjection or None
-        Rows projected with the worst domain left out, for pictures.
+        Rows projected with the worst domain held out, for plots.
     facts : dict
         Task, sizes, seed, versions.
     records : dict
-        Predictions for left-out rows by method, one record per domain; see ``predictions_``.
+        Predictions for held-out rows by method, one record per domain; see ``predictions_``.
     methods : list of Method
         The methods of ``results``, as they can be made again.
     source : Problem or None
@@ -59,7 +60,7 @@ class Evaluation(Found):
         What parameters were chosen by.
     next_step : str
         What the verdict ends with.
-    others : list of Found
+    others : list of Results
         The same predictions by other measures.
     chosen_for : Measure or None
         What parameters were chosen for.
@@ -81,7 +82,7 @@ class Evaluation(Found):
         ----------
         method : str, default=None
             One of the methods evaluated, by key or by name; None is ``best_``. One in context is
-            the same model as without; tell its ``predict`` the domains of new rows.
+            the same model as without; pass the domains of new rows to its ``predict``.
         n_jobs : int, default=None
             Fits at a time.
 
@@ -171,7 +172,7 @@ class Evaluation(Found):
         )
 
     def verdict(self) -> str:
-        """Return in words which method holds up, and how sure that is."""
+        """Return in words which method is best, and how certain that is."""
         return " ".join(make_verdict(self))
 
     def plot(self) -> Figure:
@@ -199,7 +200,7 @@ class Evaluation(Found):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and strings; None where undefined."""
-        told = {
+        content = {
             "facts": self.facts,
             "measure": {
                 "name": self.measure.name,
@@ -219,7 +220,7 @@ class Evaluation(Found):
             "differences": self.differences,
             "others": [other.measured() for other in self.others],
         }
-        return dict(plain(told))
+        return dict(plain(content))
 
     def measured(self) -> dict[str, Any]:
         """Return what depends on the measure, of :meth:`to_dict`."""
@@ -237,7 +238,7 @@ class Evaluation(Found):
             f"{name:18}{mean:>9}{worst:>9}{seen:>9}{p:>8}  {domain}"
             for name, (mean, worst, domain, seen, p) in zip(names, rows, strict=True)
         ]
-        return "\n".join([f"{self.measure.label} on left-out domains", *lines, "", self.verdict()])
+        return "\n".join([f"{self.measure.label} on held-out domains", *lines, "", self.verdict()])
 
     __repr__ = __str__
 
@@ -253,7 +254,7 @@ class Evaluation(Found):
             "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in row) + "</tr>"
             for tag, row in rows
         )
-        title = f"{self.measure.label} ({self.measure.direction}) on left-out domains"
+        title = f"{self.measure.label} ({self.measure.direction}) on held-out domains"
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
 
     def cells(self, result: MethodResult) -> tuple[str, ...]:
@@ -262,7 +263,7 @@ class Evaluation(Found):
         return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 
     def _recipe(self) -> dict[str, Any] | None:
-        """What :meth:`fit` would be told, without the rows."""
+        """The arguments of :meth:`fit`, without the rows."""
         if self.source is None:
             return None
         source = self.source
@@ -280,7 +281,7 @@ class Evaluation(Found):
         shown = self.measure.shown
         records = self.records.get(result.key)
         return {
-            **{name: getattr(result, name) for name in AS_IT_IS},
+            **{key: getattr(result, name) for name, key in STORED_AS.items()},
             "mean": shown(result.mean),
             "expected": self.expect(result),
             "calibration": calibrated(records, self.facts["classes"]) if records else None,
@@ -289,7 +290,7 @@ class Evaluation(Found):
             "spread": result.spread,
             "within": shown(result.reference),
             "seen": shown(result.seen_mean),
-            "price": result.price,
+            "price": result.generalization_gap,
             "around": result.around,  # as scores: the larger, the better
             "seconds": round(result.seconds, 3),
             "per_domain": [
@@ -310,11 +311,11 @@ def describe_grid(grid: Any) -> dict[str, Any] | None:
     """Values that a method chooses from, as JSON knows them."""
     if grid is None:
         return None
-    told: dict[str, Any] = {}
+    values_of: dict[str, Any] = {}
     for name, given in grid.items():
         values = [str(v) for v in (given.values if isinstance(given, In) else given)]
-        told[name] = {"in": given.unit, "values": values} if isinstance(given, In) else values
-    return told
+        values_of[name] = {"in": given.unit, "values": values} if isinstance(given, In) else values
+    return values_of
 
 
 def record_columns(

@@ -1,7 +1,7 @@
-"""How the best method fails on domains left out, in words, numbers by domain, and pictures.
+"""Errors of the best method on held-out domains, in words, numbers by domain, and plots.
 
-All of it follows from the predictions that a folder keeps; no row of the table is needed. Of many
-domains the worst few are drawn in colour, and the others in grey.
+They are computed from the predictions in a folder; no row of the table is needed. Of many domains
+the worst few are drawn in colour, and the others in grey.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from sklearn.metrics import (
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual_coverage
-from domainwise.evaluation.results import Found, Row, grouped, joined, percent
-from domainwise.evaluation.verdict import hardest_first
+from domainwise.evaluation.results import Results, Row, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
 from domainwise.report.page import INK, Picture, drawing, to_svg
@@ -33,11 +32,13 @@ from domainwise.scoring.statistics import share_interval
 FEW, MOST_ROWS = 5, 15
 #: Rows without which a share is not worth a sentence.
 LEAST = 5
-Told = Mapping[Any, Row]  #: what a method said about rows of domains that it had not seen
+DomainPredictions = Mapping[
+    Any, Row
+]  #: what a method said about rows of domains that it had not seen
 
 
 @dataclass
-class Part:
+class Section:
     """One question: an answer in words, pictures, and columns of the table by domain."""
 
     title: str
@@ -46,22 +47,28 @@ class Part:
     columns: dict[str, dict[Any, str]] = field(default_factory=dict)
 
 
-def failure_sections(found: Found) -> dict[str, Any] | None:
-    """What the page says about failures; None where predictions are not at hand."""
-    best, names, order = found.best, found.facts["classes"], hardest_first(found)
-    if best.key not in found.records:
+def failure_sections(evaluation: Results) -> dict[str, Any] | None:
+    """The sections of the page about errors; None if predictions are not available."""
+    best, names, order = evaluation.best, evaluation.facts["classes"], evaluation.hardest_first
+    if best.key not in evaluation.records:
         return None
-    kept = {r.label: found.records[r.key] for r in found.results if r.key in found.records}
-    told = {r.label: by_domain(kept[r.label], order) for r in found.main if r.label in kept}
-    classes, mine = None if names is None else np.asarray(names), told[best.label]
+    kept = {
+        r.label: evaluation.records[r.key]
+        for r in evaluation.results
+        if r.key in evaluation.records
+    }
+    predictions = {
+        r.label: by_domain(kept[r.label], order) for r in evaluation.main if r.label in kept
+    }
+    classes, mine = None if names is None else np.asarray(names), predictions[best.label]
     made = [residuals] if classes is None else [confusion, ranking, calibration]
-    # Where neither gives probabilities, those of the best that does are judged.
-    constant = {r.label for r in found.results if r.trivial}
+    # If neither gives probabilities, the best method that does is shown instead.
+    constant = {r.label for r in evaluation.results if r.trivial}
     able = [n for n, of in kept.items() if all(r["probabilities"] is not None for r in of)]
     able = [name for name in able if name not in constant]
-    more = [] if told.keys() & able else able[:1]
-    judged = {calibration: told | {name: by_domain(kept[name], order) for name in more}}
-    answers = [make(judged.get(make, told), classes) for make in (*made, coverage)]
+    more = [] if predictions.keys() & able else able[:1]
+    judged = {calibration: predictions | {name: by_domain(kept[name], order) for name in more}}
+    answers = [make(judged.get(make, predictions), classes) for make in (*made, coverage)]
     parts = [part for part in answers if part is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in mine.items()}}
     for part in parts:
@@ -69,42 +76,44 @@ def failure_sections(found: Found) -> dict[str, Any] | None:
     return {"parts": parts, "columns": columns, "best": best.label}
 
 
-def by_domain(records: Sequence[Row], order: Sequence[Any]) -> Told:
+def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions:
     """All rows of each domain, in an order of the domains."""
     parts = grouped(records)
     return {domain: joined(parts[domain]) for domain in order if domain in parts}
 
 
-def confusion(told: Mapping[str, Told], classes: Any) -> Part:
+def confusion(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section:
     """Which classes are taken for which, and where."""
-    (label, mine), names = next(iter(told.items())), [str(name) for name in classes]
+    (label, mine), names = next(iter(predictions.items())), [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
         for domain, rows in mine.items()
     }
     total = np.sum(list(tables.values()), axis=0)
     a, b = _commonest(total)
-    words = f"{label} is right about every row of domains that were left out."
+    words = f"{label} predicts every row of the held-out domains correctly."
     if a != b:
         words = (
-            f"The commonest mistake of {label} is to take {names[a]} for {names[b]}: "
-            f"{total[a, b]:,} of {total[a].sum():,} rows that are {names[a]}"
+            f"The most frequent error of {label} is to predict {names[b]} for {names[a]}: "
+            f"{total[a, b]:,} of {total[a].sum():,} rows of class {names[a]}"
         )
         shares = {d: t[a, b] / t[a].sum() for d, t in tables.items() if t[a].sum() >= LEAST}
         where = max(shares, key=lambda d: shares[d], default=None)
-        words += f"; on {where!s}, {percent(shares[where])} of them, the most." if shares else "."
-    columns = {"right": {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}}
-    columns["commonest mistake"] = {
-        d: "none" if a == b else f"{names[a]} for {names[b]}: {t[a, b]} of {t[a].sum()}"
+        words += (
+            f"; the largest share, {percent(shares[where])}, is on {where!s}." if shares else "."
+        )
+    columns = {"correct": {d: percent(np.trace(t) / t.sum()) for d, t in tables.items()}}
+    columns["most frequent error"] = {
+        d: "none" if a == b else f"{names[b]} for {names[a]}: {t[a, b]} of {t[a].sum()}"
         for d, t in tables.items()
         for a, b in [_commonest(t)]
     }
     picture = _confusion_picture(label, tables, names)
-    return Part("Which classes are mistaken", [words], [picture], columns)
+    return Section("Confused classes", [words], [picture], columns)
 
 
 def _commonest(table: Array) -> tuple[int, int]:
-    """True and predicted class of the commonest mistake; the same class twice if there is none."""
+    """True and predicted class of the most frequent error; the same class twice without one."""
     wrong = table * (1 - np.eye(len(table), dtype=int))
     a, b = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     return (int(a), int(b)) if wrong.any() else (0, 0)
@@ -138,19 +147,21 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
             axes.set_axis_off()
         figure.supxlabel("predicted", fontsize=9)
         figure.supylabel("true", fontsize=9)
-        right = "; ".join(f"{name} {np.trace(t)} of {t.sum()} right" for name, t in panels)
-        alt = f"Predicted classes by true class on unseen domains, {label}: {right}"
+        right = "; ".join(f"{name} {np.trace(t)} of {t.sum()} correct" for name, t in panels)
+        alt = f"Predicted classes by true class on held-out domains, {label}: {right}"
         caption = (
-            f"{label}: what becomes of the rows of each class; wrong predictions are red, and rows "
-            f"are in brackets. {few}"
+            f"{label}: predicted classes of the rows of each true class; errors are red, and "
+            f"numbers of rows are in brackets. {few}"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
-def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
-    """How well rows are ranked: ROC and precision-recall curves, and the areas under them."""
-    label, mine = next(iter(told.items()))
-    every = {n: {d: _ranked(rows, classes) for d, rows in of.items()} for n, of in told.items()}
+def ranking(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section | None:
+    """ROC and precision-recall curves, and the areas under them."""
+    label, mine = next(iter(predictions.items()))
+    every = {
+        n: {d: _ranked(rows, classes) for d, rows in of.items()} for n, of in predictions.items()
+    }
     ranked = {n: {d: pair for d, pair in of.items() if pair} for n, of in every.items()}
     areas = {n: {d: roc_auc_score(*e) for d, e in of.items()} for n, of in ranked.items() if of}
     if label not in areas:
@@ -160,32 +171,32 @@ def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
     precisions = {domain: average_precision_score(*ranked[label][domain]) for domain in order}
     pooled = "" if len(classes) == 2 else ", each class against the rest,"
     words = [
-        f"{label} ranks rows of an unseen domain{pooled} with an AUC of {_mean(best):.2f} on "
-        f"average, and of {best[order[0]]:.2f} on {order[0]!s}, the least."
+        f"The AUC of {label}{pooled} is {_mean(best):.2f} on average over held-out domains; the "
+        f"lowest is {best[order[0]]:.2f}, on {order[0]!s}."
     ]
     words += [
-        f"{other} has {_mean(theirs):.2f} and {min(theirs.values()):.2f}."
+        f"That of {other} is {_mean(theirs):.2f} on average; its lowest is "
+        f"{min(theirs.values()):.2f}."
         for other, theirs in areas.items()
         if other != label
     ]
     if without := [str(domain) for domain in mine if domain not in best]:
-        words.append(f"No curve, for want of a second class: {', '.join(without)}.")
+        words.append(f"No curve, because there is one class only: {', '.join(without)}.")
     with drawing(9.0, 4.3) as figure:
         left, right = figure.subplots(1, 2)
         for place, domain in enumerate(order):
-            wrong, found, _ = roc_curve(*ranked[label][domain])
-            left.plot(wrong, found, **_look(order, place, f"{best[domain]:.2f}"))
+            wrong, hits, _ = roc_curve(*ranked[label][domain])
+            left.plot(wrong, hits, **_look(order, place, f"{best[domain]:.2f}"))
             precision, recall, _ = precision_recall_curve(*ranked[label][domain])
             right.plot(recall, precision, **_look(order, place, f"{precisions[domain]:.2f}"))
         left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-        left.set(xlabel="share of the others taken for it (false positives)")
-        left.set(ylabel="share found (sensitivity)")
-        right.set(xlabel="share found (recall)", ylabel="share right of those found (precision)")
+        left.set(xlabel="false positive rate", ylabel="true positive rate")
+        right.set(xlabel="recall", ylabel="precision")
         for axes, title in ((left, "area under ROC"), (right, "average precision")):
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
             axes.legend(title=title, fontsize=8, title_fontsize=8)
         alt = (
-            f"ROC and precision-recall curves of {label} on {len(order)} unseen domains: areas "
+            f"ROC and precision-recall curves of {label} on {len(order)} held-out domains: areas "
             f"under the ROC curve from {best[order[0]]:.2f} to {best[order[-1]]:.2f}"
         )
         about = classes[-1] if len(classes) == 2 else "all classes, each against the rest"
@@ -194,7 +205,7 @@ def ranking(told: Mapping[str, Told], classes: Any) -> Part | None:
         picture = Picture(to_svg(figure, "curves", alt), alt, caption, wide=True)
     columns = {"AUC": best, "average precision": precisions}
     shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Part("How well rows are ranked", words, [picture], shown)
+    return Section("Ranking of rows", words, [picture], shown)
 
 
 def _ranked(rows: Row, classes: Array) -> tuple[Array, Array] | None:
@@ -208,10 +219,10 @@ def _ranked(rows: Row, classes: Array) -> tuple[Array, Array] | None:
     return hits.ravel(), values.ravel()
 
 
-def calibration(told: Mapping[str, Told], classes: Any) -> Part:
-    """Whether probabilities mean what they say."""
-    part = Part("What probabilities are worth", [], [])
-    for place, (label, mine) in enumerate(told.items()):
+def calibration(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section:
+    """Calibration of the probabilities."""
+    part = Section("Calibration", [], [])
+    for place, (label, mine) in enumerate(predictions.items()):
         if any(rows["probabilities"] is None for rows in mine.values()):
             part.words.append(f"{label} gives no probabilities.")
             continue
@@ -224,36 +235,36 @@ def calibration(told: Mapping[str, Told], classes: Any) -> Part:
             display.ax_.set_title(label)
             errors = {domain: curve.error for domain, curve in display.curves.items()}
             alt = (
-                f"Probabilities of {label} against what came true on {len(errors)} unseen domains, "
-                f"calibration errors up to {max(errors.values()):.2f}"
+                f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
+                f"domains, calibration errors up to {max(errors.values()):.2f}"
             )
-            caption = f"{label}: on the dotted line, probabilities are what they say"
+            caption = f"{label}: on the dotted line, probabilities equal observed frequencies"
             part.pictures.append(Picture(to_svg(figure, f"reliable-{place}", alt), alt, caption))
         worst = max(errors, key=lambda d: errors[d])
         predicted, observed, rows, _ = display.curves[worst]
         part.words.append(
-            f"Probabilities of {label} are off by {_mean(errors):.2f} on average over domains, and "
-            f"by {errors[worst]:.2f} on {worst!s}, the most: there they say "
-            f"{percent(rows @ predicted / rows.sum())} for {display.about} on average, and "
-            f"{percent(rows @ observed / rows.sum())} came true."
+            f"The calibration error of {label} is {_mean(errors):.2f} on average over domains; the "
+            f"largest is {errors[worst]:.2f}, on {worst!s}: the mean probability of "
+            f"{display.about} is {percent(rows @ predicted / rows.sum())} there, and the observed "
+            f"frequency {percent(rows @ observed / rows.sum())}."
         )
         if not place:
             part.columns["calibration error"] = {d: f"{e:.2f}" for d, e in errors.items()}
     return part
 
 
-def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
-    """How far numbers are off, and which way."""
-    label, mine = next(iter(told.items()))
+def residuals(predictions: Mapping[str, DomainPredictions], classes: Any = None) -> Section:
+    """Residuals, and the bias of each domain."""
+    label, mine = next(iter(predictions.items()))
     away = {d: rows["prediction"] - np.asarray(rows["target"], float) for d, rows in mine.items()}
     bias = {domain: float(errors.mean()) for domain, errors in away.items()}
     square = {domain: float(np.mean(errors**2)) for domain, errors in away.items()}
     share = {d: bias[d] ** 2 / square[d] if square[d] else 0.0 for d in away}
     worst = max(bias, key=lambda d: abs(bias[d]))
     words = (
-        f"{label} is farthest off as a whole on {worst!s}, by {abs(bias[worst]):.3g} too "
-        f"{'high' if bias[worst] > 0 else 'low'}, which is {percent(share[worst])} of the squared "
-        f"error there; on average over domains such a shift is {percent(_mean(share))} of it."
+        f"The largest bias of {label} is on {worst!s}: predictions are {abs(bias[worst]):.3g} too "
+        f"{'high' if bias[worst] > 0 else 'low'} on average, {percent(share[worst])} of the "
+        f"squared error there. On average over domains, bias is {percent(_mean(share))} of it."
     )
     order = sorted(away, key=lambda d: -square[d])
     with drawing(4.3, 4.6) as figure:
@@ -265,8 +276,8 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
         axes.axline((start, start), slope=1, color=INK, linewidth=0.8, linestyle=":")
         axes.set(xlabel="observed", ylabel="predicted")
         figure.legend(loc="outside lower center", ncols=2, fontsize=8, markerscale=2)
-        alt = f"Predicted against observed numbers, {label}, on {len(order)} unseen domains"
-        caption = f"{label}: on the dotted line, predictions are right. "
+        alt = f"Predicted against observed values, {label}, on {len(order)} held-out domains"
+        caption = f"{label}: on the dotted line, predictions are exact. "
         caption += _few("is in colour", len(order))
         pictures = [Picture(to_svg(figure, "observed", alt), alt, caption)]
     shown = order[:MOST_ROWS]
@@ -282,53 +293,53 @@ def residuals(told: Mapping[str, Told], classes: Any = None) -> Part:
         axes.set_yticks(-np.arange(len(shown)), [short(domain) for domain in shown])
         axes.set_xlabel("predicted − observed")
         medians = "; ".join(f"{domain} {np.median(away[domain]):.3g}" for domain in shown)
-        alt = f"Residuals of {label} on unseen domains, their medians: {medians}"
+        alt = f"Residuals of {label} on held-out domains, their medians: {medians}"
         caption = f"{label}: median, middle half and middle 90 % of residuals"
         caption += f"; the {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
         pictures.append(Picture(to_svg(figure, "residuals", alt), alt, caption))
     columns = {"bias": _alike(bias, "+")}
     columns["bias in squared error"] = {d: percent(s) for d, s in share.items()}
-    return Part("How far numbers are off", [words], pictures, columns)
+    return Section("Residuals", [words], pictures, columns)
 
 
-def coverage(told: Mapping[str, Told], classes: Array | None) -> Part | None:
+def coverage(predictions: Mapping[str, DomainPredictions], classes: Array | None) -> Section | None:
     """Share of rows in their prediction set or interval, calibrated on the other domains."""
-    label, mine = next(iter(told.items()))
+    label, mine = next(iter(predictions.items()))
     asked = usual_coverage(len(mine) - 1)
     if asked is None:
         return None
-    found = {name: covered(each, classes, asked) for name, each in told.items()}
-    shares = {domain: share for domain, (share, _, _) in found[label].items()}
+    shares_of = {name: covered(each, classes, asked) for name, each in predictions.items()}
+    shares = {domain: share for domain, (share, _, _) in shares_of[label].items()}
     shown = sorted(shares, key=lambda d: shares[d])[:MOST_ROWS]
     what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
     words = (
-        f"Prediction {what} of {label} that are to hold {percent(asked)} of rows held "
-        f"{percent(_mean(shares))} on average over unseen domains, and "
-        f"{percent(shares[shown[0]])} on {shown[0]!s}, the least."
+        f"Prediction {what} of {label} with a nominal coverage of {percent(asked)} covered "
+        f"{percent(_mean(shares))} of the rows on average over held-out domains, and "
+        f"{percent(shares[shown[0]])} on {shown[0]!s}, the lowest coverage."
     )
     with drawing(9.0, 1.2 + 0.28 * len(shown)) as figure:
         display = DomainScoresDisplay(
-            scores={name: {d: each[d][0] for d in shown} for name, each in found.items()},
-            intervals={name: {d: each[d][2] for d in shown} for name, each in found.items()},
+            scores={name: {d: each[d][0] for d in shown} for name, each in shares_of.items()},
+            intervals={name: {d: each[d][2] for d in shown} for name, each in shares_of.items()},
         ).plot(figure.subplots())
         display.ax_.axvline(asked, color=INK, linewidth=0.8, linestyle=":")
-        display.ax_.set_xlabel(f"share of rows covered; {percent(asked)} asked for")
+        display.ax_.set_xlabel(f"coverage; nominal {percent(asked)}")
         listed = "; ".join(f"{domain} {percent(shares[domain])}" for domain in shown)
-        alt = f"Share of rows in their prediction {what}, {percent(asked)} asked for: {listed}"
+        alt = f"Coverage of prediction {what}, nominal {percent(asked)}: {listed}"
         caption = (
             f"The {len(shown)} least covered of {len(shares)} domains. "
             * (len(shown) < len(shares))
-            + "Thresholds come from the other domains; lines: 95 % intervals of the share. "
-            "Approximate: models that thresholds come from have seen the domain"
+            + "Thresholds come from the other domains; lines: 95 % intervals. "
+            "Approximate, because the models of the thresholds were trained on the domain"
         )
         picture = Picture(to_svg(figure, "coverage", alt), alt, caption, wide=True)
     columns = {f"covered ({percent(asked)})": {d: percent(s) for d, s in shares.items()}}
-    columns[size] = _alike({d: many for d, (_, many, _) in found[label].items()})
-    return Part(f"What prediction {what} hold", [words], [picture], columns)
+    columns[size] = _alike({d: many for d, (_, many, _) in shares_of[label].items()})
+    return Section(f"Coverage of prediction {what}", [words], [picture], columns)
 
 
 def covered(
-    told: Told, classes: Array | None, asked: float
+    predictions: DomainPredictions, classes: Array | None, asked: float
 ) -> dict[Any, tuple[float, float, tuple[float, float]]]:
     """Of each domain the share of rows covered, the mean size, and a 95 % interval of the share.
 
@@ -338,21 +349,23 @@ def covered(
         domain: np.abs(np.asarray(rows["target"], float) - rows["prediction"])[:, None]
         if classes is None
         else strangeness(rows, classes)[1]
-        for domain, rows in told.items()
+        for domain, rows in predictions.items()
     }
-    codes = {d: 0 if classes is None else codes_of(told[d]["target"], classes) for d in every}
+    codes = {
+        d: 0 if classes is None else codes_of(predictions[d]["target"], classes) for d in every
+    }
     mine = {
         domain: scores[np.arange(len(scores)), codes[domain]] for domain, scores in every.items()
     }
     domain_of = np.repeat(np.arange(len(mine)), [len(scores) for scores in mine.values()])
-    together, found = np.concatenate(list(mine.values())), {}
+    together, coverage_of = np.concatenate(list(mine.values())), {}
     for place, (domain, scores) in enumerate(mine.items()):
         other = domain_of != place
         reach = DomainQuantiles.of(together[other], domain_of[other]).threshold(asked)
         n, hits = len(scores), int((scores <= reach).sum())
         size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
-        found[domain] = (hits / n, float(size), share_interval(hits, n))
-    return found
+        coverage_of[domain] = (hits / n, float(size), share_interval(hits, n))
+    return coverage_of
 
 
 def _look(order: Sequence[Any], place: int, number: str = "") -> dict[str, Any]:

@@ -1,8 +1,12 @@
-"""An evaluation on disk: a line and a file of predictions per finished job, to go on from.
+"""An evaluation on disk: one line and one file of predictions per finished job.
 
-``FOLDER/jobs/results.jsonl`` says what was asked and what each job chose; a Parquet file beside it
-holds the job's predictions, of rows left out and of folds inside their domain. The file is there
-before the line, so that a line stands for a job that is whole.
+``FOLDER/jobs/results.jsonl`` holds what was asked and what each job selected; a Parquet file beside
+it holds the predictions of the job, for held-out rows and for folds inside their domain. The file
+is written before the line, so a line stands for a complete job. The line has the file's SHA-256,
+and ``FOLDER/evaluation.json`` has its own: a file that was changed later is refused by name.
+
+A folder may come from somebody else. What is read from it is checked against the forms below, and
+nothing in it is imported or called.
 """
 
 from __future__ import annotations
@@ -21,51 +25,195 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.evaluation.differences import DomainProjection
-from domainwise.evaluation.evaluation import AS_IT_IS, Evaluation, describe_grid, record_columns
+from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, plain
 from domainwise.jobs.runner import Row
-from domainwise.jobs.store import ResultsError, ResultStore, replacing
-from domainwise.models.method import Method
-from domainwise.models.registry import TRIVIAL
+from domainwise.jobs.store import (
+    Form,
+    Maybe,
+    ResultsError,
+    ResultStore,
+    check_form,
+    read_json,
+    replacing,
+    write_text,
+)
+from domainwise.models.method import TRIVIAL, Method
 from domainwise.scoring.measures import Measure
 from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
 
 JOBS = "jobs"
 RESULT_NAME = "evaluation.json"
+#: Names of the files that jobs write, and of those that a killed process was writing.
+PREDICTION_FILE = re.compile(r"\d{2,}-[a-z0-9-]*\.parquet")
+UNFINISHED_FILE = re.compile(rf"\.[0-9a-f]{{12}}\.{PREDICTION_FILE.pattern}")
+
+# What evaluation.json holds: types, lists [of one form], mappings {str: of one form}.
+NUMBER = (int, float)
+NAME = (str, int, float, bool)  #: of a domain or a class
+ENDS = [Maybe(NUMBER), Maybe(NUMBER)]
+_METHOD: Form = {
+    **dict.fromkeys(("key", "label", "about"), str),
+    "kind": {"baseline", "projection", "machine", "own"},
+    "context": bool,
+    "candidates": int,
+    "parameters": [{str: Maybe((*NAME, list))}],
+    "p_value": Maybe(NUMBER),
+    "p_adjusted": Maybe(NUMBER),
+    "worth": {str: Maybe(NUMBER)},
+    "seconds": NUMBER,
+    "calibration": Maybe(
+        {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
+        | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
+    ),
+    "around": {str: ENDS},
+    "per_domain": [
+        {"domain": NAME, "ends": ENDS} | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
+    ],
+    "warnings": [str],
+}
+_MEASURED: Form = {
+    "measure": {"name": str, "label": str, "greater_is_better": bool},
+    "domains": [NAME],
+    "best": str,
+    "notes": [str],
+    "left_out": {str: str},
+    "methods": [_METHOD],
+}
+_COLUMN: Form = {
+    "name": str,
+    "kind": {"number", "text"},
+    "missing": [NUMBER],
+    "quantiles?": [Maybe([NUMBER] * 5)],
+    "deviation?": NUMBER,
+    "categories?": [str],
+    "shares?": [Maybe([NUMBER])],
+    **dict.fromkeys(("distance", "tells"), NUMBER),
+    **dict.fromkeys(("distance_at", "tells_at"), int),
+}
+_TABLE: Form = {
+    "path": str,
+    "sha256": str,
+    "asked": {
+        **dict.fromkeys(("target", "domain", "task"), str),
+        **dict.fromkeys(("features", "drop", "drop_domains", "na"), Maybe([str])),
+        **dict.fromkeys(("dates", "decimal", "encoding"), Maybe(str)),
+        "auto_drop": bool,
+        "skip_rows?": Maybe(int),
+    },
+}
+STORED: Form = {
+    **_MEASURED,
+    "facts": {
+        "task": {"classification", "regression"},
+        **dict.fromkeys(("rows", "rows_given", "columns", "domains", "seed"), int),
+        "classes": Maybe([NAME]),
+        "class_weight": Maybe(str),
+        "positive": Maybe(NAME),
+        "python": str,
+        "versions": {str: str},
+    },
+    "next_step": str,
+    "recipe": Maybe(
+        {
+            "task": {"classification", "regression"},
+            **dict.fromkeys(("scoring", "inner_scoring", "class_weight"), Maybe(str)),
+            "pos_label": Maybe(NAME),
+            "seed": int,
+            "grids": {str: Maybe({str: (list, dict)})},
+        }
+    ),
+    "differences": {
+        "domains?": [{"name": str, "rows": int, "classes?": [int], "target?": [NUMBER] * 3}],
+        "columns?": [_COLUMN],
+        "others?": int,
+        "faults?": [dict.fromkeys(("kind", "column", "domain", "words"), str)],
+    },
+    "others": [_MEASURED],
+    "title?": str,
+    "table?": _TABLE,
+    "estimators?": [str],
+}
+_JOB: Form = {
+    "method": str,
+    "split": int,
+    "file": PREDICTION_FILE,
+    "sha256?": str,
+    "seconds": NUMBER,
+    "warnings": [str],
+    "worth": {str: [Maybe(NUMBER)]},
+    "parameters": {str: Maybe((*NAME, list))},
+    "settled": {str: Maybe((*NAME, list))},
+    "candidates": int,
+    "selected_on": Maybe(str),
+}
+_PROJECTION: Form = {
+    "measure": str,
+    "label": str,
+    "informative": int,
+    "worst": NAME,
+    "Z": [[NUMBER] * 2],
+    **{name: [NAME] for name in ("left_out", "target", "domain", "domains")},
+    **{name: [[NUMBER]] for name in ("before", "after")},
+}
 
 
-class JobFolder:
-    """Finished jobs of an evaluation, those of earlier sessions included."""
+class JobMemory:
+    """Finished jobs of an evaluation."""
 
-    def __init__(self, store: ResultStore, problem: Problem) -> None:
-        self.store, self.problem = store, problem
-        self.chosen_by: str = store.header["chosen_by"]
-        self.rows = [self._with_predictions(row) for row in _done(store).values()]
+    chosen_by: str | None = None  #: measure that parameters were chosen for, in an earlier session
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Keep the rows of a job, in place of some of them that an earlier session had."""
-        told = []
-        for row in rows:
-            words = {name: value for name, value in row.items() if name != "predictions"}
-            if "error" not in row:
-                words["file"] = f"{row['split']:02d}-{_slug(row['method'])}.parquet"
-                self._write(self.store.folder / words["file"], row)
-            told.append({"kind": "job", **words})
-        self.store.append(told)
+        """Add the rows of a job; they replace those of an earlier session."""
         new = {(row["method"], row["split"]) for row in rows}
-        old = [row for row in self.rows if (row["method"], row["split"]) not in new]
-        self.rows = [*old, *rows]
+        self.rows = [row for row in self.rows if (row["method"], row["split"]) not in new]
+        self.rows += rows
 
-    def keep_projection(self, measure: str, projection: DomainProjection | None) -> None:
-        """Keep what the pictures of the page need."""
+    def store_projection(self, measure: str, projection: DomainProjection | None) -> None:
+        """Store what the plots of the page need."""
+
+
+class JobFolder(JobMemory):
+    """Finished jobs that are stored in a folder, those of earlier sessions included."""
+
+    def __init__(self, store: ResultStore, problem: Problem, n_splits: int) -> None:
+        super().__init__()
+        self.store, self.problem = store, problem
+        check_form(store.header, {"chosen_by": str}, f"{store.path}: the first line")
+        self.chosen_by = store.header["chosen_by"]
+        codes = {str(name): code for code, name in enumerate(problem.domains.tolist())}
+        for (method, split), row in _finished(store).items():
+            if split >= n_splits:
+                raise ResultsError(f"{store.path}: {method} has a split {split} of {n_splits}")
+            records = _records(store, row, codes, problem.classes)
+            self.rows.append({**row, "predictions": records})
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write the rows of a job to disk, predictions first."""
+        lines = []
+        for row in rows:
+            line = {name: value for name, value in row.items() if name != "predictions"}
+            if "error" not in row:
+                line["file"] = f"{row['split']:02d}-{_slug(row['method'])}.parquet"
+                line["sha256"] = self._write(self.store.folder / line["file"], row)
+            lines.append({"kind": "job", **line})
+        self.store.append(lines)
+        super().append(rows)
+
+    def store_projection(self, measure: str, projection: DomainProjection | None) -> None:
+        """Store what the plots of the page need."""
         if projection is not None:
-            told = {k: np.asarray(v).tolist() for k, v in asdict(projection).items()}
-            self.store.append([{"kind": "projection", "measure": measure, **told}])
+            arrays = {k: np.asarray(v).tolist() for k, v in asdict(projection).items()}
+            self.store.append([{"kind": "projection", "measure": measure, **arrays}])
 
-    def _write(self, path: Path, row: Row) -> None:
+    def _write(self, path: Path, row: Row) -> str:
+        """Write the predictions of a job, and return the digest of the file."""
         pandas = import_pandas()
         names = None if self.problem.classes is None else self.problem.classes.tolist()
         frames = []
@@ -73,17 +221,12 @@ class JobFolder:
             domain = str(plain(self.problem.domains[record["domain"]]))
             columns = record_columns({**record, "domain": domain}, names, both=True)
             if names is not None:
-                told = {name: columns[name].astype(str) for name in ("target", "prediction")}
-                columns |= told
+                columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             first = {"method": row["method"], "fold": record["fold"]}
             frames.append(pandas.DataFrame({**first, **columns}))
         with replacing(path) as temporary:
             pandas.concat(frames).to_parquet(temporary, index=False)
-
-    def _with_predictions(self, row: Row) -> Row:
-        codes = {str(name): code for code, name in enumerate(self.problem.domains.tolist())}
-        records = _records(self.store.folder / row["file"], codes, self.problem.classes)
-        return {**row, "predictions": records}
+            return _digest(temporary.read_bytes())
 
 
 @contextmanager
@@ -96,16 +239,23 @@ def opened_folder(
     force: bool,
     **asked: Any,
 ) -> Iterator[JobFolder]:
-    """Begin, or go on with, what was asked there before; nobody else gets in meanwhile.
+    """Begin, or continue, an evaluation in a folder; no other process gets in meanwhile.
 
-    Another table, other methods and another ``asked`` are refused; ``force`` removes what is there.
+    Another table, other methods and another ``asked`` are refused; ``force`` removes the jobs that
+    an earlier evaluation has written, and no other file.
     """
     if problem.measure.own:
-        raise ValueError("out: give scoring by name; a function cannot be told from another later")
+        raise ValueError(
+            "out needs scoring by name: whether a function is the same cannot be checked later. "
+            "Pass the name of a scorer, or leave out out"
+        )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)
     if (Path(folder) / RESULT_NAME).exists() and not store.path.exists() and not force:
-        raise TableError(f"{folder} holds other results; use ", Argument("force", True), " or out")
+        raise TableError(
+            f"{folder} holds other results; use another out, or replace them with ",
+            Argument("force", True),
+        )
     run = {
         "table": _fingerprint(problem, splits)[:16],
         "methods": [method.key for method in methods],
@@ -114,65 +264,119 @@ def opened_folder(
         **asked,
     }
     with store.locked():
-        # Files that a killed process was writing have other names until they are whole.
-        for path in store.folder.glob("*.parquet" if force else ".*.parquet"):
-            path.unlink()
         if force:
-            store.path.write_bytes(b"")
+            store.clear(PREDICTION_FILE)
+        for path in store.folder.iterdir():
+            if UNFINISHED_FILE.fullmatch(path.name):
+                path.unlink()
         try:
-            store.open(mend=True, more={"chosen_by": problem.measure.name}, **run)
+            store.open(repair=True, more={"chosen_by": problem.measure.name}, **run)
+            jobs = JobFolder(store, problem, len(splits))
         except ResultsError as error:
-            words = f"{error}; go on there with the same table and the same arguments, or use "
+            words = f"{error}; continue with the same table and the same arguments, or use "
             raise TableError(words, Argument("force", True)) from error
-        yield JobFolder(store, problem)
+        yield jobs
+
+
+def write_evaluation(folder: Path, evaluation: Evaluation, **more: Any) -> dict[str, Any]:
+    """Write ``evaluation.json`` with further entries and its digest, and return its content."""
+    stored = {**evaluation.to_dict(), **more}
+    stored["digest"] = _content_digest(stored)
+    text = json.dumps(stored, indent=2, ensure_ascii=False)
+    write_text(Path(folder) / RESULT_NAME, text + "\n")
+    return stored
+
+
+def read_stored(folder: Path) -> dict[str, Any]:
+    """Return the checked content of ``evaluation.json``."""
+    path = Path(folder) / RESULT_NAME
+    if not path.is_file():
+        raise ResultsError(f"{folder} holds no {RESULT_NAME}: run an evaluation there first")
+    stored = read_json(path)
+    check_form(stored, STORED, str(path))
+    if stored.get("digest", _content_digest(stored)) != _content_digest(stored):
+        raise ResultsError(
+            f"{path} was changed after it was written: its digest does not match. Restore the "
+            "file, or evaluate again"
+        )
+    facts, differences = stored["facts"], stored["differences"]
+    n_domains = len(differences.get("domains", ()))
+    n_classes = len(facts["classes"] or ())
+    problems = [
+        "classes do not fit the task" * ((facts["task"] == "regression") != (n_classes == 0)),
+        *(
+            f"the classes of domain {d['name']} are not those of the target"
+            for d in differences.get("domains", ())
+            if len(d.get("classes", d.get("target", ()))) != (n_classes or 3)
+        ),
+        *(
+            f"the column {c['name']!r} does not describe {n_domains} domains"
+            for c in differences.get("columns", ())
+            if {len(c["missing"]), len(c.get("quantiles", c.get("shares", ())))} != {n_domains}
+            or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
+            or ("quantiles" if c["kind"] == "number" else "shares") not in c
+            or any(len(s or ()) > len(c.get("categories", ())) for s in c.get("shares", ()))
+        ),
+    ]
+    for measured in (stored, *stored["others"]):
+        domains = measured["domains"]
+        scored = [[row["domain"] for row in m["per_domain"]] for m in measured["methods"]]
+        known = [[row["score"] is not None for row in m["per_domain"]] for m in measured["methods"]]
+        problems += [
+            "a domain is listed twice" * (len({*map(str, domains)}) != len(domains)),
+            "best is not the first method"
+            * ([m["key"] for m in measured["methods"][:1]] != [measured["best"]]),
+            "a method is not scored on the domains" * any(names != domains for names in scored),
+            "a method has no score" * (not all(map(any, known))),
+        ]
+    if named := {d["name"] for d in differences.get("domains", ())}:
+        problems.append("a domain is not described" * (not {*map(str, stored["domains"])} <= named))
+    if wrong := [words for words in problems if words]:
+        raise ResultsError(f"{path} is damaged: {wrong[0]}. Evaluate again")
+    return stored
 
 
 def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, dict[str, Any]]:
-    """Return what was found, for showing it again, and all that is stored beside it.
+    """Return an evaluation, to show it again, and the content of its file.
 
     Predictions are those of the best method and the best plain one, or of ``every`` method.
     """
-    path = Path(folder) / RESULT_NAME
-    try:
-        stored = json.loads(path.read_text("utf-8"))
-        found = _read(stored)
-        found.others = [_read({**stored, **other}) for other in stored.get("others", ())]
-    except FileNotFoundError:
-        raise ResultsError(f"{folder} holds no {RESULT_NAME}: nothing was evaluated") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{path} cannot be read: {error!r}") from None
+    stored = read_stored(folder)
+    evaluation = _evaluation(stored)
+    evaluation.others = [_evaluation({**stored, **other}) for other in stored["others"]]
     store = ResultStore(Path(folder) / JOBS)
-    found.lacking = f"the folder has no {JOBS} with its predictions"
-    if store.path.exists():
-        store.read()
-        for row in store.rows("projection"):
-            if row["measure"] == found.measure.name:
-                told = {name: row[name] for name in DomainProjection.__dataclass_fields__}
-                arrays = ("Z", "target", "domain", "before", "after")
-                told |= {name: np.asarray(told[name]) for name in arrays}
-                found.projection = DomainProjection(**told)
-        names, classes = {str(name): name for name in found.domains}, stored["facts"]["classes"]
-        shown = [result.key for result in (found.best, found.baseline) if result is not None]
-        # The best that gives probabilities has a calibration to show.
-        told = {m["key"]: m["calibration"] or {} for m in stored["methods"]}
-        sure = [m for m in told if m != TRIVIAL and told[m].get("of") == "probabilities"]
-        shown += sure[:1]
-        done = _done(store)
-        # A folder that was copied without predictions shows what is left.
-        gone = {m for (m, _), job in done.items() if not (store.folder / job["file"]).exists()}
-        if not every and find_spec("pyarrow") is None:
-            gone, found.lacking = set(shown), "they are read by pyarrow, which is not installed"
-        for (method, split), job in done.items():
-            if method not in gone and (every or method in shown):
-                records = _records(store.folder / job["file"], names, classes and np.array(classes))
-                outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
-                found.records.setdefault(method, []).extend(outside)
-    return found, stored
+    evaluation.lacking = f"the folder has no {JOBS} with its predictions"
+    if not store.path.exists():
+        return evaluation, stored
+    store.read()
+    for number, row in enumerate(store.rows("projection")):
+        check_form(row, _PROJECTION, f"{store.path}: projection {number + 1}")
+        if row["measure"] == evaluation.measure.name:
+            evaluation.projection = _projection(row, str(store.path))
+    names, classes = {str(name): name for name in evaluation.domains}, stored["facts"]["classes"]
+    shown = [result.key for result in evaluation.main]
+    # Of methods that give probabilities the best one has a calibration to show.
+    shown += [
+        method["key"]
+        for method in stored["methods"]
+        if method["key"] != TRIVIAL and (method["calibration"] or {}).get("of") == "probabilities"
+    ][:1]
+    finished = _finished(store)
+    # A folder that was copied without predictions shows the rest.
+    gone = {m for (m, _), job in finished.items() if not (store.folder / job["file"]).exists()}
+    if not every and find_spec("pyarrow") is None:
+        gone, evaluation.lacking = set(shown), "reading them needs pyarrow, which is not installed"
+    for (method, split), job in finished.items():
+        if method not in gone and (every or method in shown):
+            records = _records(store, job, names, classes and np.array(classes))
+            outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
+            evaluation.records.setdefault(method, []).extend(outside)
+    return evaluation, stored
 
 
-def _read(stored: Mapping[str, Any]) -> Evaluation:
-    told = stored["measure"]
-    sign = 1 if told["greater_is_better"] else -1
+def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
+    measure = stored["measure"]
+    sign = 1 if measure["greater_is_better"] else -1
 
     def number(value: float | None) -> float:
         return float("nan") if value is None else float(value)
@@ -181,12 +385,13 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
         return {row["domain"]: sign * number(row[name]) for row in method["per_domain"]}
 
     def ends(method: Row) -> dict[Any, tuple[float, float]]:
-        told = {row["domain"]: row["ends"][::sign] for row in method["per_domain"]}
-        return {d: (sign * number(low), sign * number(high)) for d, (low, high) in told.items()}
+        shown = {row["domain"]: row["ends"][::sign] for row in method["per_domain"]}
+        return {d: (sign * number(low), sign * number(high)) for d, (low, high) in shown.items()}
 
     results = [
         MethodResult(
-            **{name: method[name] for name in (*AS_IT_IS, "seconds")},
+            **{name: method[key] for name, key in STORED_AS.items()},
+            seconds=method["seconds"],
             scores=scores(method, "score"),
             within=scores(method, "within"),
             seen=scores(method, "seen"),
@@ -199,36 +404,80 @@ def _read(stored: Mapping[str, Any]) -> Evaluation:
     return Evaluation(
         results,
         stored["domains"],
-        Measure(told["name"], told["label"], None, sign),
+        Measure(measure["name"], measure["label"], None, sign),
         stored["left_out"],
         stored["facts"],
         stored["notes"],
         next_step=stored["next_step"],
         differences=stored["differences"],
-        calibration=next(m["calibration"] for m in stored["methods"] if m["key"] == stored["best"]),
+        calibration=stored["methods"][0]["calibration"] or {},
     )
 
 
-def _done(store: ResultStore) -> dict[tuple[str, int], Row]:
-    """Jobs that were finished, by method and split; of one that was done again the last."""
-    return {(r["method"], r["split"]): r for r in store.rows("job") if "error" not in r}
-
-
-def _records(path: Path, domains: Mapping[str, Any], classes: Array | None) -> list[Row]:
-    """Predictions that a job has left, by domain and fold; ``domains`` are by name in the file."""
+def _projection(row: Row, where: str) -> DomainProjection:
+    values = {name: row[name] for name in DomainProjection.__dataclass_fields__}
+    numbers = ("Z", "before", "after")
     try:
+        values |= {name: np.array(values[name], dtype=np.float64) for name in numbers}
+    except ValueError:  # rows of several lengths
+        values |= {name: np.full((0, 0), np.nan) for name in numbers}
+    values |= {name: np.array(values[name]) for name in ("target", "domain")}
+    n_points, n_domains = len(values["Z"]), len(values["domains"])
+    shapes = {"Z": (n_points, 2), "target": (n_points,), "domain": (n_points,)}
+    shapes |= dict.fromkeys(("before", "after"), (n_domains, n_domains))
+    fit = all(values[name].shape == shape for name, shape in shapes.items())
+    if not (
+        n_points and n_domains > 1 and fit and all(np.isfinite(values[n]).all() for n in numbers)
+    ):
+        raise ResultsError(f"{where}: the arrays of a projection do not fit together")
+    return DomainProjection(**values)
+
+
+def _finished(store: ResultStore) -> dict[tuple[str, int], Row]:
+    """Finished jobs by method and split; of a job that was run again, the last."""
+    jobs = {}
+    for number, row in enumerate(store.rows("job")):
+        if "error" not in row:
+            check_form(row, _JOB, f"{store.path}: job {number + 1}")
+            jobs[row["method"], row["split"]] = row
+    return jobs
+
+
+def _records(
+    store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
+) -> list[Row]:
+    """Predictions of a job, by domain and fold; ``domains`` are by name in the file."""
+    path = store.folder / job["file"]
+    try:
+        content = path.read_bytes()
+        if job.get("sha256", (digest := _digest(content))) != digest:
+            raise ResultsError(
+                f"{path} was changed after it was written: its SHA-256 does not match the one in "
+                f"{store.path.name}. Restore the file, or run the evaluation again"
+            )
         frame = import_pandas().read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} cannot be read: {error}") from error
-    named = {} if classes is None else {str(name): i for i, name in enumerate(classes.tolist())}
-    records = []
-    for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
-        told = {name: part[name].to_numpy() for name in ("target", "prediction")}
-        if classes is not None:
-            told = {k: classes[[named[name] for name in names]] for k, names in told.items()}
-        first = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": int(fold)}
-        values = {"probabilities": "probability_", "decisions": "decision_"}
-        records.append({**first, **told, **{k: _values(part, v) for k, v in values.items()}})
+        numbers = [n for n in frame if n.startswith(("probability_", "decision_"))]
+        frame = frame.astype(dict.fromkeys(numbers, np.float64) | {"fold": int, "row": int})
+        named = {} if classes is None else {str(name): i for i, name in enumerate(classes.tolist())}
+        records = []
+        for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
+            labels = {name: part[name].to_numpy() for name in ("target", "prediction")}
+            if classes is None:
+                labels = {name: values.astype(np.float64) for name, values in labels.items()}
+            else:
+                labels = {k: classes[[named[name] for name in v]] for k, v in labels.items()}
+            record = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": fold}
+            kinds = {"probabilities": "probability_", "decisions": "decision_"}
+            records.append({**record, **labels, **{k: _values(part, v) for k, v in kinds.items()}})
+    except ResultsError:
+        raise
+    except ModuleNotFoundError as error:
+        raise ImportError(f'predictions need {error.name}: pip install "domainwise[cli]"') from None
+    except (OSError, KeyError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
+        raise ResultsError(
+            f"{path} does not hold the predictions of a job ({type(error).__name__}: {error}). "
+            "Restore the file, or run the evaluation again"
+        ) from error
     return records
 
 
@@ -241,22 +490,22 @@ def _values(frame: Any, prefix: str) -> Array | None:
 
 
 def _slug(name: str) -> str:
-    """A name of a file: words of the method's name, and what tells it from one like it."""
+    """Part of a file name: words of the method's name, and a digest if that changes the name."""
     plain_name = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-")
     return plain_name if plain_name == name else f"{plain_name}-{_digest(name.encode())[:8]}"
 
 
 def _described(method: Method, problem: Problem) -> str:
-    """Grid of a method, and what a caller's own is, without where it lies in memory."""
-    told: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
+    """Grid of a method, and parameters of a caller's own, without its address in memory."""
+    description: list[Any] = [describe_grid(method.grid(problem.classification)), method.prepare]
     if method.kind == "own":
         model = method.build(problem.setting(1))
-        told += [type(model).__name__, model.get_params()]
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(told))
+        description += [type(model).__name__, model.get_params()]
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(description))
 
 
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
-    """Tell whether rows, targets, domains and splits are the same."""
+    """Digest of rows, targets, domains and splits."""
     whole = hashlib.sha256()
     for X in (problem.X, problem.given):
         if hasattr(X, "columns"):
@@ -280,5 +529,11 @@ def _bytes(values: Any) -> bytes:
     return "\0".join(map(str, array.ravel().tolist())).encode()
 
 
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _content_digest(stored: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of evaluation.json, however it is laid out."""
+    content = {name: value for name, value in stored.items() if name != "digest"}
+    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

@@ -46,8 +46,8 @@ OUTSIDE, SEEN = -1, 1000
 class MethodJob:
     """A method on a split; picklable, and independent of all others.
 
-    ``inside`` asks for references where domains are seen, too: inside those left out, and in
-    ``seen``, a random split of all rows. ``columns`` are those whose worth is asked for.
+    ``inside`` adds scores on seen domains: in folds inside the held-out domains, and in ``seen``,
+    a random split of all rows. The importance of ``columns`` is computed.
     """
 
     problem: Problem
@@ -71,7 +71,7 @@ class MethodJob:
         return [(key, self.number) for key, _, _ in keys]
 
     def run(self) -> list[Row]:
-        """Choose, fit, predict. A failure is a row that says so.
+        """Choose parameters, fit, and predict. A failure is a row with the error.
 
         BLAS gets one thread: the order of its sums, and with it the last digits, would depend on
         the number of workers.
@@ -87,7 +87,7 @@ class MethodJob:
                     model = self._fitted()
                     for row, (_, _, context) in zip(rows, keys, strict=True):
                         row |= self._predictions(model, context)
-                    for row in rows[1:]:  # labels of the domain are worth as much in context
+                    for row in rows[1:]:  # the scores inside domains do not depend on context
                         inside = [r for r in rows[0]["predictions"] if r["fold"] != OUTSIDE]
                         row["predictions"] += inside
             except FAILURES as error:
@@ -126,15 +126,15 @@ class MethodJob:
         if self.inside and self.seen is not None and not context:
             records += self._seen(search, *self.seen)
         chosen = plain_parameters(search.best_params_)
-        worth: dict[str, list[float]] = {}
+        importance: dict[str, list[float]] = {}
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
                 asked = (self.split, self.columns, context)
-                worth = worth_of_columns(problem, self.method, model, *asked)
+                importance = column_importance(problem, self.method, model, *asked)
         mix = getattr(search.estimator_, "context_weights_" if context else "weights_", None)
         weights = mix.items() if isinstance(mix, dict) else ()  # of an ensemble's members
         return {
-            "worth": worth,
+            "worth": importance,
             "parameters": {name: chosen[name] for name in search.varied_}
             | {f"weight of {name}": round(float(weight), 3) for name, weight in weights},
             "settled": chosen,
@@ -143,7 +143,7 @@ class MethodJob:
             "predictions": records,
         }
 
-    def _told(self, model: Any, rows: Array, context: bool) -> Predictions:
+    def _predicted(self, model: Any, rows: Array, context: bool) -> Predictions:
         problem, prepare = self.problem, self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
@@ -159,20 +159,20 @@ class MethodJob:
     ) -> Row:
         """What a fitted model says about rows of one domain."""
         problem = self.problem
-        told = self._told(model, rows, context)
+        predictions = self._predicted(model, rows, context)
         score, y = float("nan"), problem.y[rows]
         # Only a scorer of the caller's needs the model; all others can judge later.
         own = problem.measure.own
         if own and problem.measure.defined(problem.y[train], y, problem.classification):
-            score = float(problem.measure.scorer(model, told.X, y))
+            score = float(problem.measure.scorer(model, predictions.X, y))
         return {
             "row": problem.index[rows],
             "domain": int(problem.codes[rows[0]]),
             "fold": fold,
             "target": y,
-            "prediction": told.labels,
-            "probabilities": told.probabilities,
-            "decisions": told.decisions,
+            "prediction": predictions.labels,
+            "probabilities": predictions.probabilities,
+            "decisions": predictions.decisions,
             "score": score,
         }
 
@@ -233,25 +233,25 @@ def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def can_score(method: Method, problem: Problem) -> bool:
-    """Whether the method has what the measure asks for: support vectors give no probabilities."""
+    """Whether the method gives what the measure needs; some methods have no probabilities."""
     model = method.make(problem.setting(len(problem.y)))
     if problem.classes is None or problem.measure.own:
         return True
     n = len(problem.classes)
-    told = Predictions(model, None, problem.classes)
-    told.labels = np.repeat(problem.classes, 2)
-    told.probabilities = np.full((2 * n, n), 1 / n)
-    told.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))
+    predictions = Predictions(model, None, problem.classes)
+    predictions.labels = np.repeat(problem.classes, 2)
+    predictions.probabilities = np.full((2 * n, n), 1 / n)
+    predictions.decisions = np.zeros(2 * n if n == 2 else (2 * n, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            problem.measure.scorer(told, None, told.labels)
+            problem.measure.scorer(predictions, None, predictions.labels)
         except AttributeError:
             return False
     return True
 
 
-class Judge:
+class Scorer:
     """Scores the rows of jobs by the measure of a problem, given the outer splits."""
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
@@ -272,8 +272,8 @@ class Judge:
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
             within = {code: self._within(number, code, records) for code in outer}
-        told = sorted({*row["warnings"], *unexpected(caught)})
-        return {**row, "scores": scores, "within": within, "warnings": told}
+        messages = sorted({*row["warnings"], *unexpected(caught)})
+        return {**row, "scores": scores, "within": within, "warnings": messages}
 
     def _score(self, number: int, record: Row) -> float:
         measure, classes = self.problem.measure, self.problem.classes
@@ -320,7 +320,7 @@ class Judge:
 MAX_ROWS, AT_A_TIME = 400, 2000
 
 
-def worth_of_columns(
+def column_importance(
     problem: Problem,
     method: Method,
     model: Any,
@@ -350,7 +350,7 @@ def worth_of_columns(
         return {}
     rng = np.random.default_rng(problem.seed)
     repeats = int(np.clip(MAX_ROWS // len(rows), 1, 5))
-    # The first copy is as it was; all others have a column shuffled.
+    # The first copy is unchanged; each of the others has one column shuffled.
     copies: list[str | None] = [None, *(name for name in columns for _ in range(repeats))]
     scores: dict[str | None, list[list[float]]] = {}
     step = max(1, AT_A_TIME // len(rows))
@@ -363,9 +363,9 @@ def worth_of_columns(
         # Each copy of a domain is a domain of its own.
         of = np.repeat(np.arange(len(some)), len(rows)) * len(problem.domains)
         domains = of + np.tile(problem.codes[rows], len(some)) if context else None
-        told = Predictions(model, X, problem.classes, domains)
+        predictions = Predictions(model, X, problem.classes, domains)
         for place, name in enumerate(some):
-            scores.setdefault(name, []).append(_scores(problem, told, rows, place, defined))
+            scores.setdefault(name, []).append(_scores(problem, predictions, rows, place, defined))
     before = np.array(scores.pop(None)[0])
     return {str(n): (before - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
 
@@ -383,25 +383,27 @@ def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generat
 
 
 def _scores(
-    problem: Problem, told: Predictions, rows: Array, place: int, defined: Sequence[int]
+    problem: Problem, predictions: Predictions, rows: Array, place: int, defined: Sequence[int]
 ) -> list[float]:
-    found = []
+    scores = []
     for code in defined:
         mine = np.flatnonzero(problem.codes[rows] == code)
         at = mine + place * len(rows)
-        parts = [None if v is None else v[at] for v in (told.probabilities, told.decisions)]
-        some = Predictions.kept(problem.classes, told.labels[at], *parts)
-        found.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
-    return found
+        parts = [
+            None if v is None else v[at] for v in (predictions.probabilities, predictions.decisions)
+        ]
+        some = Predictions.kept(problem.classes, predictions.labels[at], *parts)
+        scores.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
+    return scores
 
 
-class Follow:
-    """Told about finished jobs, tells a bar of them; ``rows`` are those of earlier sessions."""
+class JobProgress:
+    """Shows finished jobs in a bar; ``rows`` are those of earlier sessions."""
 
     def __init__(
         self,
         bar: Bar,
-        judge: Judge,
+        judge: Scorer,
         jobs: Mapping[tuple[str, int], MethodJob],
         rows: Sequence[Row],
         workers: int,
@@ -417,18 +419,18 @@ class Follow:
                 self._note(row)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Take note, and say so."""
+        """Show the rows of a finished job."""
         self._bar(cost, rows)
         for row in rows:
             if row["method"] not in self._open:  # the second row of a job
                 continue
-            told = self._note(row)
+            text = self._note(row)
             left = self._time.left()
-            self._bar.describe(told, left)
+            self._bar.describe(text, left)
             key = row["method"]
             if not self._open[key]:
                 others = f"{sum(not n for n in self._open.values())} of {len(self._open)} methods"
-                self._bar.line(f"{told} ({others}, {clock(left)} left)")
+                self._bar.line(f"{text} ({others}, {clock(left)} left)")
 
     def _note(self, row: Row) -> str:
         key, job = row["method"], self._jobs[row["method"], row["split"]]
@@ -438,9 +440,8 @@ class Follow:
         known = self._scores.setdefault(key, [])
         known += [s for s in self._judge(row).get("scores", {}).values() if np.isfinite(s)]
         mean = measure.format(float(np.mean(known))) if known else "–"
-        told = ", ".join(str(name) for name in np.unique(problem.domain_of(job.split[1])))
-        told = told if len(told) < 30 else f"{told[:29]}…"
+        held_out = ", ".join(str(name) for name in np.unique(problem.domain_of(job.split[1])))
+        held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
         shown = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
-        shown += " so far, last" if self._open[key] else ""
-        shown = f"{shown} without {told}" if self._open[key] else shown
+        shown += f" so far, last held out: {held_out}" if self._open[key] else ""
         return "".join(mark if mark.isprintable() else "?" for mark in shown)

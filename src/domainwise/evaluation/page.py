@@ -15,60 +15,72 @@ from domainwise.calibration.quantiles import calibrated, sets_in_words
 from domainwise.evaluation import verdict
 from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.failures import failure_sections
-from domainwise.evaluation.results import Found, MethodResult
+from domainwise.evaluation.results import MethodResult, Results
 from domainwise.plots import DomainMapDisplay, DomainScoresDisplay, ShiftDisplay
 from domainwise.plots.style import ACCENT, PALETTE, short
 from domainwise.report.page import INK, Picture, Templates, drawing, to_svg
 from domainwise.scoring.statistics import p_text
 
 
-def render(found: Found, *, title: str | None = None) -> str:
+def render(evaluation: Results, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    projection: Any = found.projection
-    told = found.differences
-    main = [result for result in found.main if result.worth]
-    records = found.records.get(found.best.key)
-    sets = found.calibration if records is None else calibrated(records, found.facts["classes"])
+    projection: Any = evaluation.projection
+    differences = evaluation.differences
+    main = [result for result in evaluation.main if result.importance]
+    records = evaluation.records.get(evaluation.best.key)
+    sets = (
+        evaluation.calibration
+        if records is None
+        else calibrated(records, evaluation.facts["classes"])
+    )
 
-    def worth(lost: float | None) -> str:
+    def importance(lost: float | None) -> str:
         if lost is None:
             return "–"
         # No finer than the third digit of a score: the rest is chance.
-        unit = 10.0 ** (np.floor(np.log10(abs(found.best.mean) or 1.0)) - 2)
-        return found.show(found.measure.sign * min(unit, 0.001) * round(lost / min(unit, 0.001)))
+        unit = 10.0 ** (np.floor(np.log10(abs(evaluation.best.mean) or 1.0)) - 2)
+        return evaluation.show(
+            evaluation.measure.sign * min(unit, 0.001) * round(lost / min(unit, 0.001))
+        )
 
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
-        title=title or "Which method holds up on an unseen domain?",
-        found=found,
-        show=found.show,
-        interval=partial(verdict.interval, found),
+        title=title or "Which method is best on an unseen domain?",
+        evaluation=evaluation,
+        show=evaluation.show,
+        interval=partial(verdict.interval, evaluation),
         p_text=p_text,
-        order=verdict.hardest_first(found),
-        top={d: np.nanmax([r.scores[d] for r in found.results]) for d in found.best.known},
-        safest=max(result.worst for result in found.results),
-        verdict=verdict.make_verdict(found),
-        faults=[fault["words"] for fault in told.get("faults", ())],
-        sure=verdict.sure_sentences(found),
-        sure_table=verdict.sure_table(found) if told.get("domains") else None,
-        why=verdict.why_sentences(found) if told.get("columns") else [],
-        differences=told,
-        shift=shift_picture(found, "shift") if told.get("columns") else None,
-        names=[domain["name"] for domain in told.get("domains", ())],
-        worth_to=[f"worth to {result.label}" for result in main],
-        worth=lambda name: [worth(result.worth.get(name)) for result in main],
-        notes=found.notes,
-        methods_picture=methods_picture(found, "methods"),
-        domains_picture=domains_picture(found, "domains"),
-        worst=str(found.worst_domain),
-        best=found.best.label,
+        order=evaluation.hardest_first,
+        top={
+            d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in evaluation.best.known
+        },
+        safest=max(result.worst for result in evaluation.results),
+        verdict=verdict.make_verdict(evaluation),
+        faults=[fault["words"] for fault in differences.get("faults", ())],
+        uncertainty=verdict.uncertainty_sentences(evaluation),
+        uncertainty_table=verdict.uncertainty_table(evaluation)
+        if differences.get("domains")
+        else None,
+        differing=verdict.difference_sentences(evaluation) if differences.get("columns") else [],
+        differences=differences,
+        shift=shift_picture(evaluation, "shift") if differences.get("columns") else None,
+        names=[domain["name"] for domain in differences.get("domains", ())],
+        importance_for=[f"importance for {result.label}" for result in main],
+        importance=lambda name: [importance(result.importance.get(name)) for result in main],
+        notes=evaluation.notes,
+        methods_picture=methods_picture(evaluation, "methods"),
+        domains_picture=domains_picture(evaluation, "domains"),
+        worst=str(evaluation.worst_domain),
+        best=evaluation.best.label,
         projection=projection,
         projections=partial(projection_picture, projection),
         distances=partial(distances_picture, projection, "distances"),
-        failures=failure_sections(found),
+        failures=failure_sections(evaluation),
         chosen=_chosen,
-        warnings=[(result.label, text) for result in found.results for text in result.warnings],
+        warnings=[
+            (result.label, text) for result in evaluation.results for text in result.warnings
+        ],
         sets=sets_in_words(sets),
     )
 
@@ -115,34 +127,34 @@ def colour_of(result: MethodResult) -> str:
     return COLOURS.get(result.key, other)
 
 
-def scores_figure(found: Found) -> Any:
+def scores_figure(evaluation: Results) -> Any:
     """Return a matplotlib figure of every method's score on every domain."""
-    with drawing(7.2, _height(found)) as figure:
-        _draw_scores(found, figure.subplots())
+    with drawing(7.2, _height(evaluation)) as figure:
+        _draw_scores(evaluation, figure.subplots())
         return figure
 
 
-def domains_picture(found: Found, name: str) -> Picture:
+def domains_picture(evaluation: Results, name: str) -> Picture:
     """Scores of the methods on each domain, the worst domain singled out."""
-    worst, best, measure = found.worst_domain, found.best, found.measure
+    worst, best, measure = evaluation.worst_domain, evaluation.best, evaluation.measure
     alt = (
-        f"{measure.label} of every method on each of {len(found.domains)} left-out domains. "
-        f"{best.label} does worst on {worst!s}, with {measure.format(best.scores[worst])}"
+        f"{measure.label} of every method on each of {len(evaluation.domains)} held-out domains. "
+        f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
-        f"Each row is a domain that was left out, the hardest for {best.label} at the top; "
-        f"shaded: the worst. Lines: 95 % intervals. Bars: {best.label} where other rows of the "
-        f"domain were seen, in random folds. {measure.direction.capitalize()}"
+        f"Each row is a held-out domain, the hardest for {best.label} at the top (shaded). Lines: "
+        f"95 % intervals. Bars: {best.label} in random folds, with training rows of the "
+        f"domain. {measure.direction.capitalize()}"
     )
-    with drawing(9.0, _height(found)) as figure:
-        _draw_scores(found, figure.subplots())
+    with drawing(9.0, _height(evaluation)) as figure:
+        _draw_scores(evaluation, figure.subplots())
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def methods_picture(found: Found, name: str) -> Picture:
+def methods_picture(evaluation: Results, name: str) -> Picture:
     """Mean of each method with its worst and best domain."""
-    results = found.results
-    shown = found.measure.shown
+    results = evaluation.results
+    shown = evaluation.measure.shown
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
         axes = figure.subplots()
         for height, result in zip(range(len(results))[::-1], results, strict=True):
@@ -154,21 +166,21 @@ def methods_picture(found: Found, name: str) -> Picture:
             axes.plot(shown(result.worst), height, "x", color=INK, markersize=5)
         axes.set_yticks(range(len(results))[::-1], [result.label for result in results])
         axes.set_ylim(-0.6, len(results) - 0.4)
-        axes.set_xlabel(f"{found.measure.label} ({found.measure.direction})")
+        axes.set_xlabel(f"{evaluation.measure.label} ({evaluation.measure.direction})")
         axes.grid(axis="x")
         listed = "; ".join(
-            f"{result.label} {found.measure.format(result.mean)}, worst "
-            f"{found.measure.format(result.worst)}"
+            f"{result.label} {evaluation.measure.format(result.mean)}, worst "
+            f"{evaluation.measure.format(result.worst)}"
             for result in results
         )
-        alt = f"Mean and worst {found.measure.label} over left-out domains: {listed}"
+        alt = f"Mean and worst {evaluation.measure.label} over held-out domains: {listed}"
         return Picture(to_svg(figure, name, alt), alt, "Dot: mean; cross: worst domain")
 
 
-def shift_picture(found: Found, name: str) -> Picture | None:
+def shift_picture(evaluation: Results, name: str) -> Picture | None:
     """Where numbers lie in each domain, the worst domain in colour; None where there are none."""
-    told, worst = found.differences, str(found.worst_domain)
-    columns = [column for column in told["columns"] if column["kind"] == "number"]
+    differences, worst = evaluation.differences, str(evaluation.worst_domain)
+    columns = [column for column in differences["columns"] if column["kind"] == "number"]
     if not columns:
         return None
     empty = [np.nan] * 5
@@ -179,7 +191,7 @@ def shift_picture(found: Found, name: str) -> Picture | None:
         levels = levels.T - np.nanmedian(levels[:, :, 2], axis=1)
     display = ShiftDisplay(
         features=[column["name"] for column in columns],
-        domains=[domain["name"] for domain in told["domains"]],
+        domains=[domain["name"] for domain in differences["domains"]],
         ends=levels[1:4] / deviations,
     )
     most = min(MAX_FEATURES, len(columns))
@@ -204,9 +216,9 @@ def projection_picture(projection: DomainProjection, name: str, *, by: str) -> P
     )
     alt = (
         f"Projection of {projection.label} on two components, points coloured by {by}; rows of "
-        f"{projection.worst!s}, which was not seen, are ringed"
+        f"{projection.worst!s}, which was held out, are ringed"
     )
-    caption = f"{projection.label}; ringed: {projection.worst!s}, left out of the fit"
+    caption = f"{projection.label}; ringed: {projection.worst!s}, which was held out"
     with drawing(4.3, 3.9) as figure:
         display.plot(figure.subplots(), color_by=by, highlight=[projection.worst])
         return Picture(to_svg(figure, name, alt), alt, caption)
@@ -251,32 +263,34 @@ def distances_picture(projection: DomainProjection, name: str) -> Picture:
         pairs = f"{n} of {some} domains" if n < some else "each pair of domains"
         caption = (
             f"Distance between {pairs} (maximum mean discrepancy, MMD; 0 is none), before and "
-            f"after projecting; the last row is {projection.worst!s}, which the projection has not "
-            f"seen: {far[0]} from the others before, {far[1]} after"
+            f"after the projection; the last row is {projection.worst!s}, which was held out: "
+            f"{far[0]} from the others before, {far[1]} after"
         )
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def _draw_scores(found: Found, axes: Any) -> None:
-    shown = found.measure.shown
+def _draw_scores(evaluation: Results, axes: Any) -> None:
+    shown = evaluation.measure.shown
     DomainScoresDisplay(
-        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in found.results},
-        intervals={r.label: {d: found.ends(r, d) for d in r.scores} for r in found.results},
-        reference={domain: shown(score) for domain, score in found.best.seen.items()},
-        label=found.measure.label,
-        greater_is_better=found.measure.sign > 0,
+        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in evaluation.results},
+        intervals={
+            r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in evaluation.results
+        },
+        reference={domain: shown(score) for domain, score in evaluation.best.seen.items()},
+        label=evaluation.measure.label,
+        greater_is_better=evaluation.measure.sign > 0,
     ).plot(
         axes,
-        highlight=[r.label for r in found.main],
+        highlight=[r.label for r in evaluation.main],
         styles={
             r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
-            for r in found.results
+            for r in evaluation.results
         },
     )
 
 
-def _height(found: Found) -> float:
-    n = len(found.domains)
+def _height(evaluation: Results) -> float:
+    n = len(evaluation.domains)
     return 1.3 + min(0.34 * n, 3.0 + 0.19 * n)
 
 

@@ -34,7 +34,7 @@ from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, import_pandas
-from domainwise.tables.features import ReadColumns, feature_schema, make_preprocessor
+from domainwise.tables.features import ReadColumns, Schema, feature_schema, make_preprocessor
 from domainwise.tables.schema import refuse_quantities, target_column, target_values, task_of
 
 #: Folds inside a left-out domain, for the reference with labels.
@@ -153,21 +153,29 @@ def make_problem(
     random_state: int,
     pos_label: Any = None,
     inner_scoring: Any = None,
+    schema: Schema | None = None,
 ) -> Problem:
-    """Check the input, decide the task and the measure, and draw rows where there are many."""
+    """Check the input, decide the task and the measure, and draw rows where there are many.
+
+    A ``schema`` is that of columns, and of a target, that the reader of tables has prepared.
+    """
     given = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
-    X, preprocessor, reader = prepare_features(X, notes)
+    if schema is None:
+        X, preprocessor, reader = prepare_features(X, notes)
+        y = read_target(y, task, notes)
+    else:
+        preprocessor, reader = make_preprocessor(schema), None
     n = X.shape[0]
     if sample_domain is None:
-        raise ValueError("sample_domain is needed: the domain of each row is what is left out")
+        raise ValueError("sample_domain is missing. Pass the domain of each row")
     labels = check_sample_domain(sample_domain, n, "delta")
     if len(labels.names) < 2:
         raise ValueError(
-            f"all rows are of one domain ({labels.names[0]!s}): at least two are needed to leave "
-            "one out"
+            f"all rows are of one domain ({labels.names[0]!s}). At least two are needed, to "
+            "hold one out"
         )
-    target, classes = check_task(read_target(y, task, notes), n, task)
+    target, classes = check_task(y, n, task)
     if classes is None and pos_label is not None:
         raise ValueError(f"pos_label={pos_label!r} names a class, and the target is continuous")
     measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
@@ -253,7 +261,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
-    """Folds inside one domain; none where it has too few rows to tell anything."""
+    """Folds inside one domain; none if it has too few rows."""
     y = problem.y[rows]
     if len(y) < WITHIN_ROWS:
         return []
@@ -301,7 +309,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
         raise ValueError(f"X has more than one column named {', '.join(double)}")
     numbered = [name for name in names if holds_row_numbers(name)]
     if numbered:
-        notes.append("the first column has no name: taken for row numbers, and left out")
+        notes.append("the first column has no name; it is taken for row numbers and left out")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = decimal_marks(X, list(X.columns))
     try:
@@ -340,4 +348,4 @@ def _numbers(X: Any) -> tuple[Any, Any, None]:
         raise ValueError("X contains infinity; use NaN for what is missing")
     refuse_too_large(X, "X")
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
-    return X, make_pipeline(imputer, StandardScaler()), None
+    return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None

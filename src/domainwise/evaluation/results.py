@@ -35,26 +35,26 @@ class MethodResult:
     label: str
     kind: str
     about: str
-    #: Of each domain when it was left out; larger is better, NaN where undefined.
+    #: Of each domain when it was held out; larger is better, NaN where undefined.
     scores: Mapping[Any, float]
     within: Mapping[Any, float]  #: of folds inside each domain: what labels there would give
     parameters: Sequence[Mapping[str, Any]] = ()  #: what was chosen, split by split
     candidates: int = 1
     seconds: float = 0.0  #: of all its splits together
-    warnings: tuple[str, ...] = ()  #: said while fitting
+    warnings: tuple[str, ...] = ()  #: raised while fitting
     #: Wilcoxon's signed-rank test over domains against the best plain baseline; None for baselines,
     #: and where there are too few domains.
     p_value: float | None = None
     p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
-    context: bool = False  #: whether it was given the rows of a left-out domain together
+    context: bool = False  #: whether it gets the rows of a held-out domain together
     #: Of each domain in random folds of all rows: what is reached where a domain was seen.
     seen: Mapping[Any, float] = field(default_factory=dict)
-    #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (what being
-    #: unseen costs) and, of the best method, "gap" (to its rival).
+    #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (the
+    #: generalization gap) and, of the best method, "gap" (to its rival).
     ends: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
     around: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    #: What is lost on left-out domains if a column is shuffled, by column.
-    worth: Mapping[str, float] = field(default_factory=dict)
+    #: Score that is lost on held-out domains if a column is shuffled there, by column.
+    importance: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trivial(self) -> bool:
@@ -94,18 +94,18 @@ class MethodResult:
 
     @property
     def seen_mean(self) -> float:
-        """Mean score in random folds, over the domains that are scored when left out, too."""
+        """Mean score in random folds, over the domains that are scored when held out."""
         return _mean(self.seen.get(name, float("nan")) for name in self.known)
 
     @property
-    def price(self) -> float:
-        """What being unseen costs."""
+    def generalization_gap(self) -> float:
+        """Mean score on seen domains minus that on held-out domains."""
         return self.seen_mean - self.mean
 
 
 @dataclass(repr=False)
-class Found:
-    """Scores of methods on domains left out; :class:`Evaluation` says what the attributes are."""
+class Results:
+    """Scores of methods on held-out domains; :class:`Evaluation` documents the attributes."""
 
     results: list[MethodResult]
     domains: list[Label]
@@ -137,7 +137,7 @@ class Found:
 
     @property
     def baseline(self) -> MethodResult | None:
-        """The plain method with the best mean."""
+        """The baseline with the best mean."""
         return next((result for result in self.results if result.kind == "baseline"), None)
 
     @property
@@ -152,13 +152,13 @@ class Found:
 
     @property
     def main(self) -> list[MethodResult]:
-        """The best method, and the best plain one where that is another."""
+        """The best method, and the best baseline if that is another."""
         plain = self.baseline
         return [self.best] if plain is None or plain is self.best else [self.best, plain]
 
     @property
     def rival(self) -> MethodResult | None:
-        """Whom the best method is set against: the best plain one, or for that the best other."""
+        """The method that the best is compared with: the best baseline, or the best other."""
         if self.best.kind != "baseline":
             return self.baseline
         others = [result for result in self.results if result.kind != "baseline"]
@@ -167,14 +167,20 @@ class Found:
         return others[0] if others else None
 
     @property
+    def hardest_first(self) -> list[Label]:
+        """Domains by the score of the best method; those without a score last."""
+        scores = self.best.scores
+        return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
+
+    @property
     def margin(self) -> float:
-        """A difference of means below this is none in practice: 0.01, or 2 % of an error."""
+        """A difference of means below this has no practical meaning: 0.01, or 2 % of an error."""
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
 
     def show(self, score: float | None) -> str:
-        """A score with as many digits as tell the best method from the next and its rival."""
+        """A score with enough digits to distinguish the best method from the next and its rival."""
         rivals = [r.mean for r in (*self.results[1:2], self.rival) if r is not None]
         for digits in (3, 4, 5):
             texts = {self.measure.format(mean, digits) for mean in rivals}
@@ -230,23 +236,25 @@ Ends = tuple[float, float]
 UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
-def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResult]:
+def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[MethodResult]:
     """Return the results with intervals, and scores of ``seen``: records of random folds.
 
     Rows of all methods are drawn alike, so that differences are those of the same rows.
     """
-    measure, classes = found.measure, found.facts["classes"]
+    measure, classes = evaluation.measure, evaluation.facts["classes"]
     classes = None if classes is None else np.asarray(classes)
-    names = list(found.best.known)
+    names = list(evaluation.best.known)
     chosen = np.random.default_rng(0).integers(len(names), size=(BOOTSTRAP, len(names)))
     drawn = np.random.default_rng(1).integers(ROW_DRAWS, size=chosen.shape)
-    some = {result.key for result in (*found.main, found.rival) if result is not None}
+    some = {result.key for result in (*evaluation.main, evaluation.rival) if result is not None}
     results, outside = [], {}
-    for result in found.results:
+    for result in evaluation.results:
         if list(result.known) != names:
             results.append(result)
             continue
-        mine, theirs = (grouped(records.get(result.key, ())) for records in (found.records, seen))
+        mine, theirs = (
+            grouped(records.get(result.key, ())) for records in (evaluation.records, seen)
+        )
         pooled = {d: pooled_score(measure, classes, theirs[d]) for d in names if d in theirs}
         known = {d: pooled.get(d, float("nan")) for d in result.scores}
         # Others that need a scorer of scikit-learn are judged by their domains alone.
@@ -267,7 +275,7 @@ def with_intervals(found: Found, seen: dict[str, list[Row]]) -> list[MethodResul
         if np.isfinite(lost).all():
             around["price"] = _between(lost, chosen)
         results.append(replace(result, seen=known, ends=ends, around=around))
-    first, rival = results[0], found.rival
+    first, rival = results[0], evaluation.rival
     if rival is not None and {first.key, rival.key} <= outside.keys():
         gap = _between(outside[first.key] - outside[rival.key], chosen)
         results[0] = replace(first, around={**first.around, "gap": gap})
@@ -288,12 +296,12 @@ def _ends(values: Array) -> Ends:
 def _ends_of(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
     """Interval of a domain's score; exact, with added squares, where a share in it is 0 or 1."""
     names = ("row", "target", "prediction")
-    row, target, told = (np.concatenate([r[name] for r in records]) for name in names)
+    row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
     of = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}.get(measure.name, target[:0])
-    parts = [(target == told)[of == group] for group in np.unique(of)]
+    parts = [(target == predicted)[of == group] for group in np.unique(of)]
     if all(part.any() and not part.all() for part in parts):
         return _ends(draws)
-    times = len(row) / len(np.unique(row))  # that the domain was left out
+    times = len(row) / len(np.unique(row))  # that the domain was held out
     shares = np.array([part.mean() for part in parts])
     ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
     below, above = np.linalg.norm(ends - shares[:, None], axis=0) / len(parts)
@@ -302,10 +310,10 @@ def _ends_of(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
 
 def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
     """Records by domain."""
-    found: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[Row]] = {}
     for record in records:
-        found.setdefault(record["domain"], []).append(record)
-    return found
+        groups.setdefault(record["domain"], []).append(record)
+    return groups
 
 
 def joined(records: Sequence[Row]) -> Row:
@@ -337,9 +345,9 @@ def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float
 def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
     """Scores of a domain whose rows are drawn with replacement.
 
-    A domain that was left out more than once has the mean over its models, of the same rows.
+    A domain that was held out more than once has the mean over its models, of the same rows.
     """
-    found = []
+    draws_of = []
     if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # pieces of it
         records = [joined(records)]
     for record in records:
@@ -353,18 +361,18 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
             scores = np.array([_score(measure, classes, record, at) for at in draws])
             scores = np.resize(scores, ROW_DRAWS)
         usual = np.nanmean(scores) if np.isfinite(scores).any() else np.nan
-        found.append(np.where(np.isfinite(scores), scores, usual))
-    return np.asarray(np.mean(found, axis=0))
+        draws_of.append(np.where(np.isfinite(scores), scores, usual))
+    return np.asarray(np.mean(draws_of, axis=0))
 
 
 def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
     """Scores of all draws at once, by how often each row was drawn."""
-    target, told = record["target"], record["prediction"]
+    target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
         member = np.eye(len(classes))[codes_of(target, classes)]
-        of, right = counts @ member, counts @ (member * (target == told)[:, None])
+        of, right = counts @ member, counts @ (member * (target == predicted)[:, None])
         return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
-    values = target == told if name == "accuracy" else np.abs(target - told)
+    values = target == predicted if name == "accuracy" else np.abs(target - predicted)
     values = values.astype(np.float64) ** (2 if "squared" in name else 1)
     means = np.asarray(counts @ values / counts.sum(axis=1))
     means = np.sqrt(means) if "root" in name else means

@@ -6,158 +6,151 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, Found, MethodResult, percent
-from domainwise.models.method import CONTEXT
-from domainwise.models.registry import TRIVIAL
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
+from domainwise.models.method import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words
 
-#: A difference with a smaller p-value is called one.
+#: A difference with a smaller p-value is called significant.
 LEVEL = 0.05
+#: A column that identifies some domain at least so well is named.
+IDENTIFIES = 0.8
+NO_FAULT = (
+    "No fault was detected in the table: no other unit, swapped sign, or column that is missing "
+    "in one domain."
+)
 
 
-def make_verdict(found: Found) -> list[str]:
+def make_verdict(results: Results) -> list[str]:
     """Return the verdict, a sentence or two per item."""
-    first = (_who_holds_up, _how_sure, _needs_domain, _worst_elsewhere)
-    parts = (*first, _against_constant, _price, _failures)
-    return [text for text in (*(part(found) for part in parts), found.next_step) if text]
+    first = (_best_method, _significance, _needs_context, _best_worst_domain)
+    parts = (*first, _against_constant, _generalization_gap, _failures)
+    return [text for text in (*(part(results) for part in parts), results.next_step) if text]
 
 
-def _who_holds_up(found: Found) -> str:
-    best, rival = found.best, found.rival
+def _best_method(results: Results) -> str:
+    best, rival = results.best, results.rival
+    label, show = results.measure.label, results.show
+    count = f"{in_words(len(best.known))} held-out domains"
+    scores = f"{label} {show(best.mean)} on average over {count}"
+    scores += f" and {show(best.worst)} on the worst ({best.worst_domain!s})"
     if best.trivial:
-        text = (
-            f"Nothing that was tried beats predicting a constant on an unseen domain: "
-            f"{_both(found, best)}"
-        )
-        return f"{text}; {rival.label} has {_pair(found, rival)}." if rival else f"{text}."
+        text = f"No method is better than a constant prediction on unseen domains: {scores}"
+        return f"{text}; {rival.label} scores {_pair(results, rival)}." if rival else f"{text}."
     if rival is None:
-        why = "" if found.baseline else "; no plain method was run to compare it with"
-        return f"{best.label} has {_both(found, best)}{why}."
+        alone = "" if results.baseline else "; no baseline was evaluated to compare it with"
+        return f"{best.label} scores {scores}{alone}."
     if best.kind == "baseline":
         return (
-            f"A plain method holds up best: {best.label} has {_both(found, best)}; the best of "
-            f"the others, {rival.label}, has {_pair(found, rival)}."
+            f"A baseline is best: {best.label} scores {scores}; the best of the other methods, "
+            f"{rival.label}, scores {_pair(results, rival)}."
         )
-    verb = "keeps" if found.measure.sign > 0 else "errs by"
     return (
-        f"{best.label} {verb} {found.show(best.worst)} ({found.measure.label}) on the "
-        f"worst domain ({best.worst_domain!s}), {rival.label} {found.show(rival.worst)} "
-        f"({rival.worst_domain!s}); on average over {_count(found)} they have "
-        f"{found.show(best.mean)} and {found.show(rival.mean)}."
+        f"{best.label} scores {label} {show(best.worst)} on the worst domain "
+        f"({best.worst_domain!s}), {rival.label} {show(rival.worst)} ({rival.worst_domain!s}). "
+        f"On average over {count} they score {show(best.mean)} and {show(rival.mean)}."
     )
 
 
-def _needs_domain(found: Found) -> str:
-    """That the best method has to be given the rows of a new domain together."""
-    best = found.best
-    if not best.context:
-        return ""
-    text = f"{best.label} needs the rows of the new domain at hand, with sample_domain in predict"
-    alone = found.find(best.key.removesuffix(CONTEXT))
-    return f"{text}; row by row it has {_pair(found, alone)}." if alone else f"{text}."
+def _pair(results: Results, result: MethodResult) -> str:
+    mean, worst = results.show(result.mean), results.show(result.worst)
+    return f"{mean} on average and {worst} on the worst ({result.worst_domain!s})"
 
 
-def _how_sure(found: Found) -> str:
-    rival = found.rival
+def _significance(results: Results) -> str:
+    rival = results.rival
     if rival is None:
         return ""
-    n = len(found.best.known.keys() & rival.known.keys())
-    if abs(found.best.mean - rival.mean) < found.margin:
+    n = len(results.best.known.keys() & rival.known.keys())
+    if abs(results.best.mean - rival.mean) < results.margin:
+        margin = results.show(results.measure.sign * results.margin)
         return (
-            f"That is no practical difference, whatever its p-value: less than "
-            f"{found.show(found.measure.sign * found.margin)}, the margin here."
+            f"There is no practical difference between the two, whatever the p-value: the means "
+            f"differ by less than {margin}."
         )
     if n < MIN_PAIRS:
-        return f"With {in_words(n)} domains there are too few to tell whether that is chance."
-    tested = rival if found.best.kind == "baseline" else found.best
+        return (
+            f"With {in_words(n)} domains it cannot be tested whether the difference is due to "
+            f"chance; at least {in_words(MIN_PAIRS)} are needed."
+        )
+    tested = rival if results.best.kind == "baseline" else results.best
     raw, adjusted = tested.p_value, tested.p_adjusted
     if raw is None or adjusted is None:
-        raw = adjusted = compare(found.best.known, rival.known).p_value
+        raw = adjusted = compare(results.best.known, rival.known).p_value
     if raw is None or adjusted is None:
         return ""
-    n_tested = sum(result.p_value is not None for result in found.results)
     if raw >= LEVEL:
-        return f"The difference is not beyond chance (p = {_p(raw)})."
+        return f"The difference is not significant (p = {_p(raw)})."
     if adjusted >= LEVEL:
+        n_tested = sum(result.p_value is not None for result in results.results)
         return (
-            f"The difference would be beyond chance by itself (p = {_p(raw)}), but not among the "
-            f"{in_words(n_tested)} methods that were compared (p = {_p(adjusted)}, by Holm's rule)."
+            f"The difference is significant by itself (p = {_p(raw)}), but not after correction "
+            f"for the {in_words(n_tested)} methods that were compared (p = {_p(adjusted)}, Holm)."
         )
-    return f"The difference is beyond chance (p = {_p(raw)})."
+    return f"The difference is significant (p = {_p(raw)})."
 
 
-def _worst_elsewhere(found: Found) -> str:
-    safest = max(found.results, key=lambda result: result.worst)
-    if safest.worst <= found.best.worst:
+def _needs_context(results: Results) -> str:
+    """That the best method has to be given the rows of a new domain together."""
+    best = results.best
+    if not best.context:
+        return ""
+    text = f"{best.label} needs all rows of the new domain together: pass sample_domain to predict"
+    alone = results.find(best.key.removesuffix(CONTEXT))
+    return f"{text}; row by row it scores {_pair(results, alone)}." if alone else f"{text}."
+
+
+def _best_worst_domain(results: Results) -> str:
+    safest = max(results.results, key=lambda result: result.worst)
+    if safest.worst <= results.best.worst:
         return ""
     return (
-        f"By its worst domain ({safest.worst_domain!s}) {safest.label} does best of all, with "
-        f"{found.show(safest.worst)} there."
+        f"{safest.label} has the best score on its worst domain, {results.show(safest.worst)} "
+        f"({safest.worst_domain!s})."
     )
 
 
-def _against_constant(found: Found) -> str:
-    constant = found.find(TRIVIAL)
-    if constant is None or found.best.trivial:
+def _against_constant(results: Results) -> str:
+    constant, best = results.find(TRIVIAL), results.best
+    if constant is None or best.trivial:
         return ""
-    p_value = compare(found.best.known, constant.known).p_value
-    mean = found.show(constant.mean)
-    if p_value is not None and p_value >= LEVEL:
-        return (
-            f"Beware: {found.best.label} is not better than a constant ({mean}) beyond chance "
-            f"(p = {_p(p_value)})."
-        )
-    return ""
-
-
-def _price(found: Found) -> str:
-    """What is reached on domains that were seen, and so what being unseen costs."""
-    best, *plain = found.main
-    if not np.isfinite(best.price) or best.trivial:
+    p_value = compare(best.known, constant.known).p_value
+    if p_value is None or p_value < LEVEL:
         return ""
-    others = [f"; for {r.label} {price_in_words(found, r)}" for r in plain if r.price == r.price]
     return (
-        f"On domains of which it has seen other rows {best.label} has {found.show(best.seen_mean)} "
-        f"(random folds): {price_in_words(found, best)}{''.join(others)}."
+        f"Warning: {best.label} is not significantly better than a constant prediction "
+        f"({results.show(constant.mean)}; p = {_p(p_value)})."
     )
 
 
-def price_in_words(found: Found, result: MethodResult) -> str:
-    """That being unseen costs so much, between these ends."""
-    show, sign = found.show, found.measure.sign
-    little = " next to nothing," if result.price < found.margin else ""
-    little = " nothing," if result.price < 0 else little
-    words = f"being unseen costs{little} {show(sign * result.price)}"
-    if "price" not in result.around or not np.isfinite(result.around["price"]).all():
-        return words
-    low, high = (show(sign * end) for end in result.around["price"])
-    return f"{words} ({low} to {high})"
+def _generalization_gap(results: Results) -> str:
+    """The scores on seen domains, and their distance from those on unseen domains."""
+    gaps = [
+        gap_in_words(results, result)
+        for result in results.main
+        if np.isfinite(result.generalization_gap) and not result.trivial
+    ]
+    return f"Generalization gap of {'; of '.join(gaps)}." if gaps else ""
 
 
-def _failures(found: Found) -> str:
-    """Which methods broke off, so that nobody takes them for worse."""
-    failed = [key for key, why in found.left_out.items() if why.startswith("failed")]
+def gap_in_words(results: Results, result: MethodResult) -> str:
+    """The generalization gap of a method, with its interval and the two scores."""
+    show, sign = results.show, results.measure.sign
+    interval = ""
+    if np.isfinite(result.around.get("price", UNKNOWN)).all():
+        interval = "95 %: {} to {}; ".format(*(show(sign * end) for end in result.around["price"]))
+    return (
+        f"{result.label}: {show(sign * result.generalization_gap)} ({interval}"
+        f"{show(result.seen_mean)} on seen, {show(result.mean)} on unseen domains)"
+    )
+
+
+def _failures(results: Results) -> str:
+    """Methods that raised an error, so that nobody takes them for worse."""
+    failed = [key for key, why in results.left_out.items() if why.startswith("failed")]
     if not failed:
         return ""
-    return f"Not judged, because they failed: {', '.join(failed)}; the notes say why."
-
-
-def _both(found: Found, result: MethodResult) -> str:
-    label = found.measure.label
-    return (
-        f"{label} {found.show(result.mean)} on average over {_count(found)} and "
-        f"{found.show(result.worst)} on the worst ({result.worst_domain!s})"
-    )
-
-
-def _pair(found: Found, result: MethodResult) -> str:
-    show = found.show
-    return f"{show(result.mean)} and {show(result.worst)} ({result.worst_domain!s})"
-
-
-def _count(found: Found) -> str:
-    return f"{in_words(len(found.best.known))} unseen domains"
+    return f"Not scored, because they failed: {', '.join(failed)}; the notes give the errors."
 
 
 def _p(p_value: float) -> str:
@@ -166,66 +159,55 @@ def _p(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
-#: A column that tells some domain at least so well is said to.
-TELLS = 0.8
-NO_FAULT = "Nothing looks like a fault: no other unit, swapped sign, or column that a site lacks."
-
-
-def interval(found: Found, ends: Any) -> str:
+def interval(results: Results, ends: Any) -> str:
     """Two scores as they are shown, the smaller one first; a dash for None."""
-    shown = sorted(found.measure.shown(end) for end in ends or UNKNOWN)
-    if not shown[0] < shown[1]:  # not known, or no two draws differ
+    shown = sorted(results.measure.shown(end) for end in ends or UNKNOWN)
+    if not shown[0] < shown[1]:  # unknown, or no two draws differ
         return "–"
-    return " to ".join(found.show(found.measure.sign * value) for value in shown)
+    return " to ".join(results.show(results.measure.sign * value) for value in shown)
 
 
-def hardest_first(found: Found) -> list[Any]:
-    """Domains by the score of the best method; those without one last."""
-    scores = found.best.scores
-    return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
-
-
-def sure_sentences(found: Found) -> list[str]:
-    """How sure the scores are."""
-    best, rival, show, sign = found.best, found.rival, found.show, found.measure.sign
-    ends = [interval(found, best.around.get(name)) for name in ("mean", "worst")]
-    mean, worst = (f" ({text}, 95 %)" if text != "–" else "" for text in ends)
-    told = [
-        f"{best.label} has {show(best.mean)} on average over {len(best.known)} unseen domains"
+def uncertainty_sentences(results: Results) -> list[str]:
+    """The uncertainty of the scores."""
+    best, rival, show, sign = results.best, results.rival, results.show, results.measure.sign
+    ends = [interval(results, best.around.get(name)) for name in ("mean", "worst")]
+    mean, worst = (f" (95 %: {text})" if text != "–" else "" for text in ends)
+    sentences = [
+        f"{best.label} scores {show(best.mean)} on average over {len(best.known)} held-out domains"
         f"{mean}, and {show(best.worst)} on the worst of them{worst}."
     ]
     if rival is not None:
-        gap, margin = best.mean - rival.mean, show(sign * found.margin)
-        text = f"That is {show(sign * gap)} better on average than {rival.label}"
+        difference, margin = best.mean - rival.mean, show(sign * results.margin)
+        text = f"On average it is {show(sign * difference)} better than {rival.label}"
         if np.isfinite(best.around.get("gap", UNKNOWN)).all():
-            text += " ({} to {}, 95 %)".format(*(show(sign * end) for end in best.around["gap"]))
-        if gap < found.margin:
-            told.append(f"{text}: no practical difference, which begins at {margin}.")
-        else:
-            told.append(f"{text}; less than {margin} would be no practical difference.")
-    for result in found.main:
-        if np.isfinite(result.price) and not result.trivial:
-            told.append(
-                f"On seen domains {result.label} has {show(result.seen_mean)}, on unseen ones "
-                f"{show(result.mean)}: {price_in_words(found, result)}."
-            )
+            text += " (95 %: {} to {})".format(*(show(sign * end) for end in best.around["gap"]))
+        practical = "no practical difference" if difference < results.margin else "more than"
+        sentences.append(
+            f"{text}; that is {practical}"
+            + (f" (below {margin})." if difference < results.margin else f" the margin, {margin}.")
+        )
+    sentences += [
+        f"Generalization gap of {gap_in_words(results, result)}."
+        for result in results.main
+        if np.isfinite(result.generalization_gap) and not result.trivial
+    ]
     widths = {name: high - low for name, (low, high) in best.ends.items() if high >= low}
-    domains = {domain["name"]: domain for domain in found.differences.get("domains", ())}
+    domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     if widths and domains:
         widest = max(widths, key=lambda name: widths[name])
         domain = domains[str(widest)]
         rows = f"{domain['rows']} rows"
         if "classes" in domain:
-            pairs = zip(domain["classes"], found.facts["classes"], strict=True)
+            pairs = zip(domain["classes"], results.facts["classes"], strict=True)
             rows += ", {} of class {}".format(*min(pair for pair in pairs if pair[0]))
-        known = interval(found, best.ends[widest])
-        told.append(f"Least is known about {widest} ({rows}): {known} (95 %).")
-    return told
+        widest_interval = interval(results, best.ends[widest])
+        sentences.append(f"The widest interval is that of {widest} ({rows}): {widest_interval}.")
+    return sentences
 
 
-def sure_table(found: Found) -> TextTable:
+def uncertainty_table(results: Results) -> TextTable:
     """Rows, classes and intervals of each domain, the hardest for the best method first."""
-    best, rival, classes = found.best, found.rival, found.facts["classes"]
+    best, rival, classes = results.best, results.rival, results.facts["classes"]
     main = [best] if rival is None else [best, rival]
     inside = any(np.isfinite(value) for value in best.within.values())
     columns = ["domain", "rows", "target, quartiles" if classes is None else "classes"]
@@ -233,55 +215,62 @@ def sure_table(found: Found) -> TextTable:
         columns[2:] = [f"events ({classes[1]})", "share"]
     columns += [text for result in main for text in (result.label, f"{result.label}, 95 %")]
     columns += [f"seen, {best.label}"] + ["folds inside it"] * inside
-    domains = {domain["name"]: domain for domain in found.differences.get("domains", ())}
+    domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
-    for name in hardest_first(found):
+    for name in results.hardest_first:
         domain = domains[str(name)]
         cells = [str(name), f"{domain['rows']:,}"]
         if classes is None:
             whole = all(value == round(value) for value in domain["target"])
             cells.append(" / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"]))
+        elif len(classes) == 2:
+            counts = domain["classes"]
+            cells += [f"{counts[1]:,}", percent(counts[1] / domain["rows"])]
         else:
-            counts, n = domain["classes"], domain["rows"]
-            often = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
-            both = [f"{counts[1]:,}", percent(counts[1] / n)] if len(classes) == 2 else None
-            cells += both or [", ".join(f"{c}: {percent(k / n)}" for k, c in often if k)]
+            counts = zip(domain["classes"], map(str, classes), strict=True)
+            often = [f"{c}: {percent(n / domain['rows'])}" for n, c in sorted(counts)[:-4:-1] if n]
+            cells.append(", ".join(often))
         for result in main:
-            cells += [found.show(result.scores[name]), interval(found, result.ends.get(name))]
-        cells += [found.show(best.seen.get(name))] + [found.show(best.within[name])] * inside
+            cells += [results.show(result.scores[name]), interval(results, result.ends.get(name))]
+        cells += [results.show(best.seen.get(name))] + [results.show(best.within[name])] * inside
         rows.append([TextCell(text) for text in cells])
-    kinds = ["worst" if row[0].text == str(found.worst_domain) else "" for row in rows]
+    kinds = ["worst" if row[0].text == str(results.worst_domain) else "" for row in rows]
     return TextTable(columns, rows, kinds)
 
 
-def why_sentences(found: Found) -> list[str]:
-    """What differs most, and what of that matters for the target."""
-    told, best = found.differences, found.best
-    columns = told["columns"]
-    names = [domain["name"] for domain in told["domains"]]
-    said = [f"{c['name']} ({names[c['tells_at']]}, {c['tells']:.2f})" for c in columns]
-    telling = [column["name"] for column in columns if column["tells"] >= TELLS]
-    text = f"No column alone tells a domain well; the best is {said[0]}."
-    if telling:
+def difference_sentences(results: Results) -> list[str]:
+    """Columns that differ most, and which of them matter for the target."""
+    differences, best, show = results.differences, results.best, results.show
+    columns, importance = differences["columns"], results.best.importance
+    names = [domain["name"] for domain in differences["domains"]]
+    described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
+    identifying = [column["name"] for column in columns if column["tells"] >= IDENTIFIES]
+    text = f"No single column identifies a domain well; the best is {described[0]}."
+    if identifying:
         text = (
-            f"{len(telling)} of {len(columns) + told['others']} columns tell some domain from the "
-            f"others by themselves: {_some(said[: len(telling)])}."
+            f"{len(identifying)} of {len(columns) + differences['others']} columns identify a "
+            f"domain by themselves: {_some(described[: len(identifying)])}."
         )
-    faults = [] if told["faults"] else [NO_FAULT]
-    if not best.worth:
+    faults = [] if differences["faults"] else [NO_FAULT]
+    if not importance:
         return [text, *faults]
-    most = max(best.worth, key=lambda name: best.worth[name])
-    loses = "{} loses {}" if found.measure.sign > 0 else "{} errs by {} more"
+    most = max(importance, key=lambda name: importance[name])
+    change = "lower" if results.measure.sign > 0 else "higher"
     losses = [
-        loses.format(result.label, found.show(found.measure.sign * result.worth[most]))
-        for result in found.main
-        if most in result.worth
+        f"{show(results.measure.sign * result.importance[most])} {change} for {result.label}"
+        for result in results.main
+        if most in result.importance
     ]
-    worth = f"On left-out domains {most} is worth most: without it {' and '.join(losses)}."
-    faulty = {fault["column"] for fault in told["faults"]}
-    idle = [n for n in telling if n not in faulty and best.worth.get(n, np.inf) < found.margin / 2]
-    without = [f"Next to nothing is lost there without {_some(idle)}: try that."] if idle else []
-    return [text, *faults, worth, *without]
+    important = (
+        f"The most important column on held-out domains is {most}: with it shuffled, "
+        f"{results.measure.label} is {' and '.join(losses)}."
+    )
+    faulty = {fault["column"] for fault in differences["faults"]}
+    little = results.margin / 2
+    unused = [n for n in identifying if n not in faulty and importance.get(n, np.inf) < little]
+    advice = f"{best.label} loses almost nothing there without {_some(unused)}: consider dropping"
+    advice += " it." if len(unused) == 1 else " them."
+    return [text, *faults, important, *([advice] if unused else [])]
 
 
 def _some(names: list[str]) -> str:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
+import re
 import shutil
 import sys
 import uuid
@@ -29,10 +31,97 @@ from domainwise.jobs.runner import Row
 #: Raised when a line's meaning changes.
 SCHEMA = 1
 FILE_NAME = "results.jsonl"
+#: Larger files are not results.
+MAX_BYTES = 2**30
 
 
 class ResultsError(ValueError):
     """A results folder that cannot be used, with the reason."""
+
+
+DAMAGED = "The file is damaged, or was not written by this version of domainwise"
+Form = Any  #: of a value in JSON, as :func:`check_form` takes it
+
+
+class Maybe:
+    """A form that a value has if it is not None."""
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+
+
+def check_form(value: Any, form: Form, where: str) -> None:
+    """Refuse a value of another form than the one described.
+
+    A form is a type or a tuple of types (whole numbers are floats, and True is not a number), a set
+    of allowed strings, a pattern of strings, ``[form]`` for a list, ``[form, form]`` for a list of
+    two, ``{str: form}`` for a mapping with any names, or a mapping from names to forms; a name
+    that ends in ``?`` may be missing, and further names are allowed.
+
+    >>> check_form({"rows": 3, "names": ["a", None]}, {"rows": int, "names": [Maybe(str)]}, "x")
+    >>> check_form({"rows": "3"}, {"rows": int}, "x")
+    Traceback (most recent call last):
+    ...
+    domainwise.jobs.store.ResultsError: x, rows: int expected, got str. The file is damaged ...
+    """
+    fits, expected = True, ""
+    if isinstance(form, Maybe):
+        return None if value is None else check_form(value, form.form, where)
+    if isinstance(form, dict):
+        fits, expected = isinstance(value, dict), "a mapping"
+        for name, part in form.items() if fits else ():
+            if name is str:
+                for key, each in value.items():
+                    check_form(each, part, f"{where}, {key[:40]}")
+            elif name.removesuffix("?") in value:
+                key = name.removesuffix("?")
+                check_form(value[key], part, f"{where}, {key}")
+            elif not name.endswith("?"):
+                raise ResultsError(f"{where}: the entry {name!r} is missing. {DAMAGED}")
+    elif isinstance(form, list):
+        fits = isinstance(value, list) and len(form) in (1, len(value))
+        expected = "a list" if len(form) == 1 else f"a list of {len(form)}"
+        for place, each in enumerate(value if fits else ()):
+            check_form(each, form[place % len(form)], f"{where}[{place}]")
+    elif isinstance(form, set):
+        fits, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
+    elif isinstance(form, re.Pattern):
+        fits = isinstance(value, str) and form.fullmatch(value) is not None
+        expected = f"a string of the form {form.pattern}"
+    else:
+        kinds = form if isinstance(form, tuple) else (form,)
+        fits = type(value) in kinds and (type(value) is not int or abs(value) < 2**63)
+        expected = " or ".join(kind.__name__ for kind in kinds)
+    if not fits:
+        raise ResultsError(f"{where}: {expected} expected, got {type(value).__name__}. {DAMAGED}")
+    return None
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file without NaN and infinite numbers."""
+    try:
+        size = path.stat().st_size
+        value = None if size > MAX_BYTES else _json(path.read_bytes(), finite=True)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror or error}") from error
+    if value is None:
+        reason = f"it has {size:,} bytes" if size > MAX_BYTES else "it is cut off or damaged"
+        raise ResultsError(f"{path} is not a JSON file of domainwise: {reason}")
+    return value
+
+
+def _json(text: str | bytes, *, finite: bool = False) -> Any:
+    """Parse JSON; None if it is not JSON, nested too deeply, or has infinite numbers."""
+
+    def number(digits: str) -> float:
+        if finite and not math.isfinite(float(digits)):
+            raise ValueError(digits)
+        return float(digits)
+
+    try:
+        return json.loads(text, parse_constant=number, parse_float=number)
+    except (ValueError, RecursionError):
+        return None
 
 
 class ResultStore:
@@ -68,20 +157,20 @@ class ResultStore:
         self.header = self._checked_header(rows)
         self._rows = rows[1:]
 
-    def open(self, *, mend: bool = False, more: Row | None = None, **run: Any) -> None:
+    def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
         """Continue the file if there is one for the same run, else begin it.
 
         ``run`` is what makes it the same run, as JSON knows it; ``more`` are further entries of a
-        new header. ``mend`` takes a last line away that a killed process has cut off: only who has
-        the lock may ask for that. A folder that cannot be used raises a ResultsError, and nothing
-        is changed.
+        new header. ``repair`` removes a last line that a killed process has cut off: only the
+        holder of the lock may do that. A folder that cannot be used raises a ResultsError, and
+        nothing is changed.
         """
         prepare_folder(self.folder)
-        new = not self.path.exists() or (mend and not self._mended())
+        new = not self.path.exists() or (repair and not self._repaired())
         now = {**describe_environment(), **run, **(more or {})}
         if new:
             self.header = {"kind": "header", "schema": SCHEMA, **now}
-            self._write([self.header], mode="a" if mend else "x")
+            self._write([self.header], mode="a" if repair else "x")
             return
         self.read()
         for name, value in run.items():
@@ -113,8 +202,8 @@ class ResultStore:
                 raise ResultsError(f"another run is writing to {self.path}") from error
             yield
 
-    def _mended(self) -> int:
-        """Take a line away that is not whole, and return the bytes of those that are."""
+    def _repaired(self) -> int:
+        """Remove an incomplete last line, and return the number of bytes that are left."""
         with self.path.open("rb+") as stream:
             whole = stream.read().rfind(b"\n") + 1
             stream.truncate(whole)
@@ -127,11 +216,19 @@ class ResultStore:
             stream.flush()
             os.fsync(stream.fileno())
 
+    def clear(self, written: re.Pattern[str]) -> None:
+        """Remove the rows, and the files that they name by names of this pattern; no others."""
+        lines = self.path.read_bytes().splitlines()
+        rows = [row for line in lines if isinstance(row := _json(line), dict)]
+        if lines and (not rows or rows[0].get("kind") != "header" or "domainwise" not in rows[0]):
+            raise ResultsError(f"{self.path} is not a results file of domainwise; it is unchanged")
+        for name in {str(row.get("file")) for row in rows}:
+            if written.fullmatch(name):
+                (self.folder / name).unlink(missing_ok=True)
+        self.path.write_bytes(b"")
+
     def _parse(self, number: int, line: str) -> Row:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
+        row = _json(line)
         if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
             self._damaged(number, "is cut off or not a result")
         return dict(row)

@@ -151,7 +151,7 @@ def decimal_marks(
         elif not has_comma and usual == ",":
             cell = frame[name][fits(frame[name], r"[0-9]\.[0-9]", whole=False)].iloc[0].strip()
             raise TableError(
-                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}; say with ",
+                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}; choose with ",
                 Argument("decimal", "."),
                 " or ",
                 Argument("decimal", ","),
@@ -349,8 +349,8 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
         if (row := first_wrong(column, numbers)) is not None:
             raise TableError(
                 f"column {name!r} must hold numbers, but row {first_row + row + 1} has "
-                f"{str(column.iloc[row])!r}; mend it, or leave the cell empty, or say what it is "
-                "with ",
+                f"{str(column.iloc[row])!r}. Correct it, leave the cell empty, or name a decimal "
+                "mark or a missing value with ",
                 Argument("decimal", ","),
                 " or ",
                 Argument("na", [str(column.iloc[row])]),
@@ -453,14 +453,14 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
         if form == "number" and fits(marked, either).all():
             return (
                 f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
-                "stand between thousands; say which with ",
+                "separate thousands; choose with ",
                 Argument("decimal", ","),
                 " or ",
                 Argument("decimal", "."),
             )
         return (
-            f"holds {FORMS[form]}, but also {describe_names(odd, 3)}; mend those cells, or if they "
-            "stand for no value say so with ",
+            f"holds {FORMS[form]}, but also {describe_names(odd, 3)}; correct those cells, or if "
+            "they mean a missing value, pass ",
             Argument("na", odd[:3]),
         )
     if form == "text":
@@ -468,8 +468,8 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
         n_values = int(known.nunique())
         if n_values > max(MAX_CATEGORIES, len(known) // 2):
             return (
-                f"has {n_values} different texts in {len(known)} rows: it names rows instead of "
-                "describing them",
+                f"has {n_values} different texts in {len(known)} rows: it identifies rows and does "
+                "not describe them",
             )
     return None
 

@@ -2,7 +2,7 @@
 
 Fields are split, and ragged lines and damaged compression found, by ``pyarrow.csv``. It guesses
 neither encoding nor separator, and takes a quotation mark that is never closed for the end of the
-file: these are told here. What the cells mean is told later, from all of them.
+file: these are detected here. What the cells mean is decided later, from all of them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CsvFile:
             row = wrong[0]
             raise TableError(
                 f"{self.path}, line {row.number}: {row.actual_columns} fields, but the first line "
-                f"names {len(self.names)} columns; mend {row.text[:80]!r} (text that holds "
+                f"names {len(self.names)} columns. Correct {row.text[:80]!r} (text that contains "
                 f"{self.separator!r} needs double quotes around it)"
             ) from None
         if self.odd_quotes and last is not None and "\n" in last:
@@ -121,19 +121,19 @@ def open_csv(
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
-            told, odd, notes = _scan(
+            detected, odd, notes = _scan(
                 _source(data, file), path, encoding, fallback, to_end=read != "names"
             )
             if data is None:
                 file.seek(0)
-            text = io.TextIOWrapper(_source(data, file), encoding=told, newline="")
+            text = io.TextIOWrapper(_source(data, file), encoding=detected, newline="")
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not {error.encoding}: {error}") from None
     except (OSError, EOFError) as error:
         raise TableError(f"{path} cannot be read: {error}") from None
-    encoding = "utf8" if told == "utf-8-sig" else told  # pyarrow skips the mark of UTF-8
+    encoding = "utf8" if detected == "utf-8-sig" else detected  # pyarrow skips the mark of UTF-8
     return CsvFile(path, data, names, separator, encoding, n_lines, odd, notes)
 
 
@@ -153,7 +153,8 @@ def _scan(
     """Encoding, whether quotation marks are odd, and notes: from all bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, foreign, zeros, quotes, start = True, False, False, 0, b""
-    mixed = False  # other characters before the first byte that is not UTF-8
+    rest, number = b"", 0
+    lines: dict[bool, int] = {}  # first line beyond ASCII that is UTF-8, and first that is not
     while block := file.read(BLOCK):
         start = start or block[:4]
         quotes += block.count(b'"')
@@ -161,10 +162,17 @@ def _scan(
         if utf8:
             try:
                 decoder.decode(block)
-                mixed = mixed or not block.isascii()
             except UnicodeDecodeError:
-                utf8, foreign = False, mixed
+                utf8 = False
         foreign = foreign or (not utf8 and NOT_WESTERN.search(block) is not None)
+        if given is None and len(lines) < 2 and not (rest + block).isascii():
+            *whole, rest = (rest + block).split(b"\n")
+            for place, line in enumerate([*whole, rest] if len(block) < BLOCK else whole, 1):
+                if not line.isascii():
+                    lines.setdefault(_is_utf8(line), number + place)
+        else:
+            whole, rest = [b""] * block.count(b"\n"), b""
+        number += len(whole)
         if not to_end:
             break
     if start in _OTHER_KINDS:
@@ -184,13 +192,27 @@ def _scan(
         )
     if utf8:
         return "utf-8-sig", odd, ()
+    if len(lines) == 2:
+        raise TableError(
+            f"{path} mixes encodings: line {lines[True]} is UTF-8, line {lines[False]} is not. "
+            "Convert the file to UTF-8, or read all of it by one encoding with ",
+            Argument("encoding", "cp1252"),
+        )
     if fallback is None and foreign:
         raise TableError(
-            f"{path} is not UTF-8, and what it is cannot be told: name it, such as ",
+            f"{path} is not UTF-8, and its encoding is not clear. Name it, for example ",
             Argument("encoding", "cp1251"),
         )
-    told = fallback or "cp1252"
-    return told, odd, (f"{path.name} is not UTF-8 and was read as {told}",)
+    guess = fallback or "cp1252"
+    return guess, odd, (f"{path.name} is not UTF-8 and was read as {guess}",)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
@@ -206,6 +228,7 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
             break
     if not lines:
         raise TableError(f"{path} is empty")
+    limit = csv.field_size_limit(max(map(len, lines)) + 1)  # the wrong mark makes a line one field
     try:
         rows = {mark: list(csv.reader(lines, delimiter=mark)) for mark in SEPARATORS}
         # A separator that cuts all lines alike, as often as any; none of them in a single column.
@@ -215,6 +238,8 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
         names = next(reader)
     except csv.Error as error:
         raise TableError(f"{path} is not a CSV file: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
     nameless = [i for i, name in enumerate(names) if not name.strip()]
     if nameless not in ([], [0]):
         raise TableError(

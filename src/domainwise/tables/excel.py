@@ -1,40 +1,187 @@
-"""Workbooks of Excel, by python-calamine: a reader without macros, formulas or external links."""
+"""Workbooks of Excel, by python-calamine: a reader without macros, formulas or external links.
+
+A workbook is a zip archive. What it unpacks to, and the area that its cells span, are checked
+before calamine asks for memory. calamine takes error values for empty cells; they are read here.
+"""
 
 from __future__ import annotations
 
+import re
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from domainwise.tables.csv_files import row_numbers_name
 from domainwise.tables.errors import TableError, describe_names, import_pandas
 
+#: Bytes that a workbook may unpack to, and one of its tables of contents.
+MAX_UNPACKED, MAX_CONTENTS = 2**30, 2**24
+#: Cells of the area of a sheet, where it is not filled to a twentieth.
+MAX_AREA, FILLED = 10_000_000, 20
+#: Rows that are searched for the names of the columns.
+HEADER_ROWS = 20
+BLOCK = 2**20
+#: A cell with a value, and one with an error value such as ``#DIV/0!``.
+_PLACE = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
+CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _PLACE + rb"[^>]*(?<!/)>")
+ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
+VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
+
+
+@dataclass
+class _Cells:
+    """The area that the cells of a sheet span, by their addresses, and its error values."""
+
+    n: int = 0
+    columns: set[bytes] = field(default_factory=set)
+    rows: set[int] = field(default_factory=set)
+    errors: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(self, text: bytes) -> None:
+        """Read the cells of a part of the sheet."""
+        found = CELL.findall(text)
+        self.n += len(found)
+        self.columns |= {column for column, _ in found}
+        rows = {int(row) for _, row in found}
+        self.rows = {min(self.rows | rows), max(self.rows | rows)} if found else self.rows
+        for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
+            place, value = re.search(_PLACE, attributes), VALUE.search(content)
+            if place is not None and value is not None:
+                row, column = int(place[2]) - 1, _column_number(place[1])
+                self.errors[row, column] = value[1].decode("ascii", "replace")
+
+    def check(self, where: str) -> None:
+        """Refuse a few cells that are far apart."""
+        if not self.n:
+            return
+        columns = sorted(map(_column_number, self.columns))
+        height = max(self.rows) - min(self.rows) + 1
+        width = columns[-1] - columns[0] + 1
+        if height * width > max(MAX_AREA, FILLED * self.n):
+            raise TableError(
+                f"{where} has {self.n:,} cells, spread over {height:,} rows and {width:,} "
+                "columns. Delete the cells that lie far from the table, or save it as CSV"
+            )
+
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """The first sheet of a workbook that holds anything, and a note if there are others."""
+    """The first sheet of a workbook that holds anything, and notes about what was skipped."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
         raise ImportError('Excel files need an extra: pip install "domainwise[excel]"') from None
     try:
+        contents = _checked_contents(path)
         book = CalamineWorkbook.from_path(path)
-        sheets = {name: book.get_sheet_by_name(name).to_python() for name in book.sheet_names}
-    except (CalamineError, OSError) as error:
-        raise TableError(f"{path} is damaged or no Excel file: {error}") from None
-    full = {name: rows for name, rows in sheets.items() if rows}
+        sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
+        full = [sheet for sheet in sheets if sheet.height]
+        rows = full[0].to_python() if full else []
+    except (CalamineError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
+    except (ElementTree.ParseError, KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, TableError):
+            raise
+        raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
     if not full:
         raise TableError(f"{path} is empty")
-    sheet, rows = next(iter(full.items()))
-    names = [str(name) for name in rows[0]]
+    sheet, (top, left) = full[0].name, full[0].start or (0, 0)
+    for (row, column), value in contents[sheet].errors.items():
+        rows[row - top][column - left] = value
+    header = _header_row(rows)
+    names = [str(name) for name in rows[header]]
     if "" in names[1:]:
-        raise TableError(f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name")
+        raise TableError(
+            f"{path}: column {names.index('', 1) + 1} of sheet {sheet!r} has no name. Name all "
+            "columns in the first row of the table"
+        )
     names[0] = names[0] or row_numbers_name(names[1:])
-    columns = [[_excel_cell(row[i]) for row in rows[1:]] for i in range(len(names))]
+    columns = [[_excel_cell(row[i]) for row in rows[header + 1 :]] for i in range(len(names))]
     pandas = import_pandas()
     frame = pandas.concat([pandas.Series(cells, dtype=object) for cells in columns], axis=1)
     frame.columns = names
-    others = [name for name in full if name != sheet]
-    note = f"of {path.name}, sheet {sheet!r} was read and not {describe_names(others)}"
-    return frame.infer_objects(), (note,) if others else ()
+    notes = []
+    if header:
+        notes.append(f"of {path.name}, the {header} rows above the column names were skipped")
+    if len(full) > 1:
+        others = describe_names([other.name for other in full[1:]])
+        notes.append(f"of {path.name}, sheet {sheet!r} was read and not {others}")
+    return frame.infer_objects(), tuple(notes)
+
+
+def _checked_contents(path: Path) -> dict[str, _Cells]:
+    """Check sizes of a workbook, and return the cells of its sheets by name."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+        if size > MAX_UNPACKED:
+            raise TableError(
+                f"{path} unpacks to {size / 1e9:.1f} GB, and {MAX_UNPACKED / 1e9:.1f} GB are "
+                "allowed. Save the sheet as CSV or Parquet"
+            )
+        book, links = (
+            _xml(archive, f"xl/{name}") for name in ("workbook.xml", "_rels/workbook.xml.rels")
+        )
+        parts = {link.get("Id"): str(link.get("Target")) for link in links}
+        contents, scanned = {}, set()
+        for sheet in book.findall(".//{*}sheet"):
+            key = next(value for name, value in sheet.items() if name.endswith("}id"))
+            target = parts[key]
+            member = target[1:] if target.startswith("/") else f"xl/{target}"
+            cells = contents[str(sheet.get("name"))] = _Cells()
+            with archive.open(member) as stream:
+                rest = b""
+                while block := stream.read(BLOCK):
+                    text = rest + block
+                    # A cell that is cut off is read with the next block.
+                    end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
+                    end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
+                    cells.add(text[:end])
+                    rest = text[end:]
+                cells.add(rest)
+            cells.check(f"{path}: sheet {sheet.get('name')!r}")
+            scanned.add(member)
+        for part in archive.infolist():  # that no part is longer than it says
+            with archive.open(part) as stream:
+                while part.filename not in scanned and stream.read(BLOCK):
+                    pass
+    return contents
+
+
+def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    if archive.getinfo(name).file_size > MAX_CONTENTS:
+        raise ValueError(f"{name} is too long")
+    return ElementTree.fromstring(archive.read(name))
+
+
+def _column_number(letters: bytes) -> int:
+    """Number of a column from 0.
+
+    >>> _column_number(b"A"), _column_number(b"XFD")
+    (0, 16383)
+    """
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - 64
+    return number - 1
+
+
+def _header_row(rows: Sequence[Sequence[Any]]) -> int:
+    """The row with the names of the columns: the first, or the first full one below titles.
+
+    Titles fill at most half of the columns, and every name is text and differs from the others.
+    """
+    width = len(rows[0])
+    for number, row in enumerate(rows[:HEADER_ROWS]):
+        filled = [cell for cell in row if cell != ""]
+        if len(filled) >= width - (row[0] == ""):
+            names = all(isinstance(cell, str) for cell in filled) and len({*filled}) == len(filled)
+            return number if number and names and width > 1 else 0
+        if 2 * len(filled) > width:
+            return 0
+    return 0
 
 
 def _excel_cell(value: Any) -> Any:

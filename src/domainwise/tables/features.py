@@ -49,7 +49,7 @@ class Schema:
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
     reference: str = ""  #: the day from which ages are counted back, in years
-    decimal: str | None = None  #: what was given or told, for new tables that leave it open
+    decimal: str | None = None  #: given or detected, for new tables in which it is not clear
     encoding: str | None = None
     na: tuple[str, ...] = ()  #: values that stand for none
 
@@ -131,13 +131,13 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 def feature_schema(
     frame: Any, marks: Mapping[str, str], *, dates: Sequence[str], auto_drop: bool, notes: list[str]
 ) -> tuple[Schema, Any]:
-    """Tell what the features of a table are, with decimal marks as told, and type its columns.
+    """Find out what the features of a table are, by their decimal marks, and type its columns.
 
     The target, domain and task of the schema are still to be filled in. ``notes`` takes what is
     left out and how cells were read; all features that cannot be used are in one ColumnError.
     """
     kinds: dict[str, list[str]] = {"numeric": [], "categorical": [], "dates": []}
-    told: dict[str, list[str]] = defaultdict(list)
+    columns: dict[str, list[str]] = defaultdict(list)
     forms: dict[str, str] = {}
     problems: dict[str, Words] = {}
     typed: dict[str, Any] = {}
@@ -148,15 +148,15 @@ def feature_schema(
             rewritten = cells.with_points(column, marks.get(name))
             if rewritten is not column:
                 row = (rewritten != column)[column.notna()].idxmax()
-                told["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
+                columns["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
             column = typed[name] = cells.typed_numbers(rewritten)
         if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
-            told["empty"].append(name)
+            columns["empty"].append(name)
             continue
         form, odd = column_form(column)
         words = problem_of(column, form, odd, dates=bool(dates))
         if words is None and column.nunique() == 1:
-            told["constant"].append(name)
+            columns["constant"].append(name)
         elif words is None and form == "date":
             order = cells.date_order(column)
             days = cells.days_in(column, order)
@@ -174,18 +174,18 @@ def feature_schema(
             kinds["numeric"].append(name)
             if form in ("percent", "time"):
                 forms[name] = form
-                told[form].append(name)
+                columns[form].append(name)
         if words is not None:
             problems[name] = words
     if problems and not auto_drop:
         raise ColumnError(problems)
     for names, what in (
-        (told["empty"], "left out for want of values"),
-        (told["constant"], "left out because they never vary"),
+        (columns["empty"], "left out because they are empty"),
+        (columns["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
-        (told["rewritten"], "with decimal commas or thousands apart"),
-        (told["percent"], "read as percentages (12% is 0.12)"),
-        (told["time"], "read as times, in hours"),
+        (columns["rewritten"], "with decimal commas or thousands apart"),
+        (columns["percent"], "read as percentages (12% is 0.12)"),
+        (columns["time"], "read as times, in hours"),
         (kinds["dates"], f"of dates, read as {', '.join(dates)} (before {latest})"),
     ):
         notes += [f"columns {what}: {', '.join(names)}"] if names else []
@@ -245,4 +245,5 @@ def make_preprocessor(schema: Schema) -> ColumnTransformer:
         ("numeric", numeric, schema.numbers),
         ("categorical", categorical, list(schema.categorical)),
     ]
-    return ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)
+    made = ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)
+    return made.set_output(transform="default")  # whatever set_config asks for elsewhere

@@ -71,6 +71,8 @@ __all__ = [
 ]
 
 
+#: Features of a kind that a note lists.
+USED_NAMES = 50
 TASKS = ("auto", "classification", "regression")
 
 
@@ -185,23 +187,31 @@ def check_table(
     )
     if not schema.features:
         raise TableError(f"{where} has no feature column left: {'; '.join(notes)}")
-    told = decimal or ("," if "," in marks.values() else None)
-    schema = replace(schema, target=target, domain=domain, task=task, decimal=told, na=na)
+    mark = decimal or ("," if "," in marks.values() else None)
+    schema = replace(schema, target=target, domain=domain, task=task, decimal=mark, na=na)
     X = schema.prepare(frame)
     notes += note_identifiers(X, schema.numbers, domains)
-    notes += note_domain_tells(X, list(X.columns), domains)
+    notes += note_domain_identifiers(X, list(X.columns), domains)
     notes.append(_used(schema))
     return Table(X, y, domains, schema, tuple(notes))
 
 
 def _row_numbers(names: Sequence[str], spoken_of: Sequence[str]) -> list[str]:
     left_out = [name for name in names if holds_row_numbers(name) and name not in spoken_of]
-    return ["the first column has no name: taken for row numbers, and left out"] * bool(left_out)
+    return ["the first column has no name; it is taken for row numbers and left out"] * bool(
+        left_out
+    )
 
 
 def _used(schema: Schema) -> str:
     kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    used = [f"{', '.join(names)} ({kind})" for kind, names in kinds.items() if names]
+    used = [
+        f"{', '.join(names[:USED_NAMES])}"
+        + f" and {len(names) - USED_NAMES} more" * (len(names) > USED_NAMES)
+        + f" ({kind})"
+        for kind, names in kinds.items()
+        if names
+    ]
     return f"features used: {'; '.join(used)}"
 
 
@@ -241,7 +251,7 @@ def choose_features(
     return chosen
 
 
-ONE_CLASS = "domains with one class only serve for training"
+ONE_CLASS = "domains with one class only are used for training"
 
 
 def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
@@ -290,7 +300,7 @@ def target_column(column: Any, mark: str | None) -> Any:
 
 
 def task_of(target: Any, task: str) -> str:
-    """Return the task, told from the target where it is "auto"."""
+    """Return the task, decided from the target if it is "auto"."""
     if task != "auto":
         return task
     if not is_numeric(target) or target.dtype.kind == "b":
@@ -314,6 +324,8 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
             raise TableError(f"the target {name!r} has one value only, {y[0]:g}: nothing to learn")
         return y
     refuse_quantities(target)
+    if is_numeric(target):
+        as_numbers(target, name)  # refuses infinite ones
     y = as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
@@ -335,7 +347,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
 
 
 def refuse_quantities(target: Any) -> None:
-    """Refuse a target whose text is no names of classes: dates, or numbers in part."""
+    """Refuse a target whose text is not class names: dates, or numbers in part."""
     form, odd = column_form(target)
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
         words = (form != "date" and problem_of(target, form, odd)) or (f"holds {FORMS[form]}",)
@@ -343,12 +355,12 @@ def refuse_quantities(target: Any) -> None:
 
 
 def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
-    """Refuse domains from which nothing carries over, and note what is odd about them."""
+    """Refuse domains from which nothing can be learnt, and note what is unusual about them."""
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
         raise TableError(
             f"the domain column {name!r} names one domain only, {labels[0]!s}: two or more "
-            "are needed to learn what carries over"
+            "are needed"
         )
     if len(labels) > 2 and counts.max() == 1:
         raise TableError(
@@ -360,15 +372,15 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
         single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
         if len(single) == len(labels):
             raise TableError(
-                f"every domain of column {name!r} has one class only: the class cannot be told "
-                "from the domain"
+                f"every domain of column {name!r} has one class only, so classes cannot be "
+                "separated from domains"
             )
         if single:
             notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
 
 
 def _alike(labels: Array, what: str) -> list[str]:
-    """Tell of labels that look alike; they stay apart."""
+    """Note labels that look alike; they stay separate."""
     groups: dict[str, list[str]] = {}
     for label in map(str, labels.tolist()):
         groups.setdefault(" ".join(normalize("NFKC", label).split()).casefold(), []).append(label)
@@ -381,7 +393,7 @@ def _alike(labels: Array, what: str) -> list[str]:
 
 
 def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list[str]:
-    """Tell of numbers that look like names of rows: distinct whole ones, or a running count.
+    """Note numbers that look like identifiers of rows: distinct whole ones, or a running count.
 
     A running count rises or falls from row to row in every domain of at least five rows, and such
     domains hold twenty rows or more.
@@ -396,19 +408,23 @@ def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list
         steps = [np.diff(values[r]) for r in long]
         runs = sum(map(len, long)) >= 20 and all((s > 0).all() or (s < 0).all() for s in steps)
         if distinct or runs:
-            why = "is another whole number in every row" if distinct else "runs on in every domain"
+            why = (
+                "is a different whole number in every row"
+                if distinct
+                else "rises or falls in every domain"
+            )
             notes.append(
-                f"feature {name!r} {why}: it looks like an identifier or a clock; leave it out "
-                "unless it means the same elsewhere"
+                f"feature {name!r} {why}: it looks like an identifier or a clock. Drop it "
+                "unless it has the same meaning in new domains"
             )
     return notes
 
 
-def note_domain_tells(frame: Any, features: Sequence[str], domains: Array) -> list[str]:
-    """Tell of features that alone tell the domain, and say nothing about others.
+def note_domain_identifiers(frame: Any, features: Sequence[str], domains: Array) -> list[str]:
+    """Note features that alone identify the domain.
 
     Rows (up to 20,000) are sorted by the feature, those with equal values at random. If neighbours
-    share a domain nine tenths as often, beyond chance, as in a table sorted by domain, it tells.
+    share a domain nine tenths as often, beyond chance, as in a table sorted by domain, it does.
     """
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
     labels, codes = np.unique(domains[rows], return_inverse=True)
@@ -422,7 +438,7 @@ def note_domain_tells(frame: Any, features: Sequence[str], domains: Array) -> li
         same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
         if best > chance and same - chance >= 0.9 * (best - chance):
             notes.append(
-                f"feature {name!r} alone tells the domain, and may say nothing about others; leave "
-                "it out unless it means the same elsewhere"
+                f"feature {name!r} alone identifies the domain, and may not generalize to others; "
+                "drop it unless it has the same meaning in new domains"
             )
     return notes
