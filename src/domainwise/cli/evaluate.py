@@ -165,8 +165,8 @@ def print_evaluation(result: Evaluation) -> None:
     for fault in result.differences.get("faults", ()):
         console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
     console.print(
-        f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on {facts['domains']} "
-        f"held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
+        f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on "
+        f"{facts['domains']} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
     console.print(
