@@ -1,11 +1,13 @@
 """Evaluations on disk: they go on after a kill, refuse what is not theirs, can be read again."""
 
+import json
 import os
 import signal
 import time
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
 
@@ -159,6 +161,65 @@ def test_scores_are_those_of_the_predictions_kept_in_parquet(tmp_path):
         right = np.mean(rows["prediction"] == rows["target"])
         assert found.scores[method][domain] == pytest.approx(right, abs=1e-12)
     assert len(outside) == 60 * len(METHODS)
+
+
+def test_predictions_that_were_changed_are_refused_by_name(tmp_path):
+    run(tmp_path)
+    files = sorted((tmp_path / "jobs").glob("*linear.parquet"))
+    first, second = files[0].read_bytes(), files[1].read_bytes()
+    frame = pandas.read_parquet(files[0])
+    frame["prediction"] = frame["prediction"].replace({"yes": "no"})
+    frame.to_parquet(files[0], index=False)
+    edited = files[0].read_bytes()
+    for content in (edited, first[:-7], second):
+        files[0].write_bytes(content)
+        for use in (lambda: read_evaluation(tmp_path, every=True), lambda: run(tmp_path)):
+            with pytest.raises(ValueError, match=f"{files[0].name} was changed after it was writt"):
+                use()
+    run(tmp_path, force=True)
+    assert files[0].read_bytes() == first
+
+
+def test_force_removes_only_what_jobs_wrote(tmp_path):
+    run(tmp_path)
+    own = [tmp_path / "jobs" / name for name in ("mine.parquet", ".mine.parquet", "notes.txt")]
+    for path in own:
+        path.write_text("mine")
+    run(tmp_path, methods=["constant"], force=True)
+    assert [path.read_text() for path in own] == ["mine"] * 3
+    assert not list((tmp_path / "jobs").glob("*linear*"))
+    (tmp_path / "jobs" / "results.jsonl").write_text("my results\n")
+    with pytest.raises(ResultsError, match="is not a results file of domainwise; it is unchanged"):
+        run(tmp_path, force=True)
+    assert (tmp_path / "jobs" / "results.jsonl").read_text() == "my results\n"
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"methods": []}, "best is not the first method"),
+        ({"domains": ["ayr"]}, "a method is not scored on the domains"),
+        ({"measure": None}, "measure: a mapping expected, got NoneType"),
+        ({"notes": [1]}, r"notes\[0\]: str expected, got int"),
+    ],
+)
+def test_a_result_of_another_form_is_refused_in_words(tmp_path, change, words):
+    run(tmp_path)
+    path = tmp_path / "evaluation.json"
+    stored = json.loads(path.read_text("utf-8")) | change
+    del stored["digest"]
+    path.write_text(json.dumps(stored), "utf-8")
+    with pytest.raises(ResultsError, match=words):
+        read_evaluation(tmp_path)
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+def test_the_scores_do_not_depend_on_the_configured_output_of_transformers(output, undisturbed):
+    pytest.importorskip(output)
+    with config_context(transform_output=output):
+        found = run()
+        found.fit("kpca").predict(table()[0])
+    assert found.to_dict()["methods"][0]["per_domain"] == undisturbed["methods"][0]["per_domain"]
 
 
 def test_what_was_found_can_be_read_again(tmp_path):

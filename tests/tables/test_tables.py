@@ -3,6 +3,7 @@
 import datetime as dt
 import gzip
 import pickle
+import zipfile
 from decimal import Decimal
 
 import numpy as np
@@ -425,3 +426,82 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path, place, kind):
     words = r"no folder .*none to write x\.skops|is a folder"
     with pytest.raises(kind, match=words), replacing(tmp_path / place):
         pass
+
+
+def saved_workbook(path, rows, **cells):
+    """A workbook of rows, with some cells given by their address; ``#`` begins an error value."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for address, value in cells.items():
+        book.active[address] = value
+        if str(value).startswith("#"):
+            book.active[address].data_type = "e"
+    book.save(path)
+    return path
+
+
+def workbook_rows():
+    rows = [[f"s{i % 3}", (i * 7) % 11, "yes" if i % 2 else "no"] for i in range(30)]
+    return [["site", "dose", "ill"], *rows]
+
+
+def test_error_values_of_excel_are_refused_as_in_a_csv_file(tmp_path):
+    path = saved_workbook(tmp_path / "t.xlsx", workbook_rows(), B5="#DIV/0!", B6="#N/A")
+    with pytest.raises(TableError, match=r"'dose' holds numbers, but also '#DIV/0!'; correct"):
+        load_table(path, target="ill", domain="site")
+    table = load_table(path, target="ill", domain="site", na=["#DIV/0!"])
+    assert table.X["dose"].isna().sum() == 2
+
+
+def test_titles_above_the_header_of_a_sheet_are_skipped(tmp_path):
+    titles = [["Our study"], [], ["2024", "draft"]]
+    path = saved_workbook(tmp_path / "t.xlsx", [*titles, *workbook_rows()])
+    with pytest.raises(TableError, match="column 3 of sheet 'Sheet' has no name"):
+        load_table(path, target="ill", domain="site")
+    path = saved_workbook(tmp_path / "t.xlsx", [*titles[:2], *workbook_rows()])
+    table = load_table(path, target="ill", domain="site")
+    assert len(table.y) == 30
+    assert "of t.xlsx, the 2 rows above the column names were skipped" in table.notes
+
+
+def test_workbooks_that_ask_for_much_memory_are_refused_before_they_are_unpacked(tmp_path):
+    path = saved_workbook(tmp_path / "t.xlsx", workbook_rows(), XFD1048576=1)
+    with pytest.raises(TableError, match="94 cells, spread over 1,048,576 rows and 16,384 columns"):
+        load_table(path, target="ill", domain="site")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "u.xlsx", "w", 8) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+        with new.open("xl/media.bin", "w", force_zip64=True) as part:
+            for _ in range(1100):
+                part.write(bytes(2**20))
+    with pytest.raises(TableError, match=r"unpacks to 1\.2 GB, and 1\.1 GB are allowed"):
+        load_table(tmp_path / "u.xlsx", target="ill", domain="site")
+
+
+def test_lines_of_any_length_are_read(tmp_path):
+    names = [f"gene {i} {'x' * 50}" for i in range(3000)]
+    rows = [[f"s{i % 3}", str(i % 2), *(str(i * j % 7) for j in range(3000))] for i in range(12)]
+    lines = [",".join(row) for row in [["site", "ill", *names], *rows]]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    assert load_table(tmp_path / "t.csv", target="ill", domain="site").X.shape[0] == 12
+
+
+@pytest.mark.parametrize("word", ["inf", "1e400"])
+def test_infinite_classes_are_refused(tmp_path, word):
+    rows = [f"s{i % 3},{i % 2},{i * 7 % 11}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,ill,x", *rows, f"s1,{word},3"]), "utf-8")
+    with pytest.raises(TableError, match="column 'ill' is infinite in row 21"):
+        load_table(tmp_path / "t.csv", target="ill", domain="site")
+
+
+def test_a_file_in_two_encodings_is_refused(tmp_path):
+    rows = [f"{'Köln' if i % 2 else 'Bonn'},{i % 3},{i * 7 % 11}\n" for i in range(30)]
+    lines = [b"site,ill,x\n"]
+    lines += [row.encode("latin-1" if i == 25 else "utf-8") for i, row in enumerate(rows)]
+    (tmp_path / "t.csv").write_bytes(b"".join(lines))
+    with pytest.raises(TableError, match="mixes encodings: line 3 is UTF-8, line 27 is not"):
+        load_table(tmp_path / "t.csv", target="ill", domain="site")
+    table = load_table(tmp_path / "t.csv", target="ill", domain="site", encoding="cp1252")
+    assert "KÃ¶ln" in table.domains

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
+from sklearn import config_context
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
@@ -386,7 +387,11 @@ def project_domains(
     shown = spaced_rows(problem.codes, np.where(np.arange(len(names)) == worst, 2, 1) * share)
     train, test = splits[number]
     try:
-        with threadpool_limits(limits=1), warnings.catch_warnings():
+        with (
+            threadpool_limits(limits=1),
+            config_context(transform_output="default"),
+            warnings.catch_warnings(),
+        ):
             # More components than the target determines are asked for, to fill the picture.
             warnings.simplefilter("ignore")
             features = clone(problem.preprocessor).fit(problem.rows(train))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Frame
@@ -108,7 +109,8 @@ class Evaluation(Results):
         if made.prepare and self.source.reader is not None:
             model.steps.insert(0, ("read", self.source.reader))
         rows = self.source.rows(everything, made.prepare)
-        return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
+        with config_context(transform_output="default"):
+            return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
 
     @property
     def predictions_(self) -> Frame:

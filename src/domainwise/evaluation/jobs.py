@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
@@ -79,7 +80,11 @@ class MethodJob:
         keys = self.method.rows(self.problem.classification)
         rows: list[Row] = [{"method": key, "split": self.number} for key, _, _ in keys]
         started = time.perf_counter()
-        with threadpool_limits(limits=1), warnings.catch_warnings(record=True) as caught:
+        with (
+            threadpool_limits(limits=1),
+            config_context(transform_output="default"),
+            warnings.catch_warnings(record=True) as caught,
+        ):
             warnings.resetwarnings()  # forests set every filter again for every tree
             warnings.simplefilter("always")
             try:

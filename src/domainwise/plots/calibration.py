@@ -1,4 +1,4 @@
-"""CalibrationByDomainDisplay: what probabilities are worth on each domain."""
+"""CalibrationByDomainDisplay: calibration of probabilities on each domain."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LEAST_ROWS = 15
 
 
 class Reliability(NamedTuple):
-    """Rows in bins of their probability, and how far that is from what came true."""
+    """Rows in bins of their probability, and how far that is from the observed frequency."""
 
     predicted: Array  #: mean probability of each bin that has rows
-    observed: Array  #: share of these rows for which it came true
+    observed: Array  #: observed frequency in these rows
     rows: Array  #: their number
     error: float  #: distance of the two, averaged over rows: the expected calibration error
 
 
 def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability:
-    """Sum up probabilities beside what came true, in bins of about the same number of rows.
+    """Compare probabilities with observed frequencies, in bins of about the same number of rows.
 
     There are fewer bins where they would have less than 15 rows; equal probabilities share one.
 
@@ -103,8 +103,8 @@ class CalibrationByDomainDisplay(style.Display):
             raise ValueError(f"estimator={type(model).__name__} has no predict_proba")
         check_is_fitted(model)
         classes = np.unique(np.concatenate([checked_labels(y, "y"), model.classes_]))
-        told: Any = Predictions(model, X, classes).probabilities
-        return cls.from_predictions(y, told, sample_domain, classes=classes, **options)
+        predicted: Any = Predictions(model, X, classes).probabilities
+        return cls.from_predictions(y, predicted, sample_domain, classes=classes, **options)
 
     @classmethod
     def from_predictions(
@@ -156,13 +156,15 @@ class CalibrationByDomainDisplay(style.Display):
             )
         if len(names) == 2:
             positive = positive_last(names, pos_label)[-1]
-            sure = p if p.ndim == 1 else p[:, names == positive][:, 0]
+            probability = p if p.ndim == 1 else p[:, names == positive][:, 0]
             hit, about = truth == positive, style.short(positive)
         else:
-            sure, hit = p.max(axis=1), names[p.argmax(axis=1)] == truth
+            probability, hit = p.max(axis=1), names[p.argmax(axis=1)] == truth
             about = "the predicted class"
         rows = {name: codes == code for code, name in enumerate(domains)}
-        curves = {name: reliability(sure[some], hit[some], n_bins) for name, some in rows.items()}
+        curves = {
+            name: reliability(probability[some], hit[some], n_bins) for name, some in rows.items()
+        }
         return cls(curves=curves, about=about).plot(**options)
 
     def plot(self, ax: style.MaybeAxes = None, *, max_domains: int = 5) -> Self:
@@ -179,7 +181,7 @@ class CalibrationByDomainDisplay(style.Display):
         ax = style.axes_for(ax, 4.6, 4.8)
         ax.plot([0, 1], [0, 1], color=style.ink(), linewidth=0.8, linestyle=":")
         curves = sorted(self.curves.items(), key=lambda item: -item[1].error)
-        max_domains += len(curves) == max_domains + 1  # a grey one alone is no help
+        max_domains += len(curves) == max_domains + 1  # a single grey curve is not useful
         for place, (name, (predicted, observed, rows, error)) in enumerate(curves[:max_domains]):
             look: dict[str, Any] = {"color": style.PALETTE[place % len(style.PALETTE)], "zorder": 3}
             ax.scatter(predicted, observed, 6 + 40 * rows / rows.max(), linewidths=0, **look)
@@ -190,5 +192,5 @@ class CalibrationByDomainDisplay(style.Display):
             ax.plot([], [], color=style.GREY, label=f"{len(rest)} others: up to {rest[0]:.2f}")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         ax.set_xlabel(f"probability of {self.about}")
-        ax.set_ylabel("share that came true")
+        ax.set_ylabel("observed frequency")
         return self._finish(ax, title="calibration error", columns=2)

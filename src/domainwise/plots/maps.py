@@ -18,7 +18,7 @@ OUTER = 0.005
 
 
 class DomainMapDisplay(style.Display):
-    """Rows on two components: features that carry over put domains on top of each other.
+    """Rows on two components: invariant features do not separate the domains.
 
     Parameters
     ----------

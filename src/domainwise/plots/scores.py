@@ -101,17 +101,18 @@ class DomainScoresDisplay(style.Display):
         scoring = scoring or default_scoring(truth, classes is not None, sample_domain)
         known = truth if classes is None else classes
         measure = choose_measure(scoring, known, classes is not None)
-        told = {name: Predictions(model, X, classes) for name, model in models.items()}
-        same_length(next(iter(told.values())).labels, "X", truth, "y")
+        predictions = {name: Predictions(model, X, classes) for name, model in models.items()}
+        same_length(next(iter(predictions.values())).labels, "X", truth, "y")
 
         def score(name: str, rows: Array) -> float:
-            values = (told[name].labels, told[name].probabilities, told[name].decisions)
+            model = predictions[name]
+            values = (model.labels, model.probabilities, model.decisions)
             some: list[Any] = [None if each is None else each[rows] for each in values]
-            kept = Predictions.kept(classes, *some)
-            return measure.shown(measure.scorer(kept, None, truth[rows]))
+            drawn = Predictions.kept(classes, *some)
+            return measure.shown(measure.scorer(drawn, None, truth[rows]))
 
-        found = _judged(score, list(models), truth, sample_domain)
-        made = cls(**found, label=measure.label, greater_is_better=measure.sign > 0)
+        scored = _scores(score, list(models), truth, sample_domain)
+        made = cls(**scored, label=measure.label, greater_is_better=measure.sign > 0)
         return made.plot(**options)
 
     @classmethod
@@ -145,20 +146,20 @@ class DomainScoresDisplay(style.Display):
             metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
         given = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
-        told = {name: np.asarray(values) for name, values in given.items()}
-        if not told:
+        predictions = {name: np.asarray(values) for name, values in given.items()}
+        if not predictions:
             raise ValueError("y_pred is empty: at least one method is needed")
-        for name, values in told.items():
+        for name, values in predictions.items():
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise ValueError(f"y_pred has missing values (NaN), those of {name!r}")
 
         def score(name: str, rows: Array) -> float:
-            return float(metric(truth[rows], told[name][rows]))
+            return float(metric(truth[rows], predictions[name][rows]))
 
-        found = _judged(score, list(told), truth, sample_domain)
+        scored = _scores(score, list(predictions), truth, sample_domain)
         label = getattr(metric, "__name__", "score").removesuffix("_score").replace("_", " ")
-        return cls(**found, label=label, greater_is_better=greater_is_better).plot(**options)
+        return cls(**scored, label=label, greater_is_better=greater_is_better).plot(**options)
 
     def plot(
         self,
@@ -210,14 +211,16 @@ class DomainScoresDisplay(style.Display):
         return self._finish(ax, columns=6, turn=True)
 
 
-def _judged(
+def _scores(
     score: Callable[[str, Array], float], names: Sequence[str], y: Array, sample_domain: Any
 ) -> dict[str, Any]:
     """Scores and intervals by method and domain."""
     codes, domains = style.by_domain(sample_domain, y, "y")
     rows = {domain: np.flatnonzero(codes == code) for code, domain in enumerate(domains)}
-    judges = {name: partial(score, name) for name in names}
+    scorers = {name: partial(score, name) for name in names}
     return {
-        kind: {n: {d: of(judge, mine) for d, mine in rows.items()} for n, judge in judges.items()}
+        kind: {
+            n: {d: of(scorer, mine) for d, mine in rows.items()} for n, scorer in scorers.items()
+        }
         for kind, of in (("scores", defined_score), ("intervals", row_interval))
     }

@@ -40,7 +40,7 @@ class ShiftDisplay(style.Display):
 
     See Also
     --------
-    domainwise.check_shift : Says what is strange about new rows, in words.
+    domainwise.check_shift : Describes in words how new rows differ.
 
     Examples
     --------
@@ -77,10 +77,10 @@ class ShiftDisplay(style.Display):
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features), or dict of columns by name
-            Columns of a data frame that are no numbers are left out.
+            Columns of a data frame that are not numbers are left out.
         sample_domain : array-like of shape (n_samples,)
         new : sequence, default=()
-            Domains that are no sources: what is drawn as new, and not standardised by.
+            Domains that are not sources: drawn as new, and not used to standardise.
         **options
             Of :meth:`plot`.
         """
@@ -125,12 +125,12 @@ class ShiftDisplay(style.Display):
             Of :meth:`from_features` and :meth:`plot`.
         """
         given = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
-        told: Any = {name: checked_labels(values, "y_pred") for name, values in given.items()}
-        for values in told.values():
+        columns: Any = {name: checked_labels(values, "y_pred") for name, values in given.items()}
+        for values in columns.values():
             style.by_domain(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
                 raise ValueError(f"y_pred must hold numbers, got {values.dtype}")
-        return cls.from_features(told, sample_domain, **options)
+        return cls.from_features(columns, sample_domain, **options)
 
     @classmethod
     def from_estimator(
