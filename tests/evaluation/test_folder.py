@@ -13,9 +13,7 @@ from sklearn.metrics import get_scorer
 
 from domainwise import evaluate
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.jobs.runner import Expected, TimeLeft
 from domainwise.jobs.store import ResultsError
-from domainwise.models.registry import METHODS as METHODS_BY_KEY
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -230,61 +228,3 @@ def test_what_was_found_can_be_read_again(tmp_path):
     assert again.others[0].scores == found.others[0].scores
     np.testing.assert_array_equal(again.projection.Z, found.projection.Z)
     assert stored["best"] == found.best_
-
-
-def test_time_left_follows_what_methods_took_whatever_their_rough_cost():
-    seconds = {"slow": 5.0, "quick": 0.1, "middling": 1.0}
-    jobs = {
-        (kind, split): Expected(kind, 1.0 + split / 10, 1.0)
-        for kind in seconds
-        for split in range(10)
-    }
-    clock = TimeLeft(jobs)
-    took = {key: seconds[key[0]] * job.size for key, job in jobs.items()}
-    for kind in seconds:  # a tenth of the work: one job of each kind
-        clock.done((kind, 0), took.pop((kind, 0)))
-    assert clock.left() == pytest.approx(sum(took.values()), rel=0.3)
-
-
-#: CPU seconds of every job of evaluations of real tables, 200 rows each, split by split.
-RECORDED = {
-    "bike_seasons": {
-        "ensemble": [8.0, 8.82, 8.97, 8.36, 8.45, 8.26, 8.29, 9.78],
-        "invariantridge": [0.19, 0.18, 0.18, 0.18, 0.19, 0.2, 0.2, 0.23],
-        "invariant": [0.43, 0.54, 0.57, 0.5, 0.47, 0.5, 0.44, 0.52],
-        "dcmcv": [0.39, 0.51, 0.51, 0.42, 0.45, 0.48, 0.51, 0.55],
-        "boosting": [0.52, 0.6, 0.53, 0.54, 0.59, 0.46, 0.46, 0.48],
-        "fastdcm": [0.51, 0.5, 0.39, 0.39, 0.39, 0.41, 0.39, 0.42],
-        "coir": [0.22, 0.21, 0.22, 0.2, 0.21, 0.2, 0.21, 0.22],
-        "dcm": [0.22, 0.21, 0.21, 0.2, 0.2, 0.2, 0.21, 0.23],
-        "dica": [0.25, 0.25, 0.24, 0.24, 0.25, 0.25, 0.25, 0.25],
-        "kpca": [0.2, 0.2, 0.19, 0.19, 0.2, 0.2, 0.19, 0.19],
-        "svm": [0.23, 0.24, 0.24, 0.21, 0.22, 0.22, 0.23, 0.23],
-        "linear": [0.09, 0.1, 0.1, 0.1, 0.1, 0.1, 0.11, 0.1],
-        "constant": [0.06, 0.07, 0.06, 0.07, 0.06, 0.06, 0.06, 0.07],
-    },
-    "shoppers_months": {
-        "invariantridge": [0.35, 0.42, 0.35, 0.37, 0.43, 0.48, 0.38, 0.44, 0.39, 0.27],
-        "invariant": [0.44, 0.52, 0.39, 0.58, 0.64, 0.71, 0.78, 0.8, 0.76, 0.78],
-        "dcmcv": [0.52, 0.76, 0.57, 0.62, 0.61, 0.57, 0.62, 0.58, 0.54, 0.49],
-        "boosting": [0.54, 0.61, 0.61, 0.67, 0.79, 0.71, 0.66, 0.72, 0.71, 0.65],
-        "dica": [0.27, 0.33, 0.22, 0.29, 0.33, 0.29, 0.3, 0.32, 0.36, 0.31],
-        "kpca": [0.24, 0.29, 0.22, 0.27, 0.27, 0.26, 0.26, 0.26, 0.26, 0.28],
-        "svm": [0.27, 0.31, 0.25, 0.34, 0.32, 0.31, 0.28, 0.27, 0.28, 0.28],
-        "linear": [0.33, 0.28, 0.24, 0.3, 0.31, 0.34, 0.36, 0.32, 0.31, 0.32],
-        "constant": [0.1, 0.17, 0.08, 0.15, 0.13, 0.12, 0.16, 0.15, 0.15, 0.16],
-    },
-}
-
-
-@pytest.mark.parametrize("table", RECORDED)
-def test_time_left_of_real_evaluations_is_near_after_a_tenth_of_the_work(table):
-    took = {(m, i): s for m, each in RECORDED[table].items() for i, s in enumerate(each)}
-    clock = TimeLeft({key: Expected(key[0], 1.0, METHODS_BY_KEY[key[0]].cost) for key in took})
-    order = sorted(took, key=lambda k: (k[1] > 0, -METHODS_BY_KEY[k[0]].cost, k[0], k[1]))
-    total, spent = sum(took.values()), 0.0
-    for key in order:
-        clock.done(key, took[key])
-        spent += took[key]
-        if spent >= 0.1 * total and spent < 0.95 * total:
-            assert clock.left() == pytest.approx(total - spent, rel=0.3)

@@ -458,7 +458,7 @@ def test_error_values_of_excel_are_refused_as_in_a_csv_file(tmp_path):
 def test_titles_above_the_header_of_a_sheet_are_skipped(tmp_path):
     titles = [["Our study"], [], ["2024", "draft"]]
     path = saved_workbook(tmp_path / "t.xlsx", [*titles, *workbook_rows()])
-    with pytest.raises(TableError, match="column 3 of sheet 'Sheet' has no name"):
+    with pytest.raises(TableError, match="column 2 of sheet 'Sheet' has no name"):
         load_table(path, target="ill", domain="site")
     path = saved_workbook(tmp_path / "t.xlsx", [*titles[:2], *workbook_rows()])
     table = load_table(path, target="ill", domain="site")

@@ -13,7 +13,6 @@ from typing import Any, Never
 
 import numpy as np
 import sklearn
-from joblib import effective_n_jobs
 
 from domainwise import __version__
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
@@ -337,7 +336,7 @@ def _run(
     n_jobs: int | None,
     progress: bool | Progress,
 ) -> None:
-    """Run the jobs that are not done: one of each method first, to estimate the time left."""
+    """Run the jobs that are not done: one of each method first, for a first impression."""
     seen = dict(enumerate(seen_splits(problem, len(splits)) if inside else ()))
     jobs = {
         # Rows that were not drawn are sent along where they are needed, alone.
@@ -362,10 +361,9 @@ def _run(
     cost = sum(job.cost for job in todo)
     with progress_bar(progress, cost, len(todo), "methods on held-out domains") as report:
         if isinstance(report, Bar):
-            judge, workers = Scorer(problem, splits), effective_n_jobs(n_jobs or 1)
             again = {key for job in todo for key in job.rows}
             earlier = [r for r in finished.rows if (r["method"], r["split"]) not in again]
-            report = JobProgress(report, judge, jobs, earlier, workers)
+            report = JobProgress(report, Scorer(problem, splits), jobs, earlier)
         run_jobs(todo, finished, n_jobs=n_jobs or 1, progress=report)
 
 

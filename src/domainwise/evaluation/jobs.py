@@ -20,7 +20,7 @@ from domainwise.arrays import Array
 from domainwise.checks.inputs import quiet_about_domains
 from domainwise.checks.warn import RowFoldsWarning
 from domainwise.evaluation.problem import Problem, within_splits
-from domainwise.jobs.runner import Bar, Expected, TimeLeft, clock
+from domainwise.jobs.runner import Bar
 from domainwise.models.method import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
@@ -408,20 +408,16 @@ class JobProgress:
     def __init__(
         self,
         bar: Bar,
-        judge: Scorer,
+        scorer: Scorer,
         jobs: Mapping[tuple[str, int], MethodJob],
         rows: Sequence[Row],
-        workers: int,
     ) -> None:
-        self._bar, self._judge, self._jobs = bar, judge, jobs
-        # Most methods compare pairs of rows.
-        sizes = {k: Expected(k[0], float(len(j.split[0])) ** 2, j.cost) for k, j in jobs.items()}
-        self._time = TimeLeft(sizes, workers)
+        self._bar, self._scorer, self._jobs = bar, scorer, jobs
         self._scores: dict[str, list[float]] = {}
         self._open = {key: sum(k == key for k, _ in jobs) for key, _ in jobs}
         for row in rows:
             if row["method"] in self._open:
-                self._note(row)
+                self._add(row)
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
         """Show the rows of a finished job."""
@@ -429,24 +425,23 @@ class JobProgress:
         for row in rows:
             if row["method"] not in self._open:  # the second row of a job
                 continue
-            text = self._note(row)
-            left = self._time.left()
-            self._bar.describe(text, left)
-            key = row["method"]
-            if not self._open[key]:
-                others = f"{sum(not n for n in self._open.values())} of {len(self._open)} methods"
-                self._bar.line(f"{text} ({others}, {clock(left)} left)")
+            text = self._add(row)
+            self._bar.describe(text)
+            if not self._open[row["method"]]:
+                done = sum(not n for n in self._open.values())
+                self._bar.line(f"{text} ({done} of {len(self._open)} methods")
 
-    def _note(self, row: Row) -> str:
+    def _add(self, row: Row) -> str:
+        """Add the scores of a job, and describe it."""
         key, job = row["method"], self._jobs[row["method"], row["split"]]
-        problem, measure = self._judge.problem, self._judge.problem.measure
-        self._time.done((key, row["split"]), row["seconds"])
+        problem, measure = self._scorer.problem, self._scorer.problem.measure
         self._open[key] -= 1
-        known = self._scores.setdefault(key, [])
-        known += [s for s in self._judge(row).get("scores", {}).values() if np.isfinite(s)]
-        mean = measure.format(float(np.mean(known))) if known else "–"
-        held_out = ", ".join(str(name) for name in np.unique(problem.domain_of(job.split[1])))
-        held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
-        shown = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
-        shown += f" so far, last held out: {held_out}" if self._open[key] else ""
-        return "".join(mark if mark.isprintable() else "?" for mark in shown)
+        scores = self._scores.setdefault(key, [])
+        scores += [s for s in self._scorer(row).get("scores", {}).values() if np.isfinite(s)]
+        mean = measure.format(float(np.mean(scores))) if scores else "–"
+        text = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
+        if self._open[key]:
+            held_out = ", ".join(map(str, np.unique(problem.domain_of(job.split[1]))))
+            held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
+            text += f" so far, last held out: {held_out}"
+        return "".join(mark if mark.isprintable() else "?" for mark in text)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 
@@ -65,47 +65,6 @@ def _run(job: Job) -> tuple[float, list[Row]]:
     return job.cost, job.run()
 
 
-class Expected(NamedTuple):
-    """What is known of a job before it runs: jobs of one kind take time in proportion to size."""
-
-    kind: Hashable
-    size: float
-    cost: float
-
-
-class TimeLeft:
-    """Seconds that are left, by what finished jobs took, with some workers at a time.
-
-    >>> clock = TimeLeft({i: Expected("svm", 1.0, 9.0) for i in range(4)})
-    >>> clock.done(0, 2.0)
-    >>> clock.left()
-    6.0
-    """
-
-    def __init__(self, jobs: Mapping[Any, Expected], workers: int = 1) -> None:
-        self._open, self._workers = dict(jobs), workers
-        self._done: list[tuple[Expected, float]] = []
-
-    def done(self, key: Any, seconds: float) -> None:
-        """Take note of a finished job."""
-        self._done.append((self._open.pop(key), seconds))
-
-    def left(self) -> float:
-        """Kinds that were not seen yet are as far off their rough cost as the others."""
-        costs = sum(job.cost for job, _ in self._done)
-        scale = sum(seconds for _, seconds in self._done) / costs if costs else 1.0
-        rates: dict[Hashable, list[float]] = {}
-        for job, seconds in self._done:
-            rate = rates.setdefault(job.kind, [0.0, 0.0])
-            rate[0] += seconds
-            rate[1] += job.size
-        total = 0.0
-        for job in self._open.values():
-            seconds, size = rates.get(job.kind, (scale * job.cost, job.size))
-            total += seconds / size * job.size
-        return total / max(1, min(self._workers, len(self._open)))
-
-
 class Bar:
     """What to call after each job; silent without a bar of Rich's."""
 
@@ -114,28 +73,27 @@ class Bar:
         self._cost, self._spent, self._done, self._start = cost, 0.0, 0, time.monotonic()
 
     def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Go on by a job's cost."""
+        """Advance by the cost of a job."""
         self._done += 1
         self._spent += cost
-        elapsed = time.monotonic() - self._start
         if self._bar is not None:
-            left = elapsed * (self._cost - self._spent) / self._spent if self._spent else 0.0
-            self._bar.update(self._task, advance=cost, done=self._done, end=elapsed + left)
+            self._bar.update(self._task, advance=cost, done=self._done)
 
-    def describe(self, words: str, left: float | None = None) -> None:
-        """Say what is being done from here on, and how long all of it will take."""
+    def describe(self, words: str) -> None:
+        """Show what is being done."""
         if self._bar is not None:
-            end = {} if left is None else {"end": time.monotonic() - self._start + left}
-            self._bar.update(self._task, description=words, **end)
+            self._bar.update(self._task, description=words)
 
     def line(self, words: str) -> None:
-        """Say in a line of its own what a bar would show, where there is none."""
+        """Print a line, with the time left, where there is no bar."""
         if self._lines:
-            print(words, file=sys.stderr, flush=True)
+            elapsed = time.monotonic() - self._start
+            left = elapsed * (self._cost / self._spent - 1) if self._spent else 0.0
+            print(f"{words}, {clock(left)} left)", file=sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:
-    """Seconds as a reader wants them.
+    """Seconds in words.
 
     >>> clock(12.3), clock(754)
     ('12 s', '12:34 min')
@@ -156,7 +114,6 @@ def progress_bar(progress: bool | Progress, cost: float, n_jobs: int, words: str
     try:
         from rich import progress as rich
         from rich.console import Console
-        from rich.text import Text
     except ImportError:
         yield Bar(cost, lines=progress)
         return
@@ -164,18 +121,13 @@ def progress_bar(progress: bool | Progress, cost: float, n_jobs: int, words: str
     if not (progress and n_jobs and (console.is_terminal or console.is_jupyter)):
         yield Bar(cost, lines=progress)
         return
-
-    class Left(rich.ProgressColumn):
-        def render(self, task: Any) -> Text:
-            end = task.fields["end"]
-            return Text("" if end is None else f"{clock(end - (task.elapsed or 0.0))} left")
-
     with rich.Progress(
         rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.TextColumn("{task.fields[done]}/{task.fields[jobs]}"),
         rich.TimeElapsedColumn(),
-        Left(),
+        rich.TimeRemainingColumn(),
         console=console,
+        speed_estimate_period=24 * 3600,  # a job may take minutes
     ) as bar:
-        yield Bar(cost, bar, bar.add_task(words, total=cost, done=0, jobs=n_jobs, end=None))
+        yield Bar(cost, bar, bar.add_task(words, total=cost, done=0, jobs=n_jobs))

@@ -21,6 +21,8 @@ from domainwise.tables.errors import Argument, TableError, describe_names, impor
 #: Cells that hold no value; in a column of categories or classes words may be values.
 MISSING_TEXT = ["", "NaN", "nan", "-nan", "<NA>", "#N/A"]
 MISSING = [*MISSING_TEXT, "NA", "N/A", "n/a", "NULL", "null", "None"]
+#: Results of formulas that failed; ``#N/A`` is a missing value.
+EXCEL_ERRORS = ["#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"]
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 #: Dates: 2024-05-31 (with or without a time), 31.05.2024, 5/31/24, 31 May 2024, May 31, 2024,
 #: 2024-05, 2024Q2.
@@ -230,6 +232,9 @@ def form_of(column: Any) -> tuple[str, list[str]]:
     commas = fits(words, rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?")
     plain = fits(words, PLAIN)
     if _mostly(words, commas) and (commas & ~plain).any():
+        return "number", list(words[~plain].unique())
+    errors = words.isin(EXCEL_ERRORS)
+    if errors.any() and _mostly(words[~errors], plain[~errors]):
         return "number", list(words[~plain].unique())
     marked = plain | fits(words, MARKED)
     if marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES:
