@@ -271,7 +271,7 @@ def test_within_is_the_mean_of_folds_inside_the_domain():
     ("change", "words"),
     [
         (dict(sample_domain=np.zeros(80)), "one domain"),
-        (dict(sample_domain=None), "sample_domain is needed"),
+        (dict(sample_domain=None), "sample_domain is missing. Pass the domain"),
         (dict(sample_domain=np.zeros(3)), "3 entries"),
         (dict(y=np.zeros(80)), "one class"),
         (dict(methods=["svn"]), "'svn' is not known"),

@@ -136,9 +136,9 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
         (dict(groups=[1]), TypeError, "the domain of each row is sample_domain"),
         (dict(metric="f1"), TypeError, "what is measured is scoring"),
         (dict(max_row=3), TypeError, "no argument 'max_row'"),
-        (dict(y="il"), ValueError, "y='il' is no column of X, which has age"),
-        (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is no column"),
-        (dict(X=np.zeros((96, 2))), ValueError, "but X is no data frame"),
+        (dict(y="il"), ValueError, "y='il' is not a column of X, which has age"),
+        (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),
+        (dict(X=np.zeros((96, 2))), ValueError, "but X is not a data frame"),
         (dict(pos_label="maybe"), ValueError, "pos_label='maybe' must be one of two classes"),
     ],
 )

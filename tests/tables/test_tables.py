@@ -250,7 +250,7 @@ def test_wrong_column_names_and_roles_are_refused(frame, options, message):
         ("when", [dt.date(2024, 1, 1 + i % 28) for i in range(60)], "dates or times"),
         ("when", [f"2024-01-{1 + i % 28:02d} 10:00" for i in range(60)], "dates or times"),
         ("when", [f"{1 + i % 28}.3.2024" for i in range(60)], "dates or times"),
-        ("id", [f"patient {i}" for i in range(60)], "names rows"),
+        ("id", [f"patient {i}" for i in range(60)], "identifies rows"),
         ("num", [*map(str, range(58)), "?", "?"], "holds numbers, but also '\\?'"),
         ("mark", [f"{i},5{i % 9}4" for i in range(1, 61)], "may be a decimal mark.*decimal=','"),
         ("part", [f"{i} %" for i in range(50)] + ["some"] * 10, "percentages, but also 'some'"),
@@ -319,7 +319,7 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read"),
         ("t.parquet", b"not parquet", "no Parquet file"),
         ("t.feather", b"not feather", "no Feather file"),
-        ("t.xlsx", b"PK", "no Excel file"),
+        ("t.xlsx", b"PK", "not an Excel file"),
         ("t.ods", b"PK", "use one of .csv"),
     ],
 )
