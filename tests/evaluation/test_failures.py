@@ -182,7 +182,7 @@ def test_the_page_shows_the_answers_and_names_are_text(binary, tmp_path):
     page = binary.report(tmp_path / "page.html").read_text("utf-8")
     assert 'id="failures"' in page
     assert "<i>b</i>" not in page
-    assert page.count("<h3>Which classes are mistaken</h3>") == 1
+    assert page.count("<h3>Confused classes</h3>") == 1
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
@@ -203,7 +203,7 @@ def test_a_page_without_predictions_says_why_it_cannot_tell_how_a_method_fails(
     start = f"This section needs the predictions of {binary.best.label}, which are not available"
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyarrow", None)
-        assert said(copy) == f"{start} (they are read by pyarrow, which is not installed)."
+        assert said(copy) == f"{start} (reading them needs pyarrow, which is not installed)."
     shutil.rmtree(copy / "jobs")
     assert said(copy) == f"{start} (the folder has no jobs with its predictions)."
 

@@ -159,7 +159,7 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     assert alone.mean < 0.7
     assert found.best_ == "mine+context"
     assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
-    assert "mine+context needs the rows of the new domain at hand" in found.verdict()
+    assert "mine+context needs all rows of the new domain together" in found.verdict()
     assert any("without labels; all others" in note for note in found.notes)
     assert "+context" in found.table()["method"].iloc[0]
     model = found.fit()
