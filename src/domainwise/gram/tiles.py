@@ -160,6 +160,7 @@ class FusedTiles:
         self, left: Array, pairs: Array, Z_left: Array, Z_right: Array, out: Array
     ) -> None:
         """Add products of some pairs of blocks to ``out``, mirrored ones if Z_left has blocks."""
+        pairs = np.ascontiguousarray(pairs)  # another layout would be compiled anew
         # The interpreter looks for interrupts between these, a tenth of a second apart.
         for some in panels(len(pairs), 4096):
             self.functions.multiply(
