@@ -1,4 +1,4 @@
-"""The console script. It starts without any extra, to be able to say which one is missing."""
+"""The console script. It starts without any extra, so that it can name a missing one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _CLI_PACKAGES = ("typer", "rich", "click", "skops")
 
 
 def main() -> None:
-    """Run the command line, or say that the extra ``cli`` is not installed."""
-    # Until there is something to tidy up, Ctrl-C ends this at once; after that it is an exception.
+    """Run the command line; print an error if the extra ``cli`` is not installed."""
+    # Until there is something to clean up, Ctrl-C ends the process; after that it is an exception.
     signal.signal(signal.SIGINT, _stop)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: a file to come would get its number
+        if getattr(sys, name) is None:  # closed: the next file to be opened would get its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        # What the terminal has no sign for is shown by its number, and no reason to stop.
+        # Characters that the terminal cannot show are printed as codes.
         getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         from domainwise.cli import app

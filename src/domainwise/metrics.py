@@ -1,8 +1,8 @@
-"""Scores for unseen domains, and measures of what a representation knows about domains.
+"""Scores of predictions on unseen domains, and dependence of features on domains.
 
-``g_mean_score`` and ``worst_domain_score`` judge predictions; ``hsic``, ``mmd`` and
-``invariance_report`` judge features. The kernel measures visit the N x N kernel matrices in square
-tiles and use their symmetry, so memory stays O(N + tile), whatever N is.
+``g_mean_score`` and ``worst_domain_score`` score predictions; ``hsic``, ``mmd`` and
+``invariance_report`` measure features. The kernel measures compute the N x N kernel matrices in
+square tiles and use their symmetry, so that memory is O(N + tile) for any N.
 """
 
 from __future__ import annotations
@@ -194,9 +194,8 @@ def hsic(
     >>> round(hsic(A, ["u", "v", "u", "v"], normalize=True), 2)
     0.0
     """
-    given = {"kernel_a": kernel_a, "kernel_b": kernel_b, "gamma_a": gamma_a, "gamma_b": gamma_b}
-    given |= {"normalize": normalize, "block_size": block_size}
-    check_arguments("hsic", MEASURE_CONSTRAINTS, **given)
+    arguments = {name: value for name, value in locals().items() if name not in ("A", "B")}
+    check_arguments("hsic", MEASURE_CONSTRAINTS, **arguments)
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
@@ -272,7 +271,7 @@ def mmd(
 
 @dataclass(frozen=True)
 class InvarianceReport:
-    """What a representation knows about domains and about the target.
+    """Dependence of features on domains and on the target.
 
     Attributes
     ----------
@@ -280,7 +279,7 @@ class InvarianceReport:
         Normalised HSIC (0 to 1) of the features with the domains: smaller is more invariant. 0 when
         there is one domain.
     target_dependence : float or None
-        Normalised HSIC of the features with the target: larger keeps more. None without a target.
+        Normalised HSIC of the features with the target: larger is better. None without a target.
     mmd : ndarray of shape (n_domains, n_domains)
         Distances between domains, see :func:`mmd`.
     mean_mmd, max_mmd : float
@@ -321,7 +320,7 @@ def invariance_report(
     target_gamma: float | str = "median",
     block_size: int = tiles.TILE_ROWS,
 ) -> InvarianceReport:
-    """Measure how much features tell about the domain, and how much about the target.
+    """Measure how much features depend on the domain and on the target.
 
     Good features for unseen domains have a small ``domain_dependence``, small distances between
     domains and a large ``target_dependence``. With the median rule the measures do not change when
@@ -353,8 +352,8 @@ def invariance_report(
     >>> round(report.target_dependence, 2), round(report.domain_dependence, 2)
     (1.0, 0.0)
     """
-    given = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
-    check_arguments("invariance_report", MEASURE_CONSTRAINTS, **given)
+    arguments = {"gamma": gamma, "target_gamma": target_gamma, "block_size": block_size}
+    check_arguments("invariance_report", MEASURE_CONSTRAINTS, **arguments)
     codes, domains = encode_labels(sample_domain, "sample_domain")
     tile_z, n_samples = tiles.kernel_tile(Z, "Z", "rbf", gamma)
     if len(codes) != n_samples:

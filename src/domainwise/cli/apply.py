@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from domainwise.cli import common, options
 from domainwise.cli.common import shown, stderr, stdout
 from domainwise.cli.dask import DaskOption, connected
@@ -30,16 +28,11 @@ class ApplyOptions:
         ),
     ]
     out: Annotated[
-        Path, options.option("Table to write; its file ending is its format.", "--out", "-o")
+        Path, options.option("Table to write: .csv, .parquet and others.", "--out", "-o")
     ]
-    keep: Annotated[
-        options.Names, options.option("Columns to copy to the output, separated by commas.")
-    ] = None
+    keep: Annotated[options.Names, options.option("Columns to copy, separated by commas.")] = None
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Check all rows first; write nothing if they differ from the sources."
-        ),
+        bool, options.flag("--strict", "Write nothing if rows differ from the source domains.")
     ] = False
     dask: DaskOption = None
     force: options.ForceOption = False
@@ -51,13 +44,10 @@ def predict(
     *,
     shared: ApplyOptions,
     context: Annotated[
-        bool,
-        typer.Option(
-            "--context", help="Predict each row with all rows of its domain; reads the file twice."
-        ),
+        bool, options.flag("--context", "Predict each row with all rows of its domain.")
     ] = False,
     one_domain: Annotated[
-        bool, typer.Option("--one-domain", help="With --context: all rows are of one domain.")
+        bool, options.flag("--one-domain", "With --context: all rows are of one domain.")
     ] = False,
     coverage: Annotated[
         float | None,

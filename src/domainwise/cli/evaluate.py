@@ -51,10 +51,7 @@ def evaluate(
     ] = None,
     inner_metric: Annotated[
         str | None,
-        options.option(
-            "The scorer that chooses parameters. Default: log loss or squared error, which are "
-            "smooth."
-        ),
+        options.option("Scorer that chooses parameters. Default: log loss or squared error."),
     ] = None,
     positive: options.PositiveOption = None,
     columns: options.ColumnOptions,
@@ -68,17 +65,11 @@ def evaluate(
     dask: DaskOption = None,
     out: Annotated[
         Path | None,
-        options.option(
-            "Folder of the results. Default: domainwise-evaluation/NAME.", "--out", "-o"
-        ),
+        options.option("Results folder. Default: domainwise-evaluation/NAME.", "--out", "-o"),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first answer, from fewer rows and splits.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Start again if the folder has other results.")
-    ] = False,
+    quick: Annotated[bool, options.flag("--quick", "A first answer, from fewer rows.")] = False,
+    force: Annotated[bool, options.flag("--force", "Replace other results in the folder.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Compare methods on held-out domains, to choose one for an unseen domain.
@@ -283,13 +274,9 @@ def compare(
     second: FolderArgument,
     method: Annotated[
         str | None,
-        options.option(
-            "A method of both evaluations. Default: the best of each, and all that both have."
-        ),
+        options.option("A method of both evaluations. Default: the best, and all in common."),
     ] = None,
-    out: Annotated[
-        Path | None, options.option("Also write a page: an .html file.", "--out", "-o")
-    ] = None,
+    out: Annotated[Path | None, options.option("A page to write: .html.", "--out", "-o")] = None,
     force: options.ForceOption = False,
     as_json: options.JsonOption = False,
 ) -> None:

@@ -37,10 +37,7 @@ def fit(
     target: Annotated[str | None, options.TARGET] = None,
     domain: Annotated[str | None, options.DOMAIN] = None,
     method: Annotated[
-        str,
-        typer.Option(
-            help="One of the methods above; auto is ensemble, or invariantridge for many rows."
-        ),
+        str, typer.Option(help="A method; auto is ensemble, or invariantridge for many rows.")
     ] = "auto",
     estimator: Annotated[
         options.Names,
@@ -51,11 +48,7 @@ def fit(
         ),
     ] = None,
     predictor: Annotated[
-        str,
-        typer.Option(
-            help="Predictor after a projection: lda, logistic or svm for classes, ridge or svm for "
-            "numbers."
-        ),
+        str, typer.Option(help="After a projection: lda, logistic, svm; for numbers ridge, svm.")
     ] = "auto",
     task: options.TaskOption = "auto",
     columns: options.ColumnOptions,
@@ -63,8 +56,7 @@ def fit(
     balanced: Annotated[
         bool | None,
         options.option(
-            "Give every class the same weight. Default: if the metric does.",
-            "--balanced/--not-balanced",
+            "Weight classes equally. Default: as the metric.", "--balanced/--not-balanced"
         ),
     ] = None,
     positive: options.PositiveOption = None,

@@ -22,6 +22,11 @@ def argument(about: str) -> Any:
     return typer.Argument(help=about, show_default=False)
 
 
+def flag(name: str, about: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=about)
+
+
 Names = list[str] | None
 ModelArgument = Annotated[Path, argument("A model file that fit has written.")]
 DataArgument = Annotated[
@@ -44,24 +49,17 @@ FeaturesOption = Annotated[
     Names, option("Feature columns, separated by commas. Default: all other columns.")
 ]
 DropOption = Annotated[Names, option("Columns to leave out, separated by commas.")]
-AutoDropOption = Annotated[
-    bool, typer.Option("--auto-drop", help="Leave out columns that cannot be used.")
-]
+AutoDropOption = Annotated[bool, flag("--auto-drop", "Leave out columns that cannot be used.")]
 DatesOption = Annotated[
-    str | None,
-    option("Numbers to compute from dates: some of month, weekday, age, separated by commas."),
+    str | None, option("Numbers to compute from dates: some of month,weekday,age.")
 ]
-EncodingOption = Annotated[
-    str | None, option("Encoding of a CSV file. Default: detected from its bytes.")
-]
+EncodingOption = Annotated[str | None, option("Encoding of a CSV file. Default: detected.")]
 TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of every random choice.")]
-JobsOption = Annotated[
-    int, typer.Option("--jobs", "-j", help="Number of processes; -1 uses all cores.")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 uses all cores.")]
+ForceOption = Annotated[bool, flag("--force", "Overwrite the output file.")]
+JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
+DebugOption = Annotated[bool, flag("--debug", "Show the traceback of an error.")]
 
 
 @dataclass
@@ -79,13 +77,9 @@ class ColumnOptions:
 class ReadingOptions:
     """How the cells of a table are read."""
 
-    decimal: Annotated[
-        str | None, option("Decimal mark, . or , (detected from the table by default).")
-    ] = None
+    decimal: Annotated[str | None, option("Decimal mark: . or , (default: detected).")] = None
     encoding: EncodingOption = None
-    na: Annotated[
-        Names, option("Values to read as missing, separated by commas: -999,unknown.")
-    ] = None
+    na: Annotated[Names, option("Values to read as missing, such as -999,unknown.")] = None
 
     def arguments(self) -> dict[str, Any]:
         """As functions that read tables take them."""

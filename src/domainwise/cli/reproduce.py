@@ -18,20 +18,14 @@ from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 @options.command
 def reproduce(
     table: Annotated[str, options.argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Few repeats and rows: minutes instead of an hour.")
-    ] = False,
-    repeats: Annotated[
-        int | None, options.option("Repeats of every case. Default: the paper's.")
-    ] = None,
+    quick: Annotated[bool, options.flag("--quick", "Few repeats and rows: minutes.")] = False,
+    repeats: Annotated[int | None, options.option("Repeats. Default: the paper's.")] = None,
     jobs: options.JobsOption = 1,
     out: Annotated[
-        Path | None, options.option("Folder of the results. Default: domainwise-results/TABLE.")
+        Path | None, options.option("Results folder. Default: domainwise-results/TABLE.")
     ] = None,
     seed: options.SeedOption = 0,
-    timing: Annotated[
-        bool, typer.Option(help="Measure time and memory in a serial pass at the end.")
-    ] = True,
+    timing: Annotated[bool, typer.Option(help="Measure time and memory at the end.")] = True,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
     as_json: options.JsonOption = False,
 ) -> None:

@@ -33,7 +33,7 @@ def leading(
     if imaginary.any():
         warn_caller(
             f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex, by rounding;"
-            " real parts are kept",
+            " only real parts are used",
             RuntimeWarning,
         )
     return chosen.real, vectors[:, order].real

@@ -60,8 +60,8 @@ def algorithm1(
     P_d = _smoother(square(K_d, "K_d", n_samples), epsilon)
     weight = positive(domain_weight, "domain_weight", zero=True)
     values, vectors = scipy.linalg.eigh(centre(K_raw))
-    kept = values > n_samples * np.finfo(np.float64).eps * values[-1]
-    scale, U = values[kept], vectors[:, kept]
+    nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
+    scale, U = values[nonzero], vectors[:, nonzero]
     check_components(n_components, len(scale), "the rank of the centred K_x")
     identity = np.eye(len(scale))
     gammas, W = scipy.linalg.eig(
@@ -136,7 +136,7 @@ def dica_original(
 
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Project points by the ``coefficients`` of a result on ``K_x``, each apart from the others.
+    """Project points by the ``coefficients`` of a result on ``K_x``, one by one.
 
     Examples
     --------

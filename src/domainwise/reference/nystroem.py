@@ -33,7 +33,7 @@ def algorithm2(
 ) -> ReferenceResult:
     r"""FastDCM through Omega, V and Theta (the paper's Algorithm 2, line by line).
 
-    The columns of each C are centred, so that the approximate kernels :math:`C W^+ C^\top` are.
+    The columns of every C are centred, so that the approximate kernels :math:`C W^+ C^\top` are.
     With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, eq. (omega) gives an M x M matrix
     :math:`\Omega`; V holds the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
     :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels: it
@@ -160,8 +160,8 @@ def _nystroem_result(
 def _root_inverse(W: Matrix) -> Matrix:
     """R with R R' the pseudo-inverse of W."""
     values, vectors = scipy.linalg.eigh(W)
-    kept = values > len(W) * np.finfo(np.float64).eps * values[-1]
-    root: Matrix = vectors[:, kept] / np.sqrt(values[kept])
+    nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
+    root: Matrix = vectors[:, nonzero] / np.sqrt(values[nonzero])
     return root
 
 
