@@ -36,8 +36,8 @@ from domainwise.ensemble.held_out import (
     exponent_scores,
     squared_errors,
 )
-from domainwise.ensemble.members import MEMBER_TYPES
-from domainwise.search.driver import Data, best_of_paths, search
+from domainwise.ensemble.members import MEMBER_TYPES, MemberData
+from domainwise.search.driver import best_of_paths, search
 from domainwise.search.scores import outputs
 from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import domain_folds
@@ -71,7 +71,7 @@ def job(name: str, fold: int, view: str, kind_name: str, data: Path, out: Path) 
         y = (y - mean) / deviation
         target = check_target(y, len(Z), "rbf")
     balanced = "balanced" if task.n_classes else None
-    sources = Data(Z, y, target=target, domain=domain, class_weight=balanced)
+    sources = MemberData(Z, y, target=target, domain=domain, class_weight=balanced)
     cv = LeaveDomainsOut(max_splits=10, random_state=0)
     splits, _ = domain_folds(y, domain.codes, classification=classes is not None, cv=cv)
     rows = np.unique(np.concatenate([test for _, test in splits]))

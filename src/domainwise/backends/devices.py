@@ -35,6 +35,8 @@ class Movable:
         self : object
         """
         check_is_fitted(self)
+        if hasattr(self, "finalize"):
+            self.finalize()
         move(self, device)
         return self
 

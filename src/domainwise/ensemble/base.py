@@ -40,12 +40,11 @@ from domainwise.ensemble.context import (
     domain_labels,
 )
 from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
-from domainwise.ensemble.members import MEMBER_TYPES, Member, MemberType, Own
+from domainwise.ensemble.members import MEMBER_TYPES, Member, MemberData, MemberType, Own
 from domainwise.ensemble.moments import sources_reach
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
-from domainwise.search.driver import Data
 from domainwise.splits.folds import domain_folds, draw_rows
 from domainwise.splits.splitters import LeaveDomainsOut
 
@@ -172,7 +171,7 @@ class DomainEnsemble(BaseEstimator):
             if predicted and late:
                 self.dropped_.append(name)
                 continue
-            data = Data(
+            data = MemberData(
                 features[in_context][rows],
                 y,
                 target=target,

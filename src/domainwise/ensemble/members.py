@@ -48,6 +48,24 @@ FEW_ROWS = 2000
 
 
 @dataclass(frozen=True)
+class MemberData(Data):
+    """Rows in units of the sources; targets are codes of classes, or have unit variance."""
+
+    target: Any = None
+    domain: Any = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for a continuous target."""
+        return int(self.target.n_categories)
+
+    def evenly(self, rows: Array, most: int) -> Array:
+        """At most so many of some rows, drawn evenly from their domains."""
+        most = max(most, 2 * self.domain.n_categories)
+        return rows[draw_rows(self.domain.codes[rows], most, self.seed)]
+
+
+@dataclass(frozen=True)
 class Member:
     """A fitted member."""
 
@@ -87,7 +105,7 @@ class MemberType:
 
     def search(
         self,
-        data: Data,
+        data: Any,
         splits: Sequence[Split],
         score: HeldOutScore,
         name: str,
@@ -108,7 +126,7 @@ class MemberType:
         member = Member(name, in_context, result.chosen, estimators, *known)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
-    def candidates(self, data: Data) -> list[Candidate]:
+    def candidates(self, data: Any) -> list[Candidate]:
         """List what is tried."""
         return [{}]
 
@@ -119,7 +137,7 @@ class MemberType:
         return batches_by(candidates, self.shared)
 
     def outcomes(
-        self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+        self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Outputs of candidates for the test rows of some splits."""
         with one_thread():  # the same sums, and the same bits, whatever n_jobs is
@@ -128,69 +146,43 @@ class MemberType:
 
     def outputs(
         self,
-        data: Data,
+        data: Any,
         train: Array,
         test: Array,
         batch: Sequence[Candidate],
         score: Score,
     ) -> list[Any]:
         """Outputs of a batch for the test rows of a split."""
-        rows = self._rows(data, train)
+        rows = data.evenly(train, self.most_rows)
         models = [self.fitted(data, candidate, rows) for candidate in batch]
         return [score.outcome(model, data.X[test], data.y[test]) for model in models]
 
-    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
+    def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimators whose outputs are averaged to all rows."""
-        rows = self._rows(data, np.arange(len(data.X)))
+        rows = data.evenly(np.arange(len(data.X)), self.most_rows)
         return [self.fitted(data, candidate, rows) for candidate in chosen]
 
     @abstractmethod
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
         """Make an estimator with the arguments of a candidate; class weights are set later."""
 
-    def weighted(self, data: Data, candidate: Candidate) -> Any:
+    def weighted(self, data: Any, candidate: Candidate) -> Any:
         """Make an estimator with a candidate's arguments and, where it has any, class weights."""
         model = self.estimator(data, candidate)
         if data.class_weight is not None and "class_weight" in model.get_params():
             model.set_params(class_weight=data.class_weight)
         return model
 
-    def fitted(self, data: Data, candidate: Candidate, rows: Array) -> Any:
+    def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
         """Fit the estimator of a candidate to some rows, with domains where it takes any."""
         model, y = self.weighted(data, candidate), data.y[rows]
         options: dict[str, Any] = {}
         if has_fit_parameter(model, "sample_domain"):
-            options["sample_domain"] = domain_codes(data, rows)
+            options["sample_domain"] = data.domain.codes[rows]
         unweighted = data.class_weight is not None and "class_weight" not in model.get_params()
         if unweighted and has_fit_parameter(model, "sample_weight"):
             options["sample_weight"] = compute_sample_weight(data.class_weight, y)
         return model.fit(data.X[rows], y, **options)
-
-    def _rows(self, data: Data, rows: Array) -> Array:
-        """At most ``most_rows`` of some rows, drawn evenly from their domains."""
-        return drawn_evenly(data, rows, self.most_rows)
-
-
-def domain_codes(data: Data, rows: Array) -> Array:
-    """Domains of some rows."""
-    assert data.domain is not None
-    return np.asarray(data.domain.codes[rows])
-
-
-def drawn_evenly(data: Data, rows: Array, most: int) -> Array:
-    """At most so many of some rows, drawn evenly from their domains."""
-    codes = domain_codes(data, rows)
-    return rows[draw_rows(codes, max(most, 2 * n_domains(data)), data.seed)]
-
-
-def n_classes(data: Data) -> int:
-    """Number of classes; 0 for a continuous target."""
-    return 0 if data.target is None else data.target.n_categories
-
-
-def n_domains(data: Data) -> int:
-    """Number of domains."""
-    return 1 if data.domain is None else data.domain.n_categories
 
 
 def check_outputs(values: Array, n_rows: int, name: str) -> None:
@@ -222,75 +214,67 @@ def gammas(kernel: str, X: Array) -> list[float]:
     return [factor * middle for factor in grids.MEMBER_GAMMAS]
 
 
-class Linear(MemberType):
+class _Linear(MemberType):
     """Logistic regression, or ridge regression."""
 
     name, path, in_context = "linear", "C", False
 
-    def candidates(self, data: Data) -> list[Candidate]:
-        """List costs."""
+    def candidates(self, data: Any) -> list[Candidate]:
         return grid(C=grids.LINEAR_COSTS)
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
-        """Make an estimator with the arguments of a candidate."""
-        if not n_classes(data):
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        if not data.n_classes:
             return Ridge(alpha=1.0 / candidate["C"])
         return LogisticRegression(C=candidate["C"], max_iter=1000)
 
 
-class ExtraTrees(MemberType):
+class _ExtraTrees(MemberType):
     """Extremely randomised trees."""
 
     name, path = "extra_trees", "min_samples_leaf"
     #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
     clip = 3.0
 
-    def candidates(self, data: Data) -> list[Candidate]:
-        """List shares of features and sizes of leaves."""
-        features = grids.TREE_FEATURES["classes" if n_classes(data) else "numbers"]
+    def candidates(self, data: Any) -> list[Candidate]:
+        features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         few = data.X.shape[1] > MANY_FEATURES
         return grid(
             max_features=features[:1] if few else features, min_samples_leaf=grids.TREE_LEAVES
         )
 
-    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of fewer trees than in the end."""
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
         return super().outputs(data, train, test, fewer, score)
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
-        """Make an estimator with the arguments of a candidate."""
-        trees = ensemble.ExtraTreesClassifier if n_classes(data) else ensemble.ExtraTreesRegressor
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
         return trees(**{"n_estimators": TREES, "random_state": data.seed, **candidate})
 
 
-class Boosting(MemberType):
+class _Boosting(MemberType):
     """Gradient boosting, stopped where held-out domains are predicted best."""
 
     name, path, shared = "boosting", "max_iter", ("max_leaf_nodes",)
 
-    def candidates(self, data: Data) -> list[Candidate]:
-        """List sizes of trees and numbers of rounds."""
-        each = n_classes(data) if n_classes(data) > 2 else 1
+    def candidates(self, data: Any) -> list[Candidate]:
+        each = data.n_classes if data.n_classes > 2 else 1
         most = max(20, min(120, BOOSTED_TREES // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
         return grid(max_leaf_nodes=grids.BOOSTING_LEAVES, max_iter=stages)
 
-    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of all stages of one fit."""
-        model = self.fitted(data, batch[-1], self._rows(data, train))
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
         X, wanted = data.X[test], {candidate["max_iter"] for candidate in batch}
-        staged = model.staged_decision_function if n_classes(data) else model.staged_predict
+        staged = model.staged_decision_function if data.n_classes else model.staged_predict
         stages = [values for i, values in enumerate(staged(X), 1) if i in wanted]
-        if not n_classes(data):
+        if not data.n_classes:
             return [values[:, None].astype(np.float32) for values in stages]
-        columns = (decision_outputs(v, model.classes_, n_classes(data)) for v in stages)
+        columns = (decision_outputs(v, model.classes_, data.n_classes) for v in stages)
         return [values.astype(np.float32) for values in columns]
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
-        """Make an estimator with the arguments of a candidate."""
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
         boosting: Any = ensemble.HistGradientBoostingRegressor
-        if n_classes(data):
+        if data.n_classes:
             boosting = ensemble.HistGradientBoostingClassifier
         return boosting(
             **candidate,
@@ -301,33 +285,30 @@ class Boosting(MemberType):
         )
 
 
-class InvariantSVM(MemberType):
+class _InvariantSVM(MemberType):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
     clip, shared = 6.0, ("gamma",)
 
-    def candidates(self, data: Data) -> list[Candidate]:
-        """List widths, domain weights and costs."""
-        costs = grids.SVM_COSTS["classes" if n_classes(data) else "numbers"]
-        weights = grids.SVM_WEIGHTS if n_domains(data) > 1 else (0.0,)
+    def candidates(self, data: Any) -> list[Candidate]:
+        costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
+        weights = grids.SVM_WEIGHTS if data.domain.n_categories > 1 else (0.0,)
         return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
 
-    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of machines that share kernel values."""
-        rows = self._rows(data, train)
-        y, domain = data.y[rows], domain_codes(data, rows)
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        rows = data.evenly(train, self.most_rows)
+        y, domain = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
         fitted = (path.fitted(machine, y, domain) for machine in machines)
         return [score.outcome(model, cross, data.y[test]) for model, cross in fitted]
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
-        """Make an estimator with the arguments of a candidate."""
-        return InvariantSVC(**candidate) if n_classes(data) else InvariantSVR(**candidate)
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        return InvariantSVC(**candidate) if data.n_classes else InvariantSVR(**candidate)
 
 
-class InvariantRidge(MemberType):
+class _InvariantRidge(MemberType):
     """Kernel ridge regression with the invariant kernel."""
 
     name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
@@ -335,11 +316,10 @@ class InvariantRidge(MemberType):
     #: Landmarks while candidates are compared; the average of the chosen has more.
     LANDMARKS = 400
 
-    def candidates(self, data: Data) -> list[Candidate]:
-        """List kernels, their penalties for domains, and alphas."""
+    def candidates(self, data: Any) -> list[Candidate]:
         penalties = [(0.0, False)]
-        if n_domains(data) > 1:
-            conditionals = (False, True) if n_classes(data) else (False,)
+        if data.domain.n_categories > 1:
+            conditionals = (False, True) if data.n_classes else (False,)
             penalties += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
         return [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
@@ -348,26 +328,19 @@ class InvariantRidge(MemberType):
             for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
         ]
 
-    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        """Outputs of candidates that share a kernel on fewer landmarks."""
-        landmarks = data.X[drawn_evenly(data, train, self.LANDMARKS)]
-        part, target = data.take(train), data.target
-        assert part.domain is not None
-        assert target is not None
-        rows = Rows(part.X, target.take(train), part.domain)
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        landmarks = data.X[data.evenly(train, self.LANDMARKS)]
+        rows = Rows(data.X[train], data.target.take(train), data.take(train).domain)
         values = self.estimator(data, {}).candidate_values(rows, batch, data.X[test], landmarks)
-        columns = [class_columns(v) if n_classes(data) else v for v in values]
+        columns = [class_columns(v) if data.n_classes else v for v in values]
         return [each.astype(np.float32) for each in columns]
 
-    def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
-        """Fit the average of the chosen, which is one function for each kernel."""
+    def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
-        domains = domain_codes(data, np.arange(len(data.X)))
-        return [model.fit_candidates(data.X, data.y, domains, candidates=chosen)]
+        return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
-        """Make an estimator, whose candidates are given when it is fitted."""
-        if not n_classes(data):
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        if not data.n_classes:
             return InvariantRidgeCV(random_state=data.seed)
         return InvariantRidgeClassifierCV(class_weight=data.class_weight, random_state=data.seed)
 
@@ -378,14 +351,14 @@ class Own(MemberType):
     def __init__(self, name: str, template: Any) -> None:
         self.name, self.template = name, template
 
-    def outputs(self, data: Data, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         """Outputs of the estimator, which are checked."""
         values = super().outputs(data, train, test, batch, score)
         for each in values:
             check_outputs(each, len(test), self.name)
         return values
 
-    def estimator(self, data: Data, candidate: Candidate) -> Any:
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
         """Copy the estimator."""
         return clone(self.template)
 
@@ -396,5 +369,5 @@ def grid(**values: Sequence[Any]) -> list[Candidate]:
 
 
 MEMBER_TYPES: dict[str, type[MemberType]] = {
-    kind.name: kind for kind in (Linear, Boosting, ExtraTrees, InvariantRidge, InvariantSVM)
+    kind.name: kind for kind in (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM)
 }

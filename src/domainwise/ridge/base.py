@@ -69,11 +69,6 @@ HELD_OUT_ROWS = 1000
 AUTO_LANDMARKS = 1000
 #: Share of a solution that rounding of the sums may make up.
 SUM_ROUNDING = 1e-9
-#: Attributes that a search sets.
-SEARCHED = (
-    *("best_index_", "best_params_", "best_score_", "cv_results_", "n_splits_"),
-    *("curve_", "expansions_", "held_out_", "members_"),
-)
 
 
 @arguments
@@ -302,12 +297,13 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             )
 
     def _forget(self) -> None:
-        for name in ("_sums", *SEARCHED, "classes_", "domains_"):
-            self.__dict__.pop(name, None)
+        for name in list(vars(self)):
+            if name == "_sums" or (name.endswith("_") and not name.endswith("_in_")):
+                del self.__dict__[name]
 
     def __getattr__(self, name: str) -> Any:
         hint = ""
-        if name in SEARCHED and "_sums" in vars(self):
+        if name.endswith("_") and "_sums" in vars(self):
             hint = "; after partial_fit call finalize, which searches, or predict first"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -329,21 +325,6 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
             searched._search_sums()
             self.__dict__.update(vars(searched))
         return self
-
-    def to(self, device: str) -> Self:
-        """Move a fitted model to a torch device, in place.
-
-        Parameters
-        ----------
-        device : torch.device or str
-            Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
-            arrays, so that the model takes arrays and needs torch no more.
-
-        Returns
-        -------
-        self : object
-        """
-        return super(InvariantRidge, self.finalize()).to(device)
 
     # The search over rows that are at hand.
 
