@@ -86,8 +86,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def small_tasks(monkeypatch):
     """Tasks of a few rows, so that there are many."""
-    monkeypatch.setattr("domainwise.models.apply_dask.TASK_ROWS", 15)
-    monkeypatch.setattr("domainwise.models.apply_dask.CHUNK_ROWS", 15)
+    monkeypatch.setattr("domainwise.models.large_table.TASK_ROWS", 15)
+    monkeypatch.setattr("domainwise.models.large_table.CHUNK_ROWS", 15)
 
 
 def test_an_evaluation_on_workers_is_that_of_one_process(folder, tmp_path, address, client):

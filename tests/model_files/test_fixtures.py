@@ -61,3 +61,21 @@ def test_a_model_of_an_older_version_answers_what_it_answered(name, fixtures):
             np.testing.assert_allclose(answer, value, rtol=1e-9, atol=1e-12, err_msg=key)
         else:
             np.testing.assert_array_equal(answer, value, err_msg=key)
+
+
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+@pytest.mark.parametrize("name", ["table-state-linear", "table-state-dcm", "pipeline-dcm-lda"])
+def test_a_loaded_model_does_not_depend_on_the_output_that_is_set(name, output, fixtures):
+    pytest.importorskip(output)
+    folder, recorded = fixtures
+    answer = make_fixtures.table_answers if name.startswith("table") else None
+    with sklearn.config_context(transform_output=output), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = folder / f"{name}.skops"
+        answers = answer(path) if answer else make_fixtures.answers(dw.load(path))
+    for key in ("predict", "predict_proba"):
+        expected = recorded[f"{name}/{key}"]
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(answers[key], expected, rtol=1e-9, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(answers[key], expected)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn import config_context
 from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
@@ -218,6 +219,7 @@ def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
     return total.hexdigest()
 
 
+@config_context(transform_output="default")
 def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
     """What a model's methods raise for a few rows that are made up; nothing where they answer."""
     n_columns = getattr(model, "n_features_in_", None)

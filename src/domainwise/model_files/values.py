@@ -110,14 +110,14 @@ def training_rows(model: Any) -> list[str]:
     names = set()
     for part in _parts(model):
         kind = type(part).__name__
-        attributes = {} if isinstance(part, np.ndarray) else vars(part)
+        attributes: dict[str, Any] = {} if isinstance(part, np.ndarray) else vars(part)
         # Landmarks of random Fourier features are frequencies. Those of a watch are random points,
         # but in files of format 3, which have a root.
         random = type(attributes.get("kernel")).__name__ == "FourierMap"
         if random or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
         for name in ROWS | ({"components_"} if kind == "Nystroem" else set()):
-            if np.size(attributes.get(name)) > 1:
+            if np.size(attributes.get(name, 0)) > 1:
                 names.add(f"{kind}.{name}")
     return sorted(names)
 

@@ -2,26 +2,138 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn import config_context
+
 from domainwise.jobs.store import replacing_folder
-from domainwise.models.application import Application, Part
-from domainwise.models.context import Statistics, find_context, merged_domains, with_statistics
+from domainwise.models.context import (
+    Statistics,
+    domain_statistics,
+    find_context,
+    merged_domains,
+    with_statistics,
+)
 from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
+from domainwise.tables.cells import as_labels
 from domainwise.tables.files import CHUNK_ROWS, writing_table
-from domainwise.tables.schema import require_columns, table_columns
+from domainwise.tables.schema import (
+    TableError,
+    import_pandas,
+    iter_table,
+    require_columns,
+    table_columns,
+)
 
 CONTEXTS = ("column", "one")
 
 
 @dataclass(frozen=True)
+class Part:
+    """The result for one piece of a table."""
+
+    columns: list[str]
+    n_rows: int
+    views: dict[Any, View]  #: statistics of the rows that are compared with the sources, by domain
+    messages: list[str]  #: of warnings
+    frame: Any  #: the rows; None where a worker has written them, or nothing was asked for
+    statistics: dict[Any, Statistics] = field(default_factory=dict)  #: of domains
+
+
+@dataclass(frozen=True)
+class Application:
+    """Predicting or projecting the rows of a piece; picklable, so that workers can do it."""
+
+    model: TableModel
+    source: str  #: the table's name in messages
+    kept: list[str]  #: columns to copy
+    project: bool  #: instead of predicting
+    reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
+    look: bool = True  #: for shift
+    #: Predict or project; otherwise what domains are like is learnt, where context asks for it.
+    act: bool = True
+    #: Whether rows are predicted with their domain's, which a "column" names or is "one".
+    context: str | None = None
+    coverage: float | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read."""
+        return list(dict.fromkeys([*self.model.schema.features, *self.kept]))
+
+    def frames(self, rows: int) -> Iterator[Any]:
+        """Read the table, so many rows at a time."""
+        schema = self.model.schema
+        return iter_table(
+            self.source,
+            columns=self.columns,
+            labels=[name for name in self.kept if name not in schema.features],
+            text=schema.categorical,
+            rows=rows,
+            usual=(schema.decimal, schema.encoding),
+            **{**self.reading, "na": [*schema.na, *self.reading["na"]]},
+        )
+
+    @config_context(transform_output="default")
+    def __call__(self, frame: Any, first_row: int) -> Part:
+        """Predict or project the rows of a piece that begins after ``first_row`` others."""
+        model = self.model
+        X = model.schema.prepare(frame, first_row=first_row)
+        watch, _ = find_watch(model.pipeline) if self.look else (None, None)
+        views = {} if watch is None else watch.look(X, self.domains(frame))
+        domains = self._context_domains(frame)
+        if not self.act:
+            pipeline = model.pipeline
+            known = {} if domains is None else domain_statistics(pipeline, X, domains, first_row)
+            return Part([], len(frame), views, [], None, known)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            if self.project:
+                out = model.projection(X)
+            else:
+                out = model.predictions(X, domains, self.coverage)
+        double = sorted({*self.kept} & {*out.columns})
+        if double:
+            raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")
+        copied = frame[self.kept].reset_index(drop=True)
+        out = import_pandas().concat([copied, out], axis=1)
+        messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        names = [str(name) for name in out.columns]
+        return Part(names, len(out), views, messages, out)
+
+    def _context_domains(self, frame: Any) -> Any:
+        if self.context is None:
+            return None
+        domains = np.full(len(frame), "all") if self.context == "one" else self.domains(frame)
+        if (domains == "").any():
+            raise TableError(
+                f"{self.source} has rows without a value in {self.model.schema.domain!r}, which "
+                "context needs"
+            )
+        return domains
+
+    def domains(self, frame: Any) -> Any:
+        """Domains of rows as text, "" where there is none; None if there is no such column."""
+        name = self.model.schema.domain
+        if name not in frame.columns:
+            return None
+        named = frame[name].notna().to_numpy()
+        labels = np.full(len(frame), "", dtype=object)
+        if named.any():
+            labels[named] = as_labels(frame[name][named]).astype(str)
+        return labels.astype(str)
+
+
+@dataclass(frozen=True)
 class Applied:
-    """What came of applying a model to a file."""
+    """The result of applying a model to a file."""
 
     n_rows: int
     columns: list[str]
@@ -31,7 +143,7 @@ class Applied:
 
 
 class ShiftError(ValueError):
-    """New rows are unlike the sources, and were to be refused then; it has ``findings``."""
+    """New rows differ from the sources, and ``strict`` was set; ``findings`` tell how."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
         super().__init__(f"{source} is unlike the sources of the model; nothing was written")
@@ -99,7 +211,7 @@ def _parts(
     application: Application, rows: int, client: Any, folder: Path | None = None
 ) -> Iterator[Part]:
     if client is not None:
-        from domainwise.models.apply_dask import parts_on_workers
+        from domainwise.models.large_table import parts_on_workers
 
         yield from parts_on_workers(client, application, folder)
         return
@@ -119,16 +231,16 @@ def _count(
     n_rows, columns = 0, []
     views: dict[Any, View] = {}
     statistics: dict[Any, Statistics] = {}
-    said: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for part in parts:
         if write is not None:
             write(part.frame)
         n_rows, columns = n_rows + part.n_rows, part.columns
         views = joined_views([views, part.views])
         statistics = merged_domains(statistics, part.statistics)
-        said |= dict.fromkeys(part.said)
+        messages |= dict.fromkeys(part.messages)
         if progress is not None:
             progress(n_rows)
     watch, _ = find_watch(model.pipeline)
     strange = [] if watch is None else findings(watch, views)
-    return Applied(n_rows, columns, list(said), strange, statistics)
+    return Applied(n_rows, columns, list(messages), strange, statistics)

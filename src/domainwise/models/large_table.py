@@ -1,12 +1,14 @@
-"""Models of Parquet tables that do not fit memory: statistics in one pass, sums in another.
+"""Tables on the workers of a cluster: fitting those that do not fit into memory, and predicting.
 
-What a column is, and the task, are told from evenly spaced rows.
+A fit takes two passes over a Parquet table: statistics of columns, then sums over rows. The types
+of columns, and the task, are inferred from evenly spaced rows. Predictions come in the table's
+order.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -26,7 +28,7 @@ from domainwise.models.table_model import TableModel, described, table_setting
 from domainwise.models.table_statistics import Statistics, labels_by_text, sketched
 from domainwise.shift.watch import ShiftWatch
 from domainwise.tables.cells import as_labels, as_numbers, split_names
-from domainwise.tables.files import existing_format, index_columns
+from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
 from domainwise.tables.schema import (
     Schema,
     Table,
@@ -38,8 +40,10 @@ from domainwise.tables.schema import (
 
 #: Copies of a table's cells, of eight bytes each, that fitting it in memory takes.
 COPIES = 4
-#: Rows that columns are told from, and pieces that these are taken from.
+#: Rows from which types of columns are inferred, and pieces from which these are taken.
 LOOK_ROWS, LOOK_PIECES = 40_000, 20
+#: Rows of a task of predictions, at most. A longer row group is read by several tasks.
+TASK_ROWS = 2 * CHUNK_ROWS
 METHOD = "invariantridge"
 
 
@@ -215,3 +219,69 @@ class LargeTable:
         watch.categories_ = [sorted(counts) for counts in found.categories]
         steps = [("watch", watch), ("prepare", prepare), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table, after ``first_row`` others: part of a piece to be read, or sent."""
+
+    first_row: int
+    source: Any  #: a parquet.Piece, or a data frame
+    start: int  #: first and last row of the source
+    stop: int
+
+    def read(self, columns: list[str]) -> Any:
+        """Return the rows as a data frame."""
+        sent = not isinstance(self.source, parquet.Piece)
+        frame = self.source if sent else parquet.read_piece(self.source, columns)
+        return frame.iloc[self.start : self.stop].reset_index(drop=True)
+
+
+def parts_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
+    """Apply a model on the workers of a client, and fetch the parts in order.
+
+    With a folder, which has to be there for client and workers alike, these write each part to a
+    Parquet file in it, and parts come without rows.
+    """
+    shared = client.compute(constant(application, "model"))
+    ahead = 2 * max(1, sum(client.nthreads().values()))  # tasks that exist at a time
+    waiting: deque[Any] = deque()
+    first: Any = None
+    for number, rows in enumerate(_cut(application)):
+        file = folder and folder.absolute() / f"part-{number:06d}.parquet"
+        waiting.append(client.submit(_apply, shared, rows, file, first, pure=False))
+        # The types of the first part hold for all: a part without values has none of its own.
+        first = first or (folder and waiting[0])
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()[0]
+    while waiting:
+        yield waiting.popleft().result()[0]
+
+
+def _cut(application: Any) -> Iterator[Rows]:
+    """Rows for one task after the other; workers can read row groups, but no part of a CSV file."""
+    first_row = 0
+    if existing_format(application.source) != "parquet":
+        for frame in application.frames(CHUNK_ROWS):
+            yield Rows(first_row, frame, 0, len(frame))
+            first_row += len(frame)
+        return
+    footers = parquet.read_footers(application.source)
+    for piece in parquet.cut_pieces(footers, application.columns, TASK_ROWS):
+        for start in range(0, piece.n_rows, TASK_ROWS):
+            yield Rows(first_row + start, piece, start, min(start + TASK_ROWS, piece.n_rows))
+        first_row += piece.n_rows
+
+
+@task
+def _apply(application: Any, rows: Rows, file: Path | None, first: Any) -> tuple[Any, Any]:
+    """A part or, once it is written with the types of the first one, what is known of it; types."""
+    part = application(rows.read(application.columns), rows.first_row)
+    if file is None:
+        return part, None
+    writer = TableWriter(file, "parquet", None if first is None else first[1])
+    try:
+        writer.write(part.frame)
+    finally:
+        writer.close()
+    return replace(part, frame=None), writer.schema

@@ -67,7 +67,8 @@ class TableModel:
 
         @cache
         def ask(method: str) -> Any:
-            with config_context(enable_metadata_routing=bool(given)):
+            routing = bool(given)
+            with config_context(enable_metadata_routing=routing, transform_output="default"):
                 return getattr(self.pipeline, method)(X, **given)
 
         classes: Any = getattr(self.pipeline, "classes_", None)
@@ -97,6 +98,7 @@ class TableModel:
             columns |= set_columns(calibration, coverage, told, classes)
         return import_pandas().DataFrame(columns)
 
+    @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
         """Project rows that :meth:`Schema.prepare` has prepared; a data frame, too."""
         project = self.pipeline[-1].projection_
