@@ -154,12 +154,17 @@ class Preconditioner(ABC):
 
 
 class StoredPreconditioner(Preconditioner):
-    """A preconditioner that keeps its U, from centred Nystrom features F with ``F F' ~ K``."""
+    """A preconditioner that keeps its U, from centred Nystrom features F with ``F F' ~ K``.
+
+    The features, which are the largest array of a fit, are overwritten by U.
+    """
 
     def __init__(self, features: Array) -> None:
         second = np.asarray(features.T @ features, dtype=np.float64)
         self.values, root = inverse_root(second, float(np.finfo(features.dtype).eps))
-        self.vectors = features @ root.astype(features.dtype)
+        self.vectors = features[:, : root.shape[1]]
+        for rows in panels(len(features), 4096):
+            self.vectors[rows] = features[rows] @ root.astype(features.dtype)
 
     def down(self, R: Array) -> Array:
         """Return ``U'R``."""
