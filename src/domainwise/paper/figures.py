@@ -48,9 +48,8 @@ class ProjectionJob:
         source = data.sample_domain < 7
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = _models(int(source.sum()))[self.method]
             X, y, d = data.data[source], data.target[source], data.sample_domain[source]
-            model.fit(X, y, sample_domain=d)
+            model = _model(self.method, len(X)).fit(X, y, sample_domain=d)
             panels = [_panel("source domains", model.transform(X), y, SHOWN_TRAIN, d)]
             for number, name in enumerate(range(7, 10), 1):
                 rows = data.sample_domain == name
@@ -119,13 +118,11 @@ def _draw(job: ProjectionJob | SpectrumJob, name: str, **options: Any) -> Bunch:
     return make_synthetic(0.1, n_per_domain=job.rows_per_domain, random_state=seed, **options)
 
 
-def _models(n_rows: int) -> dict[str, Any]:
+def _model(method: str, n_rows: int) -> Any:
     shared: dict[str, Any] = {"n_components": 2, "gamma": GAMMA, "epsilon": EPSILON}
-    return {
-        "coir": COIR(ridge=RIDGE, **shared),
-        "dica": DICA(lam=n_rows * RIDGE, solver="dense", **shared),
-        "dcm": DCM(ridge=RIDGE, **shared),
-    }
+    if method == "dica":
+        return DICA(lam=n_rows * RIDGE, solver="dense", **shared)
+    return {"coir": COIR, "dcm": DCM}[method](ridge=RIDGE, **shared)
 
 
 def _panel(title: str, Z: Array, y: Array, most: int, domain: Array | None = None) -> Row:
@@ -135,12 +132,12 @@ def _panel(title: str, Z: Array, y: Array, most: int, domain: Array | None = Non
     panel: Row = {
         "title": title,
         "n_rows": len(Z),
-        "x": [round(float(value), 4) for value in Z[shown, 0]],
-        "y": [round(float(value), 4) for value in Z[shown, 1]],
-        "target": [int(value) for value in y[shown]],
+        "x": Z[shown, 0].round(4).tolist(),
+        "y": Z[shown, 1].round(4).tolist(),
+        "target": y[shown].tolist(),
     }
     if domain is not None:
-        panel["domain"] = [int(value) for value in domain[shown]]
+        panel["domain"] = domain[shown].tolist()
     return panel
 
 
