@@ -301,6 +301,9 @@ def read_stored(folder: Path) -> dict[str, Any]:
             "file, or evaluate again"
         )
     facts, differences = stored["facts"], stored["differences"]
+    if differences.get("columns"):
+        check_form(differences, dict.fromkeys(("domains", "faults"), list), f"{path}, differences")
+        check_form(differences, {"others": int}, f"{path}, differences")
     n_domains = len(differences.get("domains", ()))
     n_classes = len(facts["classes"] or ())
     problems = [
@@ -458,6 +461,11 @@ def _records(
             )
         frame = import_pandas().read_parquet(path)
         numbers = [n for n in frame if n.startswith(("probability_", "decision_"))]
+        names = [] if classes is None else [str(name) for name in classes.tolist()]
+        for kind, few in (("probability_", ()), ("decision_", names[-1:])):
+            columns = [n.removeprefix(kind) for n in numbers if n.startswith(kind)]
+            if columns not in ([], names, [*few]):
+                raise ValueError(f"the columns {kind}... do not fit the classes")
         frame = frame.astype(dict.fromkeys(numbers, np.float64) | {"fold": int, "row": int})
         named = {} if classes is None else {str(name): i for i, name in enumerate(classes.tolist())}
         records = []

@@ -38,10 +38,8 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         if lost is None:
             return "–"
         # No finer than the third digit of a score: the rest is chance.
-        unit = 10.0 ** (np.floor(np.log10(abs(evaluation.best.mean) or 1.0)) - 2)
-        return evaluation.show(
-            evaluation.measure.sign * min(unit, 0.001) * round(lost / min(unit, 0.001))
-        )
+        unit = min(10.0 ** (np.floor(np.log10(abs(evaluation.best.mean) or 1.0)) - 2), 0.001)
+        return evaluation.show(evaluation.measure.sign * unit * np.round(lost / unit))
 
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",

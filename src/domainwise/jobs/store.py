@@ -90,7 +90,8 @@ def check_form(value: Any, form: Form, where: str) -> None:
         expected = f"a string of the form {form.pattern}"
     else:
         kinds = form if isinstance(form, tuple) else (form,)
-        fits = type(value) in kinds and (type(value) is not int or abs(value) < 2**63)
+        limit = {int: 2.0**63, float: 1e200}.get(type(value))
+        fits = type(value) in kinds and (limit is None or value != value or abs(value) < limit)
         expected = " or ".join(kind.__name__ for kind in kinds)
     if not fits:
         raise ResultsError(f"{where}: {expected} expected, got {type(value).__name__}. {DAMAGED}")
