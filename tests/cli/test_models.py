@@ -239,8 +239,8 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
     make_frame().assign(dose="much").to_csv(tmp_path / "text.csv", index=False)
     refused("'dose' must hold numbers, but row 1 has 'much'",
             "predict", model, tmp_path / "text.csv", "-o", out)  # fmt: skip
-    refused("no model file", "predict", folder / "data.csv", folder / "data.csv", "-o", out)
-    refused("no model file", "info", folder / "data.csv")
+    refused("not a model file", "predict", folder / "data.csv", folder / "data.csv", "-o", out)
+    refused("not a model file", "info", folder / "data.csv")
     refused("no such file", "info", tmp_path / "none.skops")
     refused("is the input", "predict", model, folder / "data.csv", "-o", folder / "data.csv",
             "--force")  # fmt: skip

@@ -301,10 +301,10 @@ def test_a_pickle_is_refused_and_not_run(path):
     sprung = path.parent / "sprung"
     for protocol in (0, 2, 5):
         path.write_bytes(pickle.dumps(Trap(sprung), protocol=protocol))
-        with pytest.raises(ModelFileError, match="pickle|no model file"):
+        with pytest.raises(ModelFileError, match="pickle|not a model file"):
             load(path)
     path.write_bytes(b"not a model")
-    with pytest.raises(ModelFileError, match="no model file"):
+    with pytest.raises(ModelFileError, match="not a model file"):
         load(path)
     assert not sprung.exists()
 
@@ -313,7 +313,7 @@ def test_a_pickle_is_refused_and_not_run(path):
 def test_a_truncated_file_is_refused(length, path):
     save(fitted(dw.DCM()), path)
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(ModelFileError, match="empty|no model file|damaged"):
+    with pytest.raises(ModelFileError, match="empty|not a model file|damaged"):
         load(path)
 
 
@@ -861,6 +861,6 @@ def test_what_answers_no_made_up_rows_is_saved_all_the_same(path):
 
 @pytest.mark.parametrize("model", [None, "text", {"a": 1}, [dw.DCM()], np.ones(3)])
 def test_what_is_no_estimator_is_not_saved(model, path):
-    with pytest.raises(ModelFileError, match="it is no estimator and no pipeline"):
+    with pytest.raises(ModelFileError, match="it is neither an estimator nor a pipeline"):
         save(model, path)
     assert not path.exists()

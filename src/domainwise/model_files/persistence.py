@@ -47,22 +47,22 @@ FORMAT, OLDEST_FORMAT = 4, 3
 #: First protocol of skops in which all that it trusts is declared.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
-#: What a model is asked on rows that are made up, before it is written and after it is read.
+#: Methods that are tried on a few artificial rows, before a model is written and after it is read.
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
-#: Beyond so many columns no rows are made up.
+#: Columns beyond which nothing is tried.
 MOST_COLUMNS = 100_000
 
 
 class ModelFileError(ValueError):
-    """A model that cannot be saved, or a file that is no model that can be loaded."""
+    """A model that cannot be saved, or a file that cannot be loaded."""
 
 
 def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = None) -> None:
     """Save a fitted model, or a pipeline with one, to a file.
 
-    The file holds data only: models with functions in them (a callable kernel, say) are refused,
-    and so are types that have not been reviewed. It is written beside ``path`` first and put in
-    place when it is complete.
+    The file contains data only: models that contain functions, such as a callable kernel, are
+    refused, and so are types that have not been reviewed. It is written to a temporary file first,
+    which replaces ``path`` when it is complete.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     rules: dict[str, list[Any]] = {"path": [str, PathLike], "info": [dict, None]}
     check_arguments("save", rules, path=path, info=info)
     if isinstance(model, type):
-        raise TypeError(f"model is the class {model.__name__}: save a fitted one of its kind")
+        raise TypeError(f"model is the class {model.__name__}; pass a fitted instance of it")
     if not hasattr(model, "get_params"):
         what = type(model).__name__
-        raise ModelFileError(f"{what} cannot be saved: it is no estimator and no pipeline")
+        raise ModelFileError(f"{what} cannot be saved: it is neither an estimator nor a pipeline")
     skops = _skops()
     _refuse_functions(model)
     try:
@@ -149,8 +149,8 @@ def load(path: str | Path) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is damaged, of a later version, no model file, or holds other types than
-        those that models are made of.
+        If the file is damaged, of a later version, not a model file, or contains types that
+        models do not consist of.
     """
     skops = _skops()
     with _opened(path) as archive:
@@ -164,8 +164,8 @@ def load(path: str | Path) -> Any:
         old = [name for name in foreign if name.startswith("domainwise.")]
         if old or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
-                f"{path} was written by another domainwise ({versions['domainwise']}, this is "
-                f"{__version__}), which arranged models in another way"
+                f"{path} was written by domainwise {versions['domainwise']} in a layout that "
+                f"version {__version__} cannot read"
                 f"{f': it holds {old[0]}' if old else ''}; fit the model again with this one"
             )
         if foreign:
@@ -221,7 +221,7 @@ def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
 
 @config_context(transform_output="default")
 def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
-    """What a model's methods raise for a few rows that are made up; nothing where they answer."""
+    """Errors that a model's methods raise for a few artificial rows, by method."""
     n_columns = getattr(model, "n_features_in_", None)
     if not isinstance(n_columns, (int, np.integer)) or not 0 < n_columns <= MOST_COLUMNS:
         return {name: ValueError("the number of columns is not known") for name in methods}
@@ -299,8 +299,8 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
     content = Path(path).read_bytes()
     if content[:2] != b"PK":
         raise ModelFileError(
-            f"{path} is {'no model file' if content else 'empty'}; domainwise fit writes models, "
-            "and so does domainwise.save (a pickle is not loaded, because it could run any code)"
+            f"{path} is {'not a model file' if content else 'empty'}; use a file that domainwise "
+            "fit or domainwise.save has written (pickles are not loaded: they could run any code)"
         )
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -309,7 +309,7 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
     except ModelFileError:
         raise
     except Exception as error:
-        raise ModelFileError(f"{path} is damaged, or no model file: {error}") from error
+        raise ModelFileError(f"{path} is damaged, or not a model file: {error}") from error
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
@@ -351,4 +351,4 @@ def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
 
 def _about(names: list[str]) -> str:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"it holds {shown}, which no model of domainwise is made of"
+    return f"it holds {shown}, which no model of domainwise consists of"

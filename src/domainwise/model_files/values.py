@@ -85,17 +85,20 @@ def check_values(model: Any) -> None:
         name = type(part).__name__
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
-                raise ValueError(f"an array of type {part.dtype!r} is no part of a model")
+                raise ValueError(f"an array of type {part.dtype!r} cannot be part of a model")
             continue
         # Such an attribute would be taken for the method or the setting of its class. Estimators of
         # this package have settings that are defaults.
         foreign = type(part).__module__.startswith("sklearn.")
-        for each in vars(part):
-            if hasattr(type(part), each) and (foreign or callable(getattr(type(part), each))):
-                raise ValueError(f"{name} has an attribute {each!r}, which hides one of its own")
+        for attribute in vars(part):
+            own = getattr(type(part), attribute, None)
+            if hasattr(type(part), attribute) and (foreign or callable(own)):
+                raise ValueError(
+                    f"{name} has an attribute {attribute!r}, which hides one of its own"
+                )
         jobs = vars(part).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
-            raise ValueError(f"{name} has n_jobs={jobs!r}: give at most {MOST_JOBS}")
+            raise ValueError(f"{name} has n_jobs={jobs!r}; use at most {MOST_JOBS}")
         rule = RULES.get(name)
         if rule is not None and not rule.holds(part):
             raise ValueError(f"the attributes of {name} do not fit together")
