@@ -95,17 +95,12 @@ class NystromMap:
         return len(self.landmarks)
 
     def features(
-        self,
-        X: Array,
-        out: Array | None = None,
-        distances: Array | None = None,
-        *,
-        compiled: bool = False,
+        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
     ) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
         if self.triangle is None:
             return self._values(X, out)
-        C = self._values(X, None, distances, compiled=compiled)
+        C = self._values(X, None, distances, compiled)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
         Phi = np.empty_like(C) if out is None else out[: len(C)]
@@ -119,12 +114,7 @@ class NystromMap:
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
     def summands(
-        self,
-        X: Array,
-        out: Array | None,
-        distances: Array | None = None,
-        *,
-        compiled: bool = False,
+        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
     ) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
 
@@ -133,15 +123,10 @@ class NystromMap:
         for the sums over many rows.
         """
         values = self._values if self.direct else self.features
-        return values(X, out, distances, compiled=compiled)
+        return values(X, out, distances, compiled)
 
     def _values(
-        self,
-        X: Array,
-        out: Array | None = None,
-        distances: Array | None = None,
-        *,
-        compiled: bool = False,
+        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
     ) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
         if distances is not None and isinstance(self.kernel, Kernel):

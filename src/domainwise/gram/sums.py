@@ -365,7 +365,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
                 values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
                 out = values[:, :m] if nystrom.landmarks.dtype == values.dtype else None
                 many = worth_compiling(len(X) * m)
-                summands = nystrom.summands(batch, out, distances, compiled=many)
+                summands = nystrom.summands(batch, out, distances, many)
                 if not np.shares_memory(summands, values):
                     values[:, :m] = summands
                 if rows.dense is not None:
