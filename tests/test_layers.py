@@ -21,6 +21,7 @@ LAYERS = [
     ["splits"],
     ["scoring"],
     ["calibration"],
+    ["adaptation"],
     ["search"],
     ["estimators"],
     ["invariant"],

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from domainwise.adaptation import *
     from domainwise.ensemble import *
     from domainwise.estimators import *
     from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 _LAZY = {
     name: f"domainwise.{module}"
     for module, names in {
+        "adaptation": "SiteAdapter",
         "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
         "estimators": "COIR DCM DICA KPCA MDA MIDA SCA FastCOIR FastDCM FastDICA FastKPCA FastMDA "
         "FastMIDA FastSCA",
@@ -69,6 +71,7 @@ __all__ = [
     "InvariantSVC",
     "InvariantSVR",
     "ShiftWatch",
+    "SiteAdapter",
     "__version__",
     "check_shift",
     "evaluate",

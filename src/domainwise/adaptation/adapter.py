@@ -1,0 +1,524 @@
+"""Models that take a few labels of a new site, and SiteAdapter for any estimator."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from domainwise.adaptation.corrections import ClassPrior, SourceOutputs, LinePrior, Prior, SiteLabels
+from domainwise.adaptation.gain import Score, SiteQuantiles, domain_scores, label_gain
+from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
+from domainwise.calibration.quantiles import DomainQuantiles, class_scores
+from domainwise.checks import inputs
+from domainwise.checks.arguments import CONSTRAINTS
+from domainwise.checks.inputs import refuse_no_rows
+from domainwise.checks.signatures import arguments
+from domainwise.checks.warn import warn_caller
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import (
+    AroundEstimator,
+    Predictions,
+    asks_for_domains,
+    codes_of,
+    fit_with_domains,
+)
+from domainwise.scoring.statistics import expected_score
+from domainwise.splits.folds import Split, domain_folds
+
+#: Held-out rows that a model keeps for adapting, at most; drawn evenly from the domains.
+MAX_HELD_OUT = 20_000
+
+
+class Adaptable(ABC):
+    """A fitted model that :meth:`adapt` turns into one for a site with some labels.
+
+    A class calls :meth:`_learn_to_adapt` at the end of ``fit``, computes uncorrected outputs in
+    :meth:`_outputs`, and predicts from :meth:`_corrected` ones. Outputs are probabilities of the
+    classes, or values of the target in a column.
+    """
+
+    classes_: Array
+    held_out_: dict[str, SourceOutputs]
+    site_labels_: dict[str, SiteLabels]  #: of an adapted model, as what follows
+    n_site_labels_: int
+    corrections_: dict[str, Array]
+    site_quantiles_: dict[str, SiteQuantiles]
+    _quantiles: dict[str, DomainQuantiles]
+
+    @abstractmethod
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        """Outputs without a correction; by class, or one column."""
+
+    def _learn_to_adapt(
+        self, held_out: dict[str, SourceOutputs], score: Score, *, balanced: bool, seed: int
+    ) -> None:
+        """Learn how much domains differ, and what labels would gain.
+
+        ``held_out`` has "plain" outputs, for rows one by one, and maybe "context" ones, for rows
+        with their domain. ``score`` is that of outputs for targets, larger is better.
+        """
+        self.held_out_ = held_out
+        options: dict[str, Any] = {"balanced": balanced, "seed": seed} if self._classes else {}
+        self._adapting = options
+        kind: Any = ClassPrior if self._classes else LinePrior
+        self.priors_: dict[str, Prior] = {
+            name: kind.learn(outputs, **options) for name, outputs in held_out.items()
+        }
+        for name, outputs in held_out.items():
+            scores = domain_scores(outputs, score, int(outputs.domain.max()) + 1)
+            given = {"seed": seed} | options
+            table, n_domains = label_gain(outputs, scores, score, classes=self._classes, **given)
+            before = "" if name == "plain" else f"{name}_"
+            setattr(self, f"{before}label_gain_", table)
+            setattr(self, f"{before}label_gain_domains_", n_domains)
+
+    @property
+    def _classes(self) -> bool:
+        return is_classifier(self)
+
+    def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
+        """Return a copy of the fitted model for the site that some labelled rows come from.
+
+        The model itself stays as it is. Labels given later, to the copy, are added to these:
+        ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all of them at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_labels, n_features)
+            Rows of one site; the columns are those of ``fit``. One row is enough. They should be a
+            random sample of the site: rows that look alike count less.
+        y : array-like of shape (n_labels,)
+            Their targets. Classes must be those of ``fit``.
+        X_site : array-like of shape (n_rows, n_features), default=None
+            Unlabelled rows of the site, as many as a batch to predict has. Only models with context
+            use it: it says what the site is like. Without it, the copy predicts rows one by one,
+            also when ``sample_domain`` is given.
+
+        Returns
+        -------
+        model : object
+            A fitted copy whose predictions are corrected for the site.
+        """
+        check_is_fitted(self)
+        if not getattr(self, "held_out_", None):
+            raise ValueError(
+                f"this {type(self).__name__} has no held-out predictions to learn from how sites "
+                "differ. Fit it with sample_domain on rows in memory, or use SiteAdapter."
+            )
+        refuse_no_rows(X)
+        targets = self._site_targets(y)
+        outputs = self._outputs(X, None)
+        if len(outputs) != len(targets):
+            raise ValueError(
+                f"y has {len(targets)} entries, but X has {len(outputs)} rows. Pass one label per "
+                "row."
+            )
+        labels = {"plain": SiteLabels.sorted(outputs, targets)}
+        if "context" in self.held_out_:
+            if X_site is None:
+                warn_caller(
+                    "X_site is missing: the adapted model predicts rows one by one, also where "
+                    "sample_domain is given. Pass the site's unlabelled rows as X_site to adapt "
+                    "predictions with context."
+                )
+            else:
+                labels["context"] = SiteLabels.sorted(self._with_site(X, X_site), targets)
+        previous = getattr(self, "site_labels_", {})
+        if previous:
+            # With context only where every label has it.
+            labels = {
+                name: previous[name].joined(new) for name, new in labels.items() if name in previous
+            }
+        adapted = copy.copy(self)
+        adapted.site_labels_ = labels
+        adapted.n_site_labels_ = len(labels["plain"])
+        adapted.corrections_ = {
+            name: given.correction(self.priors_[name]) for name, given in labels.items()
+        }
+        adapted.site_quantiles_ = {
+            name: SiteQuantiles.of(
+                self.held_out_[name],
+                self.priors_[name],
+                given,
+                classes=self._classes,
+                **self._adapting,
+            )
+            for name, given in labels.items()
+        }
+        return adapted
+
+    def _with_site(self, X: Any, X_site: Any) -> Array:
+        """Outputs of labelled rows whose domain is described by the site's unlabelled rows."""
+        refuse_no_rows(X_site)
+        n = inputs.count_rows(X)
+        rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
+        return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[:n]
+
+    def _site_targets(self, y: Any) -> Array:
+        """Targets of labelled rows as codes of classes, or as numbers."""
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if y.ndim != 1:
+            raise ValueError(f"y has shape {y.shape}. Pass one target per labelled row.")
+        if not self._classes:
+            values = y.astype(np.float64)
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"y holds {int((~np.isfinite(values)).sum())} missing or infinite values. Pass "
+                    "labelled rows only."
+                )
+            return values
+        unknown = sorted(
+            {str(label) for label in y.tolist() if label not in set(self.classes_.tolist())}
+        )
+        if unknown:
+            raise ValueError(
+                f"y holds classes that the model was not fitted with: {', '.join(unknown[:5])}. "
+                f"Its classes are {', '.join(map(str, self.classes_.tolist()[:20]))}."
+            )
+        return codes_of(y, self.classes_)
+
+    def _kind(self, sample_domain: Any) -> str:
+        """Which outputs are asked for, of those that there are."""
+        corrections = getattr(self, "corrections_", None)
+        known = self.held_out_ if corrections is None else corrections
+        return "context" if sample_domain is not None and "context" in known else "plain"
+
+    def _corrected(self, X: Any, sample_domain: Any) -> Array:
+        """Outputs, corrected for the site of an adapted model."""
+        corrections = getattr(self, "corrections_", None)
+        if corrections is None:
+            return self._outputs(X, sample_domain)
+        kind = self._kind(sample_domain)
+        outputs = self._outputs(X, sample_domain if kind == "context" else None)
+        return self.priors_[kind].apply(outputs, corrections[kind])
+
+    def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles | SiteQuantiles:
+        """Thresholds for the outputs that are asked for."""
+        known = getattr(self, "site_quantiles_", self._quantiles)
+        return known.get("context" if sample_domain is not None else "plain", known["plain"])
+
+
+def _has_classes(model: Any) -> bool:
+    return is_classifier(model.estimator)
+
+
+@arguments
+class SiteAdapter(Adaptable, AroundEstimator):
+    """Any classifier or regressor, able to learn from a few labels of a new site.
+
+    A model is wrong at a new site in a systematic way. For numbers that is its level and its slope,
+    for classes a bias per class. Domains that were held out in ``fit`` tell how much sites differ
+    in this, and so how far a few labels may move the predictions.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        Classes are corrected by their probabilities, or by decision values that are turned into
+        probabilities on held-out domains.
+    cv : int, splitter or iterable, default=None
+        None holds domains out one at a time, or in ten groups.
+    scoring : str or callable, default=None
+        Score of ``domain_scores_`` and ``label_gain_``. None is balanced accuracy, or the negative
+        root mean squared error.
+    n_jobs : int, default=None
+        Folds that are fitted at the same time.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted to all rows.
+    classes_ : ndarray
+        Class labels, of a classifier.
+    domain_scores_ : ndarray of shape (n_domains,)
+        Score on each source domain by the estimator fitted without it.
+    expected_score_ : tuple of float
+        Mean of these over domains, and an approximate 95 % interval of it.
+    label_gain_ : structured array
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
+        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
+    label_gain_domains_ : ndarray of int
+        Number of source domains with rows enough for each of these.
+    n_site_labels_ : int
+        Number of labels that the model was adapted to; only after :meth:`adapt`.
+
+    See Also
+    --------
+    domainwise.DomainEnsembleClassifier : Has ``adapt`` by itself.
+    domainwise.selection.DomainConformal : Prediction sets around any estimator, without labels.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from domainwise import SiteAdapter
+    >>> from domainwise.datasets import make_synthetic
+    >>> data = make_synthetic(n_domains=8, random_state=0)
+    >>> X, y = data.data[:, 1:], data.data[:, 0] + data.sample_domain
+    >>> known = data.sample_domain > 0
+    >>> model = SiteAdapter(LinearRegression())
+    >>> model = model.fit(X[known], y[known], sample_domain=data.sample_domain[known])
+    >>> site = model.adapt(X[~known][:10], y[~known][:10])
+    >>> rest_X, rest_y = X[~known][10:], y[~known][10:]
+    >>> bool(abs(site.predict(rest_X) - rest_y).mean() < abs(model.predict(rest_X) - rest_y).mean())
+    True
+    """
+
+    estimator: Estimator = field(kw_only=False)
+    cv: CrossValidator = None
+    scoring: Scoring = None
+    n_jobs: int | None = None
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_jobs")
+    }
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
+        """Fit the estimator, and learn from held-out domains how much sites differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes or numbers.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each row. None makes all rows one domain, which tells little.
+
+        Returns
+        -------
+        self : object
+        """
+        self._validate_params()
+        if not is_classifier(self.estimator) and not is_regressor(self.estimator):
+            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
+        refuse_no_rows(X)
+        (X,) = indexable(X)
+        n = inputs.count_rows(X)
+        if n < 2:
+            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
+        domain = inputs.check_sample_domain(sample_domain, n, "delta")
+        if self._classes:
+            target = inputs.check_classes(y, n)
+            self.classes_ = target.names
+            labels, targets = target.names[target.codes], target.codes
+        else:
+            target = inputs.check_target(y, n, "rbf", least_classes=1)
+            if target.values.shape[1] > 1:
+                raise ValueError("y has several columns. Fit one SiteAdapter per column.")
+            labels = targets = target.values[:, 0]
+        together = sample_domain is not None and asks_for_domains(self.estimator, "predict")
+        kinds = ("plain", "context") if together else ("plain",)
+        splits, _ = domain_folds(labels, domain.codes, classification=self._classes, cv=self.cv)
+        answers = Parallel(n_jobs=self.n_jobs)(
+            delayed(_held_out_outputs)(self, X, labels, sample_domain, split, kinds)
+            for split in splits
+        )
+        self.estimator_ = _fitted(self.estimator, X, labels, sample_domain, np.arange(n))
+        tested = np.concatenate([test for _, test in splits])
+        codes = domain.codes
+        self._curves: dict[str, Curve] = {}
+        held_out = {}
+        for i, kind in enumerate(kinds):
+            outputs = np.concatenate([answer[i] for answer in answers])
+            if self._classes and not hasattr(self.estimator_, "predict_proba"):
+                weights = equal_weights(codes[tested])
+                self._curves[kind] = fit_curve(outputs, targets[tested], weights)[0]
+                outputs = self._curves[kind].probabilities(outputs)
+            held_out[kind] = SourceOutputs(targets[tested], codes[tested], outputs)
+        score = self._score(labels)
+        self._learn_to_adapt(held_out, score, balanced=_balances(self.estimator), seed=0)
+        self.domain_scores_ = domain_scores(held_out["plain"], score, len(domain.names))
+        self.expected_score_ = expected_score(self.domain_scores_, 0)
+        self._quantiles = {
+            kind: DomainQuantiles.of(self.priors_[kind].strangeness(h.outputs, h.y), h.domain)
+            for kind, h in held_out.items()
+        }
+        return self
+
+    def _score(self, y: Array) -> Score:
+        """Score of outputs for targets; larger is better."""
+        scoring = self.scoring
+        if scoring is None:
+            scoring = "balanced_accuracy" if self._classes else "neg_root_mean_squared_error"
+        measure = choose_measure(scoring, y, self._classes)
+        if not self._classes:
+            return lambda outputs, y: float(
+                measure.scorer(Predictions.kept(None, outputs[:, 0], None, None), None, y)
+            )
+        names = self.classes_
+
+        def score(outputs: Array, codes: Array) -> float:
+            labels = names[outputs.argmax(axis=1)]
+            predictions = Predictions.kept(names, labels, outputs, None)
+            return float(measure.scorer(predictions, None, names[codes]))
+
+        return score
+
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        """Probabilities or values of the fitted estimator."""
+        kind = self._kind(sample_domain)
+        given = sample_domain if kind == "context" else None
+        classes = self.classes_ if self._classes else None
+        outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, given))
+        curve = self._curves.get(kind)
+        return outputs if curve is None else curve.probabilities(outputs)
+
+    def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
+        """Predict, with the correction of an adapted model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        sample_domain : array-like of shape (n_rows,), default=None
+            For an estimator that looks at a domain's rows together.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        refuse_no_rows(X)
+        if not hasattr(self, "corrections_"):
+            given = sample_domain if self._kind(sample_domain) == "context" else None
+            classes = self.classes_ if self._classes else None
+            return Predictions(self.estimator_, X, classes, given).labels
+        outputs = self._corrected(X, sample_domain)
+        if not self._classes:
+            return np.asarray(outputs[:, 0])
+        return np.asarray(self.classes_[outputs.argmax(axis=1)])
+
+    @available_if(_has_classes)
+    def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
+        """Return the probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self)
+        refuse_no_rows(X)
+        return self._corrected(X, sample_domain)
+
+    @available_if(_has_classes)
+    def predict_set(
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
+    ) -> Array:
+        """Return the classes that each row may have; labels of the site make sets smaller.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+        coverage : float, default=0.9
+            Share of the rows of a new domain, on average over domains, whose class is in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_rows, n_classes)
+        """
+        scores = class_scores(self.predict_proba(X, sample_domain))
+        return self._quantiles_for(sample_domain).sets(scores, coverage)
+
+    @available_if(lambda self: is_regressor(self.estimator))
+    def predict_interval(
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
+    ) -> Array:
+        """Return the ends of an interval for each row; labels of the site make it narrower.
+
+        Parameters
+        ----------
+        X, sample_domain, coverage
+            As in :meth:`predict_set`.
+
+        Returns
+        -------
+        ends : ndarray of shape (n_rows, 2)
+        """
+        predicted = self.predict(X, sample_domain)
+        return self._quantiles_for(sample_domain).intervals(predicted, coverage)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: MaybeArray = None) -> float:
+        """Return the accuracy, or R², of the predictions.
+
+        Parameters
+        ----------
+        X, y
+            Rows, and their classes or numbers.
+        sample_weight : array-like of shape (n_rows,), default=None
+            What each row counts.
+
+        Returns
+        -------
+        score : float
+        """
+        measure = accuracy_score if self._classes else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Their names, if X has string column names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+
+def _fitted(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Array) -> Any:
+    """A clone, fitted to some rows."""
+    given = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
+    with inputs.quiet_about_domains():
+        return fit_with_domains(
+            clone(estimator), inputs.take_rows(X, rows), inputs.take_rows(y, rows), given
+        )
+
+
+def _held_out_outputs(
+    adapter: SiteAdapter, X: Any, y: Any, sample_domain: Any, split: Split, kinds: tuple[str, ...]
+) -> list[Array]:
+    """Outputs for the test rows of a split, by an estimator fitted to the others."""
+    train, test = split
+    model = _fitted(adapter.estimator, X, y, sample_domain, train)
+    classes = getattr(adapter, "classes_", None)
+    X_test = inputs.take_rows(X, test)
+    given = [None if kind == "plain" else inputs.take_rows(sample_domain, test) for kind in kinds]
+    return [_estimator_outputs(Predictions(model, X_test, classes, d)) for d in given]
+
+
+def _estimator_outputs(predictions: Predictions) -> Array:
+    """Probabilities, else decision values by class, else 1 for the predicted class; or values."""
+    if predictions.classes is None:
+        return np.asarray(predictions.labels, dtype=np.float64)[:, None]
+    if predictions.probabilities is not None:
+        return np.asarray(predictions.probabilities, dtype=np.float64)
+    if predictions.decisions is not None:
+        return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
+    codes = codes_of(predictions.labels, predictions.classes)
+    return np.asarray(np.eye(len(predictions.classes))[codes])
+
+
+def _balances(estimator: Any) -> bool:
+    """Whether classes count the same in fit, as far as parameters say so."""
+    names = ("class_weight", "auto_class_weights")
+    values = [value for name, value in estimator.get_params().items() if name.endswith(names)]
+    return any(str(value).lower() == "balanced" for value in values)

@@ -1,0 +1,163 @@
+"""What labels of a new site are worth: every source domain in turn plays the site (theory 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from domainwise.adaptation.corrections import SourceOutputs, Prior, SiteLabels, priors_without_each
+from domainwise.arrays import Array
+from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
+from domainwise.scoring.statistics import expected_score
+
+#: Numbers of labels for which the expected score is given.
+LABEL_COUNTS = (0, 5, 10, 20, 50)
+#: Random draws of labels from each source domain, and of those that calibrate intervals.
+DRAWS, CALIBRATION_DRAWS = 20, 10
+#: Source domains that play the site, at most.
+MAX_DOMAINS = 40
+
+GAIN_DTYPE = np.dtype(
+    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
+)
+
+#: Score of corrected outputs for targets; larger is better.
+Score = Callable[[Array, Array], float]
+
+
+def label_gain(
+    held_out: SourceOutputs, scores: Array, score: Score, *, classes: bool, seed: int = 0, **options: Any
+) -> tuple[Array, Array]:
+    """Expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains behind each.
+
+    ``scores`` are those without labels, by domain. Labels are drawn at random and, as they often
+    come, from the first rows in table order; the smaller of the two gains is used. Gains are
+    paired: each is the mean over domains with at least twice as many rows as labels, scored on
+    the same rows with and without labels.
+    """
+    codes = [code for code, _ in held_out.domains(2 * LABEL_COUNTS[1])]
+    if len(codes) > MAX_DOMAINS:
+        codes = [codes[i] for i in np.linspace(0, len(codes) - 1, MAX_DOMAINS).astype(int)]
+    priors = priors_without_each(held_out, codes, classes=classes, seed=seed, **options)
+    rng = np.random.default_rng(seed)
+    gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
+    for i, code in enumerate(codes):
+        site = held_out.take(np.flatnonzero(held_out.domain == code))
+        n = len(site.y)
+        counts = [k for k in LABEL_COUNTS if 2 * k <= n]
+        orders = [rng.permutation(n) for _ in range(DRAWS)]
+        gains[0, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
+        gains[1, : len(counts), i] = _gains(priors[code], site, [np.arange(n)], counts, score)
+    known = np.isfinite(gains[0])
+    table = np.zeros(len(LABEL_COUNTS), dtype=GAIN_DTYPE)
+    defined = scores[np.isfinite(scores)]
+    for j, k in enumerate(LABEL_COUNTS):
+        table[j]["n_labels"] = k
+        if not known[j].any() or not len(defined):
+            table[j]["score"] = table[j]["low"] = table[j]["high"] = np.nan
+            continue
+        kind = int(np.nanmean(gains[:, j], axis=1).argmin())
+        mean = float(np.nanmean(gains[kind, j]))
+        # A domain with too few rows for so many labels is taken to gain what the others do.
+        by_domain = {code: g for code, g in zip(codes, gains[kind, j], strict=True) if g == g}
+        adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
+        table[j]["score"], table[j]["low"], table[j]["high"] = expected_score(adapted, seed)
+    return table, known.sum(axis=1)
+
+
+def _gains(
+    prior: Prior, site: SourceOutputs, orders: list[Array], counts: list[int], score: Score
+) -> list[float]:
+    """Mean gain over draws for each number of labels; draws are nested."""
+    most = max(counts)
+    order = np.array(orders)
+    labelled, rest = order[:, :most], order[:, most:]
+    before = [_defined(score, site.outputs[rows], site.y[rows]) for rows in rest]
+    gains = []
+    for k in counts:
+        rows = labelled[:, :k]
+        corrections = prior.corrections(site.outputs[rows], site.y[rows])
+        after = [
+            _defined(score, prior.apply(site.outputs[tested], correction), site.y[tested])
+            for tested, correction in zip(rest, corrections, strict=True)
+        ]
+        differences = np.subtract(after, before) if k else np.zeros(len(before))
+        defined = differences[np.isfinite(differences)]
+        gains.append(float(defined.mean()) if len(defined) else np.nan)
+    return gains
+
+
+def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
+    """Score of each domain's held-out outputs; NaN where it is not defined."""
+    scores = np.full(n_domains, np.nan)
+    for code, rows in held_out.domains():
+        scores[code] = _defined(score, held_out.outputs[rows], held_out.y[rows])
+    return scores
+
+
+def _defined(score: Score, outputs: Array, y: Array) -> float:
+    """A score, or NaN where it is not defined, such as AUC with one class."""
+    try:
+        return float(score(outputs, y))
+    except ValueError:
+        return float("nan")
+
+
+@dataclass(frozen=True)
+class SiteQuantiles:
+    """Thresholds of sets and intervals at a site with labels.
+
+    Every source domain plays the site: as many of its rows as there are labels correct the outputs,
+    and the others give scores. Where there are too few domains for a coverage but labels enough,
+    the labels themselves are used, each for a model that the others have corrected. Which of the
+    two applies depends on the numbers of domains and labels alone.
+    """
+
+    domains: DomainQuantiles
+    labels: Array  #: scores of the labels, ascending
+
+    @classmethod
+    def of(
+        cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels, *, classes: bool, **options: Any
+    ) -> SiteQuantiles:
+        """For a site with these labels."""
+        codes = [code for code, _ in held_out.domains()]
+        priors = priors_without_each(held_out, codes, classes=classes, **options)
+        rng = np.random.default_rng(options.get("seed", 0))
+        scores, places = [], []
+        for code in codes:
+            site = held_out.take(np.flatnonzero(held_out.domain == code))
+            n = len(site.y)
+            k = min(len(labels), n // 2)
+            for _ in range(CALIBRATION_DRAWS):
+                order = rng.permutation(n)
+                rows, rest = order[None, :k], order[k:]
+                correction = priors[code].corrections(site.outputs[rows], site.y[rows])[0]
+                corrected = priors[code].apply(site.outputs[rest], correction)
+                scores.append(priors[code].strangeness(corrected, site.y[rest]))
+                places.append(np.full(len(rest), code))
+        return cls(
+            DomainQuantiles.of(np.concatenate(scores), np.concatenate(places)),
+            np.sort(labels.left_out_scores(prior)),
+        )
+
+    def _quantiles(self, coverage: float) -> DomainQuantiles:
+        if self.domains.n_domains >= needed_domains(coverage):
+            return self.domains
+        n = len(self.labels)
+        if n < needed_domains(coverage):
+            return self.domains
+        # One domain per label gives the rank ceil((n + 1) coverage).
+        levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
+        return DomainQuantiles(self.labels, levels, n)
+
+    def sets(self, scores: Array, coverage: float) -> Array:
+        """Which classes have scores up to the threshold."""
+        return self._quantiles(coverage).sets(scores, coverage)
+
+    def intervals(self, predicted: Array, coverage: float) -> Array:
+        """Lower and upper ends, of shape (n, 2), around predicted values."""
+        return self._quantiles(coverage).intervals(predicted, coverage)

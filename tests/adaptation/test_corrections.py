@@ -1,0 +1,159 @@
+"""The corrections against independent computations, and what they do at the limits."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from domainwise.adaptation.corrections import (
+    ClassPrior,
+    LinePrior,
+    SiteLabels,
+    SourceOutputs,
+    Spread,
+    smooth_logs,
+)
+
+NO_SPREAD = Spread(0.0, 1.0)  # every label counts in full
+
+
+def outputs_with_levels(levels, slopes, n=200, noise=0.5, seed=0):
+    """Held-out outputs of domains that differ by a level and a slope around an output of 0."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(np.arange(len(levels)), n)
+    outputs = rng.normal(size=len(domain))
+    y = outputs + np.asarray(levels)[domain] + np.asarray(slopes)[domain] * outputs
+    y += noise * rng.normal(size=len(domain))
+    return SourceOutputs(y, domain, outputs[:, None])
+
+
+def class_outputs(n_domains=6, n=80, n_classes=3, bias=1.0, seed=0):
+    """Probabilities whose domains have a bias per class."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(np.arange(n_domains), n)
+    logs = rng.normal(size=(len(domain), n_classes))
+    shift = bias * rng.normal(size=(n_domains, n_classes))
+    truth = softmax(logs + shift[domain], axis=1)
+    y = np.array([rng.choice(n_classes, p=p) for p in truth])
+    return SourceOutputs(y, domain, softmax(logs, axis=1))
+
+
+def test_prior_variances_are_those_of_the_levels_and_slopes_of_domains():
+    rng = np.random.default_rng(1)
+    levels, slopes = 2.0 * rng.normal(size=60), 0.3 * rng.normal(size=60)
+    prior = LinePrior.learn(outputs_with_levels(levels, slopes))
+    assert prior.level == pytest.approx(np.mean(levels**2), rel=0.05)
+    assert prior.slope == pytest.approx(np.mean(slopes**2), rel=0.1)
+    assert prior.noise == pytest.approx(0.25 + np.mean(slopes**2), rel=0.1)
+
+
+def test_domains_that_do_not_differ_leave_predictions_alone():
+    prior = LinePrior.learn(outputs_with_levels(np.zeros(30), np.zeros(30)))
+    labels = SiteLabels.sorted(np.zeros((5, 1)), np.full(5, 1.0))
+    assert abs(labels.correction(prior)[0]) < 0.05
+
+
+def test_the_level_is_the_shrunken_mean_of_the_residuals():
+    prior = LinePrior(0.0, level=4.0, slope=0.0, noise=2.0, spread=NO_SPREAD)
+    outputs, y = np.arange(5.0)[:, None], np.arange(5.0) + [1.0, 2.0, 3.0, 4.0, 5.0]
+    level, slope = prior.corrections(outputs[None], y[None])[0]
+    assert level == pytest.approx(5 * 4.0 / (5 * 4.0 + 2.0) * 3.0)
+    assert slope == 0.0
+
+
+def test_level_and_slope_are_the_maximum_of_the_posterior():
+    rng = np.random.default_rng(0)
+    prior = LinePrior(0.7, level=1.5, slope=0.2, noise=0.8, spread=NO_SPREAD)
+    outputs, y = rng.normal(size=(12, 1)), rng.normal(size=12)
+
+    def negative_log_posterior(theta):
+        level, slope = theta
+        rest = y - outputs[:, 0] - level - slope * (outputs[:, 0] - 0.7)
+        return rest @ rest / 1.6 + level**2 / 3.0 + slope**2 / 0.4
+
+    best = minimize(negative_log_posterior, np.zeros(2), tol=1e-14).x
+    assert prior.corrections(outputs[None], y[None])[0] == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_biases_are_the_maximum_of_the_posterior(balanced):
+    rng = np.random.default_rng(0)
+    shares = np.array([0.5, 0.3, 0.2])
+    prior = ClassPrior(0.6, shares, balanced, NO_SPREAD)
+    probabilities, y = rng.dirichlet(np.ones(3), size=9), rng.integers(3, size=9)
+    logs = smooth_logs(probabilities)
+    if balanced:
+        counts = np.bincount(y, minlength=3) + 10 * shares
+        logs = logs + np.log(counts / counts.sum())
+
+    def negative_log_posterior(bias):
+        return -log_softmax(logs + bias, axis=1)[np.arange(9), y].sum() + bias @ bias / 0.72
+
+    best = minimize(negative_log_posterior, np.zeros(3), tol=1e-14).x
+    found = prior.corrections(probabilities[None], y[None])[0]
+    assert found == pytest.approx(best, abs=1e-5)
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_scale_follows_how_much_domains_differ():
+    small = ClassPrior.learn(class_outputs(bias=0.0), seed=0).scale
+    large = ClassPrior.learn(class_outputs(bias=1.5), seed=0).scale
+    assert small <= 0.25 < large
+
+
+def test_no_labels_change_nothing_to_the_bit():
+    line, classes = LinePrior.learn(outputs_with_levels([0, 1], [0, 0])), class_outputs()
+    prior = ClassPrior.learn(classes, seed=0)
+    none = SiteLabels.sorted(np.zeros((0, 1)), np.zeros(0))
+    outputs = np.random.default_rng(0).normal(size=(20, 1))
+    assert (line.apply(outputs, none.correction(line)) == outputs).all()
+    none = SiteLabels.sorted(np.zeros((0, 3)), np.zeros(0, dtype=int))
+    assert (prior.apply(classes.outputs, none.correction(prior)) == classes.outputs).all()
+
+
+def test_labels_of_one_class_do_not_run_off():
+    prior = ClassPrior(2.0, np.array([0.5, 0.5]), False, NO_SPREAD)
+    outputs = np.full((10, 2), 0.5)
+    labels = SiteLabels.sorted(outputs, np.ones(10, dtype=int))
+    p = prior.apply(np.array([[0.5, 0.5]]), labels.correction(prior))[0, 1]
+    assert 0.8 < p < 0.999
+
+
+def test_many_labels_say_what_the_rows_of_the_site_say():
+    prior = LinePrior(0.0, level=0.1, slope=0.1, noise=1.0, spread=NO_SPREAD)
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(size=(10_000, 1))
+    y = 3.0 + 1.5 * outputs[:, 0] + 0.1 * rng.normal(size=10_000)
+    level, slope = SiteLabels.sorted(outputs, y).correction(prior)
+    assert (level, slope) == (pytest.approx(3.0, abs=0.02), pytest.approx(0.5, abs=0.02))
+
+
+def test_labels_that_look_alike_count_less():
+    held_out = outputs_with_levels(np.linspace(-1, 1, 10), np.zeros(10))
+    prior = LinePrior.learn(held_out)
+    rng = np.random.default_rng(0)
+    random, alike = rng.normal(size=(10, 1)), 0.01 * rng.normal(size=(10, 1))
+    moved = [
+        SiteLabels.sorted(outputs, outputs[:, 0] + 1.0).correction(prior)[0]
+        for outputs in (random, alike)
+    ]
+    assert prior.spread.weights(random[None])[0] > 0.95
+    assert moved[1] < 0.8 * moved[0]
+
+
+def test_the_order_of_labels_does_not_matter_to_the_bit():
+    rng = np.random.default_rng(0)
+    outputs, y = rng.dirichlet(np.ones(3), size=30), rng.integers(3, size=30)
+    prior = ClassPrior(0.5, np.full(3, 1 / 3), False, NO_SPREAD)
+    order = rng.permutation(30)
+    whole = SiteLabels.sorted(outputs, y)
+    parts = SiteLabels.sorted(outputs[order[:11]], y[order[:11]]).joined(
+        SiteLabels.sorted(outputs[order[11:]], y[order[11:]])
+    )
+    assert (whole.correction(prior) == parts.correction(prior)).all()
+
+
+def test_one_domain_cannot_tell_how_domains_differ():
+    prior = LinePrior.learn(outputs_with_levels([0.0], [0.0]))
+    assert prior.level == prior.noise  # one label moves the level halfway
+    assert ClassPrior.learn(class_outputs(n_domains=1), seed=0).scale == 0.5
