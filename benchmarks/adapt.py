@@ -12,7 +12,6 @@ started again goes on where it stopped.
 
 from __future__ import annotations
 
-import argparse
 import os
 import warnings
 from collections import defaultdict
@@ -26,7 +25,7 @@ from leaderboard_data import STAGE, tasks
 from scipy.special import xlogy
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.adaptation.corrections import ClassPrior, SourceOutputs, LinePrior, SiteLabels
+from domainwise.adaptation.corrections import ClassPrior, LinePrior, SiteLabels, SourceOutputs
 from domainwise.adaptation.gain import LABEL_COUNTS, SiteQuantiles, domain_scores, label_gain
 
 HERE = Path(__file__).parent

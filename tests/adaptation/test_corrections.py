@@ -55,7 +55,7 @@ def test_domains_that_do_not_differ_leave_predictions_alone():
 
 def test_the_level_is_the_shrunken_mean_of_the_residuals():
     prior = LinePrior(0.0, level=4.0, slope=0.0, noise=2.0, spread=NO_SPREAD)
-    outputs, y = np.arange(5.0)[:, None], np.arange(5.0) + [1.0, 2.0, 3.0, 4.0, 5.0]
+    outputs, y = np.arange(5.0)[:, None], 2.0 * np.arange(5.0) + 1.0
     level, slope = prior.corrections(outputs[None], y[None])[0]
     assert level == pytest.approx(5 * 4.0 / (5 * 4.0 + 2.0) * 3.0)
     assert slope == 0.0

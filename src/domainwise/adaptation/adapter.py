@@ -15,7 +15,13 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.adaptation.corrections import ClassPrior, SourceOutputs, LinePrior, Prior, SiteLabels
+from domainwise.adaptation.corrections import (
+    ClassPrior,
+    LinePrior,
+    Prior,
+    SiteLabels,
+    SourceOutputs,
+)
 from domainwise.adaptation.gain import Score, SiteQuantiles, domain_scores, label_gain
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve

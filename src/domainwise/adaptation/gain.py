@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.adaptation.corrections import SourceOutputs, Prior, SiteLabels, priors_without_each
+from domainwise.adaptation.corrections import Prior, SiteLabels, SourceOutputs, priors_without_each
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
 from domainwise.scoring.statistics import expected_score
@@ -29,7 +29,13 @@ Score = Callable[[Array, Array], float]
 
 
 def label_gain(
-    held_out: SourceOutputs, scores: Array, score: Score, *, classes: bool, seed: int = 0, **options: Any
+    held_out: SourceOutputs,
+    scores: Array,
+    score: Score,
+    *,
+    classes: bool,
+    seed: int = 0,
+    **options: Any,
 ) -> tuple[Array, Array]:
     """Expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains behind each.
 
@@ -121,7 +127,13 @@ class SiteQuantiles:
 
     @classmethod
     def of(
-        cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels, *, classes: bool, **options: Any
+        cls,
+        held_out: SourceOutputs,
+        prior: Prior,
+        labels: SiteLabels,
+        *,
+        classes: bool,
+        **options: Any,
     ) -> SiteQuantiles:
         """For a site with these labels."""
         codes = [code for code, _ in held_out.domains()]

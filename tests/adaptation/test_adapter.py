@@ -1,0 +1,208 @@
+"""SiteAdapter around any estimator: what it gains, keeps and refuses."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from domainwise import SiteAdapter
+from domainwise.selection import LeaveDomainsOut
+
+
+def sites(n_sites=10, n=60, level=3.0, seed=0):
+    """A target whose level differs between sites."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(np.arange(n_sites), n)
+    X = rng.normal(size=(len(domain), 3))
+    y = X @ [1.0, -1.0, 0.5] + level * rng.normal(size=n_sites)[domain]
+    return X, y + 0.3 * rng.normal(size=len(y)), domain
+
+
+def class_sites(n_sites=10, n=60, n_classes=3, bias=1.5, seed=0):
+    """Classes whose shares differ between sites."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(np.arange(n_sites), n)
+    X = rng.normal(size=(len(domain), 3))
+    logs = X @ (2.0 * rng.normal(size=(3, n_classes)))
+    logs += bias * rng.normal(size=(n_sites, n_classes))[domain] + rng.gumbel(size=logs.shape)
+    return X, np.array(["a", "b", "c", "d"])[logs.argmax(axis=1)], domain
+
+
+def held_out_site(X, y, domain, code=0):
+    known = domain != code
+    return (X[known], y[known], domain[known]), (X[~known], y[~known])
+
+
+def fit_adapter(estimator, rows, **options):
+    X, y, domain = rows
+    return SiteAdapter(estimator, **options).fit(X, y, sample_domain=domain)
+
+
+def test_ten_labels_remove_most_of_a_level():
+    X, y, domain = sites()
+    errors = []
+    for code in range(10):
+        rows, (X_site, y_site) = held_out_site(X, y, domain, code)
+        model = fit_adapter(LinearRegression(), rows)
+        site = model.adapt(X_site[:10], y_site[:10])
+        rest = (X_site[10:], y_site[10:])
+        errors.append(
+            [np.sqrt(np.mean((m.predict(rest[0]) - rest[1]) ** 2)) for m in (model, site)]
+        )
+        assert (model.predict(X) == model.estimator_.predict(X)).all()  # it is unchanged
+        assert site.n_site_labels_ == 10
+    before, after = np.mean(errors, axis=0)
+    assert after < 0.2 * before
+
+
+def test_ten_labels_follow_the_class_shares_of_a_site():
+    gains = []
+    X, y, domain = class_sites()
+    for code in range(10):
+        rows, (X_site, y_site) = held_out_site(X, y, domain, code)
+        model = fit_adapter(LogisticRegression(), rows)
+        site = model.adapt(X_site[:10], y_site[:10])
+        gains.append(site.score(X_site[10:], y_site[10:]) - model.score(X_site[10:], y_site[10:]))
+    assert np.mean(gains) > 0.03
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LinearRegression(),
+        make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3, random_state=0)),
+    ],
+)
+def test_labels_in_two_parts_are_the_same_to_the_bit(estimator):
+    rows, (X, y) = held_out_site(*sites())
+    model = fit_adapter(estimator, rows)
+    whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
+    assert (whole.predict(X) == parts.predict(X)).all()
+    assert (whole.predict_interval(X) == parts.predict_interval(X)).all()
+
+
+def test_labels_in_two_parts_are_the_same_to_the_bit_for_classes():
+    rows, (X, y) = held_out_site(*class_sites())
+    model = fit_adapter(LogisticRegression(), rows)
+    whole, parts = model.adapt(X[:25], y[:25]), model.adapt(X[7:25], y[7:25]).adapt(X[:7], y[:7])
+    assert (whole.predict_proba(X) == parts.predict_proba(X)).all()
+
+
+def test_intervals_cover_and_get_narrower_with_labels():
+    X, y, domain = sites(n_sites=12)
+    inside, widths = [], []
+    for code in range(12):
+        rows, (X_site, y_site) = held_out_site(X, y, domain, code)
+        model = fit_adapter(LinearRegression(), rows)
+        site = model.adapt(X_site[:20], y_site[:20])
+        ends = site.predict_interval(X_site[20:], coverage=0.9)
+        inside.append(np.mean((ends[:, 0] <= y_site[20:]) & (y_site[20:] <= ends[:, 1])))
+        wide = np.ptp(model.predict_interval(X_site[20:21], coverage=0.9))
+        widths.append(np.ptp(ends[0]) / wide)
+    assert 0.85 <= np.mean(inside) <= 0.99  # eleven domains: cautious, as theory 16 says
+    assert np.mean(widths) < 0.3
+
+
+def test_few_domains_and_enough_labels_use_the_labels_for_intervals():
+    X, y, domain = sites(n_sites=6, n=120)
+    inside = []
+    for code in range(6):
+        rows, (X_site, y_site) = held_out_site(X, y, domain, code)
+        model = fit_adapter(LinearRegression(), rows)
+        with pytest.warns(UserWarning, match="needs 9 calibration domains"):
+            assert np.isinf(model.predict_interval(X_site)).all()
+        ends = model.adapt(X_site[:40], y_site[:40]).predict_interval(X_site[40:])
+        inside.append(np.mean((ends[:, 0] <= y_site[40:]) & (y_site[40:] <= ends[:, 1])))
+    assert 0.82 <= np.mean(inside) <= 0.97
+
+
+def test_label_gain_says_what_labels_bring():
+    X, y, domain = sites(n_sites=10, n=120)
+    model = fit_adapter(LinearRegression(), (X, y, domain))
+    table = model.label_gain_
+    assert table.dtype.names == ("n_labels", "score", "low", "high")
+    assert table["n_labels"].tolist() == [0, 5, 10, 20, 50]
+    assert table["score"][0] == pytest.approx(model.expected_score_[0])
+    assert (np.diff(table["score"][:2]) > 1.0).all()  # RMSE falls from about 3 to about 0.4
+    assert (table["low"] <= table["score"]).all()
+    assert (table["score"] <= table["high"]).all()
+    assert model.label_gain_domains_.tolist() == [10] * 5
+
+
+def test_label_gain_is_measured_for_the_first_rows_too():
+    """Where a domain's first rows are unlike the others, labels of these promise less."""
+    X, y, domain = sites(n_sites=10, n=120)
+    ordered = y + np.tile(np.r_[np.full(20, 5.0), np.zeros(100)], 10)
+    random = np.random.default_rng(0).permutation(len(y))
+    table = fit_adapter(LinearRegression(), (X, ordered, domain)).label_gain_
+    shuffled = fit_adapter(
+        LinearRegression(), (X[random], ordered[random], domain[random])
+    ).label_gain_
+    assert table["score"][1] < shuffled["score"][1] - 0.5
+
+
+def test_a_classifier_without_probabilities_gets_them_from_held_out_domains():
+    rows, (X, y) = held_out_site(*class_sites())
+    model = fit_adapter(RidgeClassifier(), rows)
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
+    site = model.adapt(X[:10], y[:10])
+    assert (site.classes_[site.predict_proba(X).argmax(axis=1)] == site.predict(X)).all()
+
+
+def test_balanced_class_weights_keep_balanced_accuracy():
+    X, y, domain = class_sites(n_classes=2, bias=2.0)
+    model = fit_adapter(LogisticRegression(class_weight="balanced"), (X, y, domain))
+    assert model.priors_["plain"].balanced
+    assert not fit_adapter(LogisticRegression(), (X, y, domain)).priors_["plain"].balanced
+
+
+def test_it_clones_pickles_and_repeats():
+    rows, (X, y) = held_out_site(*class_sites())
+    model = clone(SiteAdapter(LogisticRegression(), cv=LeaveDomainsOut(), n_jobs=1))
+    site = model.fit(rows[0], rows[1], sample_domain=rows[2]).adapt(X[:5], y[:5])
+    again = pickle.loads(pickle.dumps(site))
+    assert (again.predict_proba(X) == site.predict_proba(X)).all()
+    assert (again.adapt(X[5:9], y[5:9]).predict(X) == site.adapt(X[5:9], y[5:9]).predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda X, y: (X, np.where(y == "a", "new", y)), "not fitted with: new"),
+        (lambda X, y: (X[:5], y), "y has 10 entries, but X has 5 rows"),
+        (lambda X, y: (X[:, :2], y), "features"),
+        (lambda X, y: (X[:0], y[:0]), "0 sample"),
+        (lambda X, y: (X, np.column_stack([y, y])), "one target per labelled row"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(change, message):
+    rows, (X, y) = held_out_site(*class_sites())
+    model = fit_adapter(LogisticRegression(), rows)
+    with pytest.raises(ValueError, match=message):
+        model.adapt(*change(X[:10], np.where(np.arange(10) == 0, "a", y[:10])))
+
+
+def test_missing_targets_are_refused():
+    rows, (X, _) = held_out_site(*sites())
+    model = fit_adapter(LinearRegression(), rows)
+    with pytest.raises(ValueError, match="1 missing or infinite"):
+        model.adapt(X[:3], [1.0, np.nan, 2.0])
+
+
+def test_one_label_and_labels_of_one_class_work():
+    rows, (X, y) = held_out_site(*class_sites())
+    model = fit_adapter(LogisticRegression(), rows)
+    assert model.adapt(X[:1], y[:1]).n_site_labels_ == 1
+    same = model.adapt(X[:30], np.full(30, "a"))
+    assert same.predict_proba(X)[:, 0].max() < 1.0
+
+
+def test_a_source_domain_may_be_the_site():
+    X, y, domain = sites()
+    model = fit_adapter(LinearRegression(), (X, y, domain))
+    assert np.isfinite(model.adapt(X[domain == 3], y[domain == 3]).predict(X)).all()
