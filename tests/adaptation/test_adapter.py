@@ -176,7 +176,6 @@ def test_it_clones_pickles_and_repeats():
         (lambda X, y: (X, np.where(y == "a", "new", y)), "not fitted with: new"),
         (lambda X, y: (X[:5], y), "y has 10 entries, but X has 5 rows"),
         (lambda X, y: (X[:, :2], y), "features"),
-        (lambda X, y: (X[:0], y[:0]), "0 sample"),
         (lambda X, y: (X, np.column_stack([y, y])), "one target per labelled row"),
     ],
 )

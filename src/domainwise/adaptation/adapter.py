@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import field
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +23,13 @@ from domainwise.adaptation.corrections import (
     SiteLabels,
     SourceOutputs,
 )
-from domainwise.adaptation.gain import Score, SiteQuantiles, domain_scores, label_gain
+from domainwise.adaptation.gain import (
+    Score,
+    SiteQuantiles,
+    domain_scores,
+    label_gain,
+    outputs_score,
+)
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles, class_scores
@@ -31,67 +38,119 @@ from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
 from domainwise.checks.warn import warn_caller
-from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import (
     AroundEstimator,
+    HeldOut,
     Predictions,
     asks_for_domains,
     codes_of,
     fit_with_domains,
 )
-from domainwise.scoring.statistics import expected_score
+from domainwise.scoring.statistics import expected_range, expected_score
 from domainwise.splits.folds import Split, domain_folds
 
-#: Held-out rows that a model keeps for adapting, at most; drawn evenly from the domains.
-MAX_HELD_OUT = 20_000
+#: What an adapted model has beside others.
+_SITE = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
 
 
 class Adaptable(ABC):
     """A fitted model that :meth:`adapt` turns into one for a site with some labels.
 
-    A class calls :meth:`_learn_to_adapt` at the end of ``fit``, computes uncorrected outputs in
-    :meth:`_outputs`, and predicts from :meth:`_corrected` ones. Outputs are probabilities of the
-    classes, or values of the target in a column.
+    A class sets ``held_out_`` and ``_quantiles`` in ``fit`` and calls :meth:`_forget_site`. It
+    computes uncorrected outputs in :meth:`_outputs`, and predicts from :meth:`_corrected` ones.
+    Outputs are probabilities of the classes, or values of the target in a column.
     """
 
     classes_: Array
-    held_out_: dict[str, SourceOutputs]
+    held_out_: HeldOut | None
     site_labels_: dict[str, SiteLabels]  #: of an adapted model, as what follows
     n_site_labels_: int
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
+    scoring: Any
     _quantiles: dict[str, DomainQuantiles]
 
     @abstractmethod
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         """Outputs without a correction; by class, or one column."""
 
-    def _learn_to_adapt(
-        self, held_out: dict[str, SourceOutputs], score: Score, *, balanced: bool, seed: int
-    ) -> None:
-        """Learn how much domains differ, and what labels would gain.
-
-        ``held_out`` has "plain" outputs, for rows one by one, and maybe "context" ones, for rows
-        with their domain. ``score`` is that of outputs for targets, larger is better.
-        """
-        self.held_out_ = held_out
-        options: dict[str, Any] = {"balanced": balanced, "seed": seed} if self._classes else {}
-        self._adapting = options
-        kind: Any = ClassPrior if self._classes else LinePrior
-        self.priors_: dict[str, Prior] = {
-            name: kind.learn(outputs, **options) for name, outputs in held_out.items()
-        }
-        for name, outputs in held_out.items():
-            scores = domain_scores(outputs, score, int(outputs.domain.max()) + 1)
-            given = {"seed": seed} | options
-            table, n_domains = label_gain(outputs, scores, score, classes=self._classes, **given)
-            before = "" if name == "plain" else f"{name}_"
-            setattr(self, f"{before}label_gain_", table)
-            setattr(self, f"{before}label_gain_domains_", n_domains)
+    @property
+    def _balanced(self) -> bool:
+        """Whether classes count the same in fit."""
+        return str(getattr(self, "class_weight", None)) == "balanced"
 
     @property
-    def _classes(self) -> bool:
-        return is_classifier(self)
+    def _prior_options(self) -> dict[str, Any]:
+        return {"balanced": self._balanced, "seed": 0} if is_classifier(self) else {}
+
+    def _forget_site(self) -> None:
+        """Drop what an earlier fit has left behind."""
+        for name in (*_SITE, "priors_", "_label_gains"):
+            vars(self).pop(name, None)
+
+    def _source_outputs(self) -> dict[str, SourceOutputs]:
+        """Held-out outputs for rows one by one ("plain") and, where there are any, in context."""
+        held_out = getattr(self, "held_out_", None)
+        if held_out is None:
+            raise AttributeError(f"this {type(self).__name__} has no held-out predictions")
+        kinds = {"plain": held_out.plain, "context": held_out.context}
+        return {
+            kind: SourceOutputs(held_out.y, held_out.domain, np.asarray(outputs, dtype=np.float64))
+            for kind, outputs in kinds.items()
+            if outputs is not None
+        }
+
+    @cached_property
+    def priors_(self) -> dict[str, Prior]:
+        """How much source domains differ: a prior for "plain" outputs and for those in context."""
+        kind: Any = ClassPrior if is_classifier(self) else LinePrior
+        outputs = self._source_outputs()
+        return {name: kind.learn(known, **self._prior_options) for name, known in outputs.items()}
+
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[Score, Array]:
+        """Score of outputs, and its value on each held-out domain."""
+        classes = self.classes_ if is_classifier(self) else None
+        y = outputs.y if classes is None else classes[outputs.y]
+        score = outputs_score(self.scoring, y, classes)
+        return score, domain_scores(outputs, score, int(outputs.domain.max()) + 1)
+
+    @cached_property
+    def _label_gains(self) -> dict[str, tuple[Array, Array]]:
+        gains, options = {}, {"seed": 0} | self._prior_options
+        for kind, outputs in self._source_outputs().items():
+            score, scores = self._held_out_scores(outputs)
+            gains[kind] = label_gain(outputs, scores, score, classes=is_classifier(self), **options)
+        return gains
+
+    def _range(self, kind: str) -> tuple[float, float] | None:
+        known = self._source_outputs()
+        scores = self._held_out_scores(known.get(kind, known["plain"]))[1]
+        return expected_range(scores, self.scoring)
+
+    @property
+    def expected_range_(self) -> tuple[float, float] | None:
+        """Range in which the score of one new domain falls with a probability of 90 %, or None."""
+        return self._range("plain")
+
+    @property
+    def context_expected_range_(self) -> tuple[float, float] | None:
+        """The same for rows with their domain."""
+        return self._range("context")
+
+    @property
+    def label_gain_(self) -> Array:
+        """Expected scores with labels of a new site, for rows one by one."""
+        return self._label_gains["plain"][0]
+
+    @property
+    def context_label_gain_(self) -> Array:
+        """Expected scores with labels of a new site, for rows with their domain."""
+        return self._label_gains.get("context", self._label_gains["plain"])[0]
+
+    @property
+    def label_gain_domains_(self) -> Array:
+        """Number of source domains with rows enough for each line of ``label_gain_``."""
+        return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model for the site that some labelled rows come from.
@@ -108,7 +167,7 @@ class Adaptable(ABC):
             Their targets. Classes must be those of ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
             Unlabelled rows of the site, as many as a batch to predict has. Only models with context
-            use it: it says what the site is like. Without it, the copy predicts rows one by one,
+            use it: it shows what the site is like. Without it, the copy predicts rows one by one,
             also when ``sample_domain`` is given.
 
         Returns
@@ -117,59 +176,56 @@ class Adaptable(ABC):
             A fitted copy whose predictions are corrected for the site.
         """
         check_is_fitted(self)
-        if not getattr(self, "held_out_", None):
+        if self.held_out_ is None:
             raise ValueError(
-                f"this {type(self).__name__} has no held-out predictions to learn from how sites "
-                "differ. Fit it with sample_domain on rows in memory, or use SiteAdapter."
+                f"this {type(self).__name__} was fitted from sums and has no held-out predictions, "
+                "from which it could learn how sites differ. Fit it with fit on rows in memory."
             )
-        refuse_no_rows(X)
+        if not is_classifier(self) and self.held_out_.plain.shape[1] > 1:
+            raise ValueError("adapt takes models of one target. Fit one model per column of y.")
+        priors = self.priors_
         targets = self._site_targets(y)
-        outputs = self._outputs(X, None)
-        if len(outputs) != len(targets):
+        if inputs.count_rows(X) != len(targets):
             raise ValueError(
-                f"y has {len(targets)} entries, but X has {len(outputs)} rows. Pass one label per "
-                "row."
+                f"y has {len(targets)} entries, but X has {inputs.count_rows(X)} rows. Pass one "
+                "label per row."
             )
-        labels = {"plain": SiteLabels.sorted(outputs, targets)}
-        if "context" in self.held_out_:
-            if X_site is None:
-                warn_caller(
-                    "X_site is missing: the adapted model predicts rows one by one, also where "
-                    "sample_domain is given. Pass the site's unlabelled rows as X_site to adapt "
-                    "predictions with context."
-                )
-            else:
-                labels["context"] = SiteLabels.sorted(self._with_site(X, X_site), targets)
-        previous = getattr(self, "site_labels_", {})
-        if previous:
-            # With context only where every label has it.
-            labels = {
-                name: previous[name].joined(new) for name, new in labels.items() if name in previous
-            }
         adapted = copy.copy(self)
+        if not len(targets):
+            return adapted
+        labels = {"plain": SiteLabels.sorted(self._outputs(X, None), targets)}
+        if "context" in priors and X_site is None:
+            warn_caller(
+                "X_site is missing: the adapted model predicts rows one by one, also where "
+                "sample_domain is given. Pass the site's unlabelled rows as X_site to adapt "
+                "predictions with context."
+            )
+        elif "context" in priors:
+            labels["context"] = SiteLabels.sorted(self._site_outputs(X, X_site), targets)
+        previous = getattr(self, "site_labels_", None)
+        if previous is not None:  # in context only where every label is
+            labels = {
+                kind: previous[kind].joined(new) for kind, new in labels.items() if kind in previous
+            }
         adapted.site_labels_ = labels
         adapted.n_site_labels_ = len(labels["plain"])
         adapted.corrections_ = {
-            name: given.correction(self.priors_[name]) for name, given in labels.items()
+            kind: known.correction(priors[kind]) for kind, known in labels.items()
         }
-        adapted.site_quantiles_ = {
-            name: SiteQuantiles.of(
-                self.held_out_[name],
-                self.priors_[name],
-                given,
-                classes=self._classes,
-                **self._adapting,
-            )
-            for name, given in labels.items()
-        }
+        if hasattr(self, "_quantiles"):
+            outputs, options = self._source_outputs(), self._prior_options
+            adapted.site_quantiles_ = {
+                kind: SiteQuantiles.of(
+                    outputs[kind], priors[kind], known, classes=is_classifier(self), **options
+                )
+                for kind, known in labels.items()
+            }
         return adapted
 
-    def _with_site(self, X: Any, X_site: Any) -> Array:
-        """Outputs of labelled rows whose domain is described by the site's unlabelled rows."""
-        refuse_no_rows(X_site)
-        n = inputs.count_rows(X)
+    def _site_outputs(self, X: Any, X_site: Any) -> Array:
+        """Outputs of labelled rows in context: the site's unlabelled rows show what it is like."""
         rows = np.concatenate([np.asarray(X), np.asarray(X_site)])
-        return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[:n]
+        return self._outputs(rows, np.zeros(len(rows), dtype=np.intp))[: inputs.count_rows(X)]
 
     def _site_targets(self, y: Any) -> Array:
         """Targets of labelled rows as codes of classes, or as numbers."""
@@ -178,7 +234,7 @@ class Adaptable(ABC):
             y = y[:, 0]
         if y.ndim != 1:
             raise ValueError(f"y has shape {y.shape}. Pass one target per labelled row.")
-        if not self._classes:
+        if not is_classifier(self):
             values = y.astype(np.float64)
             if not np.isfinite(values).all():
                 raise ValueError(
@@ -186,34 +242,27 @@ class Adaptable(ABC):
                     "labelled rows only."
                 )
             return values
-        unknown = sorted(
-            {str(label) for label in y.tolist() if label not in set(self.classes_.tolist())}
-        )
+        known = set(self.classes_.tolist())
+        unknown = sorted({str(label) for label in y.tolist() if label not in known})
         if unknown:
             raise ValueError(
                 f"y holds classes that the model was not fitted with: {', '.join(unknown[:5])}. "
                 f"Its classes are {', '.join(map(str, self.classes_.tolist()[:20]))}."
             )
-        return codes_of(y, self.classes_)
-
-    def _kind(self, sample_domain: Any) -> str:
-        """Which outputs are asked for, of those that there are."""
-        corrections = getattr(self, "corrections_", None)
-        known = self.held_out_ if corrections is None else corrections
-        return "context" if sample_domain is not None and "context" in known else "plain"
+        return codes_of(y, self.classes_) if len(y) else np.zeros(0, dtype=np.intp)
 
     def _corrected(self, X: Any, sample_domain: Any) -> Array:
         """Outputs, corrected for the site of an adapted model."""
         corrections = getattr(self, "corrections_", None)
         if corrections is None:
             return self._outputs(X, sample_domain)
-        kind = self._kind(sample_domain)
+        kind = "context" if sample_domain is not None and "context" in corrections else "plain"
         outputs = self._outputs(X, sample_domain if kind == "context" else None)
         return self.priors_[kind].apply(outputs, corrections[kind])
 
     def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles | SiteQuantiles:
         """Thresholds for the outputs that are asked for."""
-        known = getattr(self, "site_quantiles_", self._quantiles)
+        known: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
         return known.get("context" if sample_domain is not None else "plain", known["plain"])
 
 
@@ -252,6 +301,9 @@ class SiteAdapter(Adaptable, AroundEstimator):
         Score on each source domain by the estimator fitted without it.
     expected_score_ : tuple of float
         Mean of these over domains, and an approximate 95 % interval of it.
+    expected_range_ : tuple of float or None
+        Range in which the score of one new domain falls with a probability of 90 %. None with fewer
+        than four domains.
     label_gain_ : structured array
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
         ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
@@ -337,46 +389,44 @@ class SiteAdapter(Adaptable, AroundEstimator):
         tested = np.concatenate([test for _, test in splits])
         codes = domain.codes
         self._curves: dict[str, Curve] = {}
-        held_out = {}
+        outputs = {}
         for i, kind in enumerate(kinds):
-            outputs = np.concatenate([answer[i] for answer in answers])
+            outputs[kind] = np.concatenate([answer[i] for answer in answers])
             if self._classes and not hasattr(self.estimator_, "predict_proba"):
                 weights = equal_weights(codes[tested])
-                self._curves[kind] = fit_curve(outputs, targets[tested], weights)[0]
-                outputs = self._curves[kind].probabilities(outputs)
-            held_out[kind] = SourceOutputs(targets[tested], codes[tested], outputs)
-        score = self._score(labels)
-        self._learn_to_adapt(held_out, score, balanced=_balances(self.estimator), seed=0)
-        self.domain_scores_ = domain_scores(held_out["plain"], score, len(domain.names))
+                self._curves[kind] = fit_curve(outputs[kind], targets[tested], weights)[0]
+                outputs[kind] = self._curves[kind].probabilities(outputs[kind])
+        self._forget_site()
+        self.held_out_ = HeldOut.of(
+            targets[tested], codes[tested], outputs["plain"], outputs.get("context")
+        )
+        known = self._source_outputs()
+        score = outputs_score(self.scoring, labels, self.classes_ if self._classes else None)
+        self.domain_scores_ = domain_scores(known["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
+        strangeness = (ClassPrior if self._classes else LinePrior).strangeness
         self._quantiles = {
-            kind: DomainQuantiles.of(self.priors_[kind].strangeness(h.outputs, h.y), h.domain)
-            for kind, h in held_out.items()
+            kind: DomainQuantiles.of(strangeness(k.outputs, k.y), k.domain)
+            for kind, k in known.items()
         }
         return self
 
-    def _score(self, y: Array) -> Score:
-        """Score of outputs for targets; larger is better."""
-        scoring = self.scoring
-        if scoring is None:
-            scoring = "balanced_accuracy" if self._classes else "neg_root_mean_squared_error"
-        measure = choose_measure(scoring, y, self._classes)
-        if not self._classes:
-            return lambda outputs, y: float(
-                measure.scorer(Predictions.kept(None, outputs[:, 0], None, None), None, y)
-            )
-        names = self.classes_
+    @property
+    def _classes(self) -> bool:
+        return is_classifier(self.estimator)
 
-        def score(outputs: Array, codes: Array) -> float:
-            labels = names[outputs.argmax(axis=1)]
-            predictions = Predictions.kept(names, labels, outputs, None)
-            return float(measure.scorer(predictions, None, names[codes]))
+    @property
+    def _balanced(self) -> bool:
+        return _balances(self.estimator)
 
-        return score
+    @property
+    def _in_context(self) -> bool:
+        """Whether the estimator looks at a domain's rows together."""
+        return self.held_out_ is not None and self.held_out_.context is not None
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities or values of the fitted estimator."""
-        kind = self._kind(sample_domain)
+        kind = "context" if sample_domain is not None and self._in_context else "plain"
         given = sample_domain if kind == "context" else None
         classes = self.classes_ if self._classes else None
         outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, given))
@@ -399,7 +449,7 @@ class SiteAdapter(Adaptable, AroundEstimator):
         check_is_fitted(self)
         refuse_no_rows(X)
         if not hasattr(self, "corrections_"):
-            given = sample_domain if self._kind(sample_domain) == "context" else None
+            given = sample_domain if self._in_context else None
             classes = self.classes_ if self._classes else None
             return Predictions(self.estimator_, X, classes, given).labels
         outputs = self._corrected(X, sample_domain)

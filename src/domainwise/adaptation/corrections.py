@@ -160,7 +160,8 @@ class LinePrior:
         level, slope = correction
         return outputs + level + slope * (outputs - self.centre)
 
-    def strangeness(self, outputs: Array, y: Array) -> Array:
+    @staticmethod
+    def strangeness(outputs: Array, y: Array) -> Array:
         """How far targets are from the outputs."""
         return np.abs(y - outputs[:, 0])
 
@@ -231,7 +232,8 @@ class ClassPrior:
         weighted = outputs * np.exp(correction)
         return np.asarray(weighted / weighted.sum(axis=1, keepdims=True))
 
-    def strangeness(self, outputs: Array, y: Array) -> Array:
+    @staticmethod
+    def strangeness(outputs: Array, y: Array) -> Array:
         """1 - p of the class of each row."""
         return 1.0 - outputs[np.arange(len(y)), y]
 

@@ -11,6 +11,8 @@ import numpy as np
 from domainwise.adaptation.corrections import Prior, SiteLabels, SourceOutputs, priors_without_each
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import Predictions
 from domainwise.scoring.statistics import expected_score
 
 #: Numbers of labels for which the expected score is given.
@@ -96,6 +98,34 @@ def _gains(
     return gains
 
 
+def outputs_score(scoring: Any, y: Array, classes: Array | None) -> Score:
+    """Return the score of outputs for targets, codes where there are classes; larger is better.
+
+    ``y`` are the targets of fit, with classes as they are called. None is balanced accuracy, or
+    the negative root mean squared error.
+    """
+    if scoring is None and classes is None:
+        return lambda outputs, values: -float(np.sqrt(np.mean((outputs[:, 0] - values) ** 2)))
+    if scoring is None:
+        return _balanced_accuracy
+    scorer = choose_measure(scoring, y, classes is not None).scorer
+
+    def score(outputs: Array, targets: Array) -> float:
+        if classes is None:
+            return float(scorer(Predictions.kept(None, outputs[:, 0], None, None), None, targets))
+        labels = classes[outputs.argmax(axis=1)]
+        predictions = Predictions.kept(classes, labels, outputs, None)
+        return float(scorer(predictions, None, classes[targets]))
+
+    return score
+
+
+def _balanced_accuracy(outputs: Array, codes: Array) -> float:
+    counts = np.bincount(codes)
+    right = np.bincount(codes, outputs.argmax(axis=1) == codes)
+    return float((right[counts > 0] / counts[counts > 0]).mean())
+
+
 def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
     """Score of each domain's held-out outputs; NaN where it is not defined."""
     scores = np.full(n_domains, np.nan)
@@ -108,7 +138,7 @@ def _defined(score: Score, outputs: Array, y: Array) -> float:
     """A score, or NaN where it is not defined, such as AUC with one class."""
     try:
         return float(score(outputs, y))
-    except ValueError:
+    except (ValueError, AttributeError):
         return float("nan")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.adaptation.adapter import Adaptable
 from domainwise.arrays import (
     Array,
     ArrayLike,
@@ -23,7 +24,6 @@ from domainwise.arrays import (
 )
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
-from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks.inputs import (
     Labels,
     check_class_weight,
@@ -57,7 +57,7 @@ IN_CONTEXT = "context_"
 
 
 @arguments
-class DomainEnsemble(BaseEstimator):
+class DomainEnsemble(Adaptable, BaseEstimator):
     """What both ensembles do; each adds what classes, or numbers, need."""
 
     members: str | Sequence[str | tuple[str, Estimator]] = field(default="auto", kw_only=False)
@@ -275,6 +275,7 @@ class DomainEnsemble(BaseEstimator):
                 rows, domains = inside.rows, score.domains[inside.rows]
                 self._shares = ShareRange.of_sources(both[rows], domains, mixed)
                 self._plain_shares = ShareRange.of_sources(mix[rows], domains, mixed)
+        self._forget_site()
         self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
 
     def _mixes(self, X: Array, domain: Labels | None) -> tuple[Array, Array | None]:
@@ -294,7 +295,9 @@ class DomainEnsemble(BaseEstimator):
     def _predict(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities, or values of unit variance."""
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        return self._predict_checked(self._check_rows(X, reset=False), sample_domain)
+
+    def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
         plain, mixed = self._mixes(X, None if sample_domain is None else domain)
         if mixed is None:
@@ -311,9 +314,13 @@ class DomainEnsemble(BaseEstimator):
             mixed[rows] = plain[rows]
         return mixed
 
-    def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles:
-        kind = "plain" if sample_domain is None else "context"
-        return self._quantiles.get(kind, self._quantiles["plain"])
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        return self._in_unit(self._predict(X, sample_domain))
+
+    def _site_outputs(self, X: Any, X_site: Any) -> Array:
+        rows = [self._check_rows(part, reset=False) for part in (X, X_site)]
+        domain = np.zeros(sum(map(len, rows)), dtype=np.intp)
+        return self._in_unit(self._predict_checked(np.concatenate(rows), domain))[: len(rows[0])]
 
     @property
     def uses_context(self) -> bool:

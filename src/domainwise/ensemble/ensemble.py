@@ -78,6 +78,17 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
     expected_score_, context_expected_score_ : tuple of float
         Mean of these over domains, and an approximate 95 % interval of it (bootstrap over domains).
+    expected_range_, context_expected_range_ : tuple of float or None
+        Range in which the score of *one* new domain falls with a probability of 90 %. None with
+        fewer than four domains.
+    label_gain_, context_label_gain_ : structured array
+        Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
+        ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites. NaN where
+        no source domain has twice as many rows.
+    label_gain_domains_ : ndarray of int
+        Number of source domains behind each of these.
+    n_site_labels_ : int
+        Number of labels that the model was adapted to; only after :meth:`adapt`.
     calibration_domains_ : ndarray
         Domains that prediction sets rest on.
     promise_ : {"approximate", "guaranteed"}
@@ -153,7 +164,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         -------
         y : ndarray of shape (n_rows,)
         """
-        codes = self._predict(X, sample_domain).argmax(axis=1)
+        codes = self._corrected(X, sample_domain).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
@@ -168,7 +179,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         -------
         p : ndarray of shape (n_rows, n_classes)
         """
-        return self._predict(X, sample_domain)
+        return self._corrected(X, sample_domain)
 
     def predict_set(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
@@ -187,8 +198,11 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         sets : ndarray of bool of shape (n_rows, n_classes)
             In the order of ``classes_``; all classes, with a warning, if there are too few domains.
         """
-        scores = class_scores(self._predict(X, sample_domain))
+        scores = class_scores(self._corrected(X, sample_domain))
         return self._quantiles_for(sample_domain).sets(scores, coverage)
+
+    def _in_unit(self, values: Array) -> Array:
+        return values
 
     def _code_weights(self) -> Any:
         """Class weights by code."""
@@ -284,7 +298,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         -------
         y : ndarray of shape (n_rows,)
         """
-        return self._predict(X, sample_domain)[:, 0] * self._deviation + self._mean
+        return np.asarray(self._corrected(X, sample_domain)[:, 0])
 
     def predict_interval(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
@@ -303,6 +317,9 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         """
         predicted = self.predict(X, sample_domain)
         return self._quantiles_for(sample_domain).intervals(predicted, coverage)
+
+    def _in_unit(self, values: Array) -> Array:
+        return values * self._deviation + self._mean
 
     def _code_weights(self) -> None:
         return None

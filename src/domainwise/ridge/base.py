@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from domainwise.adaptation.adapter import Adaptable
 from domainwise.arrays import (
     Array,
     ArrayLike,
@@ -161,7 +162,7 @@ class RidgeCandidates(RidgeArguments):
         return tuple(float(alpha) for alpha in self.alphas)
 
 
-class InvariantRidge(Movable, RidgeCandidates, Searched):
+class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     """The search, for classes and for a continuous target."""
 
     __metadata_request__fit = {"sample_domain": True}
@@ -300,6 +301,7 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
         for name in list(vars(self)):
             if name == "_sums" or (name.endswith("_") and not name.endswith("_in_")):
                 del self.__dict__[name]
+        self._forget_site()
 
     def __getattr__(self, name: str) -> Any:
         hint = ""
@@ -524,3 +526,18 @@ class InvariantRidge(Movable, RidgeCandidates, Searched):
 
     def _values(self, X: Any) -> Any:
         return sum(function(X) for function in self.expansions_)
+
+    @abstractmethod
+    def _uncorrected(self, X: Any) -> Any:
+        """Probabilities, or values in a column, of rows at hand."""
+
+    def _outputs(self, X: Any, sample_domain: Any) -> Array:
+        return np.asarray(to_host(self._apply("_uncorrected", X)))
+
+    def _corrected_rows(self, X: Any) -> Any:
+        """Corrected outputs of rows at hand, where they are."""
+        values = self._uncorrected(X)
+        if not hasattr(self, "corrections_"):
+            return values
+        corrected = self.priors_["plain"].apply(to_host(values), self.corrections_["plain"])
+        return placed(corrected, values)

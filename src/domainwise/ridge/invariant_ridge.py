@@ -137,9 +137,12 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """
         return self._apply("_probabilities", X)
 
-    def _probabilities(self, X: Any) -> Any:
+    def _uncorrected(self, X: Any) -> Any:
         values = self._values(X)
         return placed(self.curve_.probabilities(class_columns(to_host(values))), values)
+
+    def _probabilities(self, X: Any) -> Any:
+        return self._corrected_rows(X)
 
     def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
         values = class_columns(values)
@@ -152,11 +155,19 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         self.held_out_ = HeldOut.of(codes, domains, self.curve_.probabilities(values))
 
     def _decisions(self, X: Any) -> Any:
-        return self._rule().decision_function(self._values(X))
+        if not hasattr(self, "corrections_"):
+            return self._rule().decision_function(self._values(X))
+        corrected = self._corrected_rows(X)
+        logs = np.log(np.maximum(to_host(corrected), 1e-300))
+        return placed(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs, corrected)
 
     def _predicted(self, X: Any) -> Any:
-        values = self._values(X)
-        classes = self._rule().predict(to_host(values))
+        if hasattr(self, "corrections_"):
+            values = self._corrected_rows(X)
+            classes = self.classes_[to_host(values).argmax(axis=1)]
+        else:
+            values = self._values(X)
+            classes = self._rule().predict(to_host(values))
         return placed(classes, values) if classes.dtype.kind in "biuf" else classes
 
 
@@ -203,8 +214,11 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
         domains = to_host(rows.codes()[1])[drawn]
         self.held_out_ = HeldOut.of(rows.y[drawn], domains, values)
 
+    def _uncorrected(self, X: Any) -> Any:
+        return self._values(X)
+
     def _predicted(self, X: Any) -> Any:
-        values = self._values(X)
+        values = self._corrected_rows(X)
         return values[:, 0] if self._flat else values
 
     def __sklearn_tags__(self) -> Any:

@@ -1,0 +1,144 @@
+"""adapt of the ensembles and the invariant ridge machines."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score
+
+from domainwise import (
+    DomainEnsembleClassifier,
+    DomainEnsembleRegressor,
+    InvariantRidgeClassifierCV,
+    InvariantRidgeCV,
+)
+from domainwise.datasets import make_synthetic
+
+MODELS = {
+    "ensemble of numbers": lambda: DomainEnsembleRegressor(
+        ["linear", "extra_trees"], context=False
+    ),
+    "ridge of numbers": lambda: InvariantRidgeCV(kernels=["rbf"], gammas=[0.1]),
+    "ensemble of classes": lambda: DomainEnsembleClassifier(
+        ["linear", "extra_trees"], context=False
+    ),
+    "ridge of classes": lambda: InvariantRidgeClassifierCV(kernels=["rbf"], gammas=[0.1]),
+}
+
+
+def rows_of(name, n_domains=8):
+    """Rows of sites that differ in level, or in their class shares."""
+    data = make_synthetic(n_domains=n_domains, n_per_domain=40, random_state=0)
+    rng, domain = np.random.default_rng(0), data.sample_domain
+    X, level = data.data[:, 1:], 2.0 * rng.normal(size=n_domains)[domain]
+    y = data.data[:, 0] + level
+    if "classes" in name:
+        y = np.where(X[:, 0] + level + 0.3 * rng.normal(size=len(y)) > 0, "yes", "no")
+    return X, y, domain
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    """A model without a site, and the rows of that site."""
+    X, y, domain = rows_of(request.param)
+    new = domain == 7
+    model = MODELS[request.param]().fit(X[~new], y[~new], sample_domain=domain[~new])
+    return model, X[new], y[new]
+
+
+def error(model, X, y):
+    predicted = model.predict(X)
+    if y.dtype.kind == "f":
+        return np.sqrt(np.mean((predicted - y) ** 2))
+    return 1.0 - accuracy_score(y, predicted)
+
+
+def test_labels_help_and_leave_the_model_as_it_is(fitted):
+    model, X, y = fitted
+    before = model.predict(X)
+    site = model.adapt(X[:15], y[:15])
+    assert error(site, X[15:], y[15:]) < error(model, X[15:], y[15:])
+    assert (model.predict(X) == before).all()
+    assert not hasattr(model, "n_site_labels_")
+    assert site.n_site_labels_ == 15
+
+
+def test_no_labels_change_nothing_to_the_bit(fitted):
+    model, X, y = fitted
+    assert (model.adapt(X[:0], y[:0]).predict(X) == model.predict(X)).all()
+
+
+def test_labels_in_two_parts_are_the_same_to_the_bit(fitted):
+    model, X, y = fitted
+    whole, parts = model.adapt(X[:20], y[:20]), model.adapt(X[6:20], y[6:20]).adapt(X[:6], y[:6])
+    method = "predict_proba" if y.dtype.kind == "U" else "predict"
+    assert (getattr(whole, method)(X) == getattr(parts, method)(X)).all()
+
+
+def test_what_labels_gain_and_what_one_site_scores_is_known_before(fitted):
+    model, _, _ = fitted
+    gain = model.label_gain_
+    assert gain["n_labels"].tolist() == [0, 5, 10, 20, 50]
+    assert gain["score"][3] > gain["score"][0]
+    assert np.isnan(gain["score"][4])  # no source domain has a hundred rows
+    low, high = model.expected_range_
+    assert low < gain["score"][0] < high
+
+
+def test_adapted_models_survive_pickle(fitted):
+    model, X, y = fitted
+    site = pickle.loads(pickle.dumps(model.adapt(X[:5], y[:5])))
+    assert (site.predict(X) == model.adapt(X[:5], y[:5]).predict(X)).all()
+
+
+def test_fitting_an_adapted_model_again_forgets_the_site(fitted):
+    model, X, y = fitted
+    site = model.adapt(X[:5], y[:5])
+    rows = rows_of("classes" if y.dtype.kind == "U" else "numbers")
+    site.fit(rows[0], rows[1], sample_domain=rows[2])
+    assert not hasattr(site, "n_site_labels_")
+
+
+def test_probabilities_and_decisions_of_the_adapted_ridge_agree_with_its_classes():
+    X, y, domain = rows_of("classes")
+    new = domain == 7
+    model = InvariantRidgeClassifierCV(kernels=["rbf"], gammas=[0.1])
+    site = model.fit(X[~new], y[~new], sample_domain=domain[~new]).adapt(X[new][:9], y[new][:9])
+    likeliest = site.classes_[site.predict_proba(X).argmax(axis=1)]
+    assert (likeliest == site.predict(X)).all()
+    assert ((site.decision_function(X) > 0) == (likeliest == "yes")).all()
+
+
+def test_context_is_adapted_with_the_rows_of_the_site():
+    X, y, domain = rows_of("numbers")
+    new = domain == 7
+    model = DomainEnsembleRegressor(["linear", "extra_trees"]).fit(
+        X[~new], y[~new], sample_domain=domain[~new]
+    )
+    batch, given = X[new], np.zeros(new.sum())
+    with pytest.warns(UserWarning, match="X_site is missing"):
+        alone = model.adapt(batch[:10], y[new][:10])
+    assert (alone.predict(batch, sample_domain=given) == alone.predict(batch)).all()
+    site = model.adapt(batch[:10], y[new][:10], X_site=batch)
+    together = site.predict(batch, sample_domain=given)
+    before = model.predict(batch, sample_domain=given)
+    assert np.mean((together - y[new]) ** 2) < np.mean((before - y[new]) ** 2)
+    assert site.corrections_["context"] != pytest.approx(site.corrections_["plain"])
+
+
+def test_intervals_of_the_adapted_ensemble_are_narrower():
+    X, y, domain = rows_of("numbers", n_domains=12)
+    new = domain == 11
+    model = DomainEnsembleRegressor(["linear"], context=False)
+    model.fit(X[~new], y[~new], sample_domain=domain[~new])
+    site = model.adapt(X[new][:20], y[new][:20])
+    widths = [np.ptp(m.predict_interval(X[new][:1])) for m in (model, site)]
+    assert widths[1] < 0.6 * widths[0]
+
+
+def test_models_from_sums_say_that_they_cannot_adapt():
+    X, y, domain = rows_of("numbers")
+    model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1]).partial_fit(X, y, domain)
+    model.predict(X[:2])
+    with pytest.raises(ValueError, match="has no held-out predictions"):
+        model.adapt(X[:3], y[:3])
