@@ -64,8 +64,11 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
             for kind, given in kinds.items()
         }
     arrays = {"y_new": task.y_new, "domain_new": task.domain_new, "n_classes": task.n_classes}
-    for kind, held_out in model.held_out_.items():
-        arrays |= {f"{kind}_{key}": value for key, value in vars(held_out).items()}
+    held_out = model.held_out_
+    for kind in ("plain", "context"):
+        if (outputs := getattr(held_out, kind)) is not None:
+            known = {"y": held_out.y, "domain": held_out.domain, "outputs": outputs}
+            arrays |= {f"{kind}_{key}": value for key, value in known.items()}
     np.savez_compressed(file, **arrays, **new)
     return file.name
 
@@ -341,12 +344,10 @@ def gain_rows(title: str, setting: str, found: dict[str, Any]) -> list[list[str]
     for j, k in enumerate(LABEL_COUNTS):
         if k not in (5, 10, 20) or (k, "random") not in found["scores"]:
             continue
-        known = [table[j] for table in found["gains"] if np.isfinite(table[j]["low"])]
+        known = [table[j] for table in found["gains"] if np.isfinite(table[j, 2])]
         if not known:
             continue
-        score, low, high = (
-            float(np.mean([g[name] for g in known])) for name in ("score", "low", "high")
-        )
+        _, score, low, high = np.mean(known, axis=0)
         pairs = found["scores"][k, "random"]
         observed = pairs[:, 1, 1].mean() if found["classes"] else -pairs[:, 1, 0].mean()
         name = f"{title}, {setting}" if found["classes"] else title

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
+import domainwise
 from domainwise import (
     DomainEnsembleClassifier,
     DomainEnsembleRegressor,
@@ -142,3 +143,15 @@ def test_models_from_sums_say_that_they_cannot_adapt():
     model.predict(X[:2])
     with pytest.raises(ValueError, match="has no held-out predictions"):
         model.adapt(X[:3], y[:3])
+
+
+def test_adapted_models_survive_their_files(fitted, tmp_path):
+    skops = pytest.importorskip("skops")
+    assert skops
+    model, X, y = fitted
+    site = model.adapt(X[:5], y[:5])
+    assert site.label_gain_["n_labels"][1] == 5  # computed before the model is saved
+    domainwise.save(site, tmp_path / "site.skops")
+    again = domainwise.load(tmp_path / "site.skops")
+    assert (again.predict(X) == site.predict(X)).all()
+    assert (again.adapt(X[5:9], y[5:9]).predict(X) == site.adapt(X[5:9], y[5:9]).predict(X)).all()

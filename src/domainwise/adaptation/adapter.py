@@ -24,6 +24,7 @@ from domainwise.adaptation.corrections import (
     SourceOutputs,
 )
 from domainwise.adaptation.gain import (
+    GAIN_DTYPE,
     Score,
     SiteQuantiles,
     domain_scores,
@@ -122,6 +123,10 @@ class Adaptable(ABC):
             gains[kind] = label_gain(outputs, scores, score, classes=is_classifier(self), **options)
         return gains
 
+    def _label_gain(self, kind: str) -> Array:
+        table = self._label_gains.get(kind, self._label_gains["plain"])[0]
+        return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
+
     def _range(self, kind: str) -> tuple[float, float] | None:
         known = self._source_outputs()
         scores = self._held_out_scores(known.get(kind, known["plain"]))[1]
@@ -140,12 +145,12 @@ class Adaptable(ABC):
     @property
     def label_gain_(self) -> Array:
         """Expected scores with labels of a new site, for rows one by one."""
-        return self._label_gains["plain"][0]
+        return self._label_gain("plain")
 
     @property
     def context_label_gain_(self) -> Array:
         """Expected scores with labels of a new site, for rows with their domain."""
-        return self._label_gains.get("context", self._label_gains["plain"])[0]
+        return self._label_gain("context")
 
     @property
     def label_gain_domains_(self) -> Array:
@@ -176,12 +181,14 @@ class Adaptable(ABC):
             A fitted copy whose predictions are corrected for the site.
         """
         check_is_fitted(self)
-        if self.held_out_ is None:
+        held_out = getattr(self, "held_out_", None)
+        if held_out is None:
             raise ValueError(
-                f"this {type(self).__name__} was fitted from sums and has no held-out predictions, "
-                "from which it could learn how sites differ. Fit it with fit on rows in memory."
+                f"this {type(self).__name__} has no held-out predictions, from which it could "
+                "learn how sites differ: it was fitted from sums, or by an older version. Fit it again, "
+                "with fit and rows in memory."
             )
-        if not is_classifier(self) and self.held_out_.plain.shape[1] > 1:
+        if not is_classifier(self) and held_out.plain.shape[1] > 1:
             raise ValueError("adapt takes models of one target. Fit one model per column of y.")
         priors = self.priors_
         targets = self._site_targets(y)

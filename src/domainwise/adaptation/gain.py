@@ -41,6 +41,7 @@ def label_gain(
 ) -> tuple[Array, Array]:
     """Expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains behind each.
 
+    A row is the number of labels, the score, and the ends of an interval (``GAIN_DTYPE``).
     ``scores`` are those without labels, by domain. Labels are drawn at random and, as they often
     come, from the first rows in table order; the smaller of the two gains is used. Gains are
     paired: each is the mean over domains with at least twice as many rows as labels, scored on
@@ -60,19 +61,17 @@ def label_gain(
         gains[0, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
         gains[1, : len(counts), i] = _gains(priors[code], site, [np.arange(n)], counts, score)
     known = np.isfinite(gains[0])
-    table = np.zeros(len(LABEL_COUNTS), dtype=GAIN_DTYPE)
-    defined = scores[np.isfinite(scores)]
-    for j, k in enumerate(LABEL_COUNTS):
-        table[j]["n_labels"] = k
-        if not known[j].any() or not len(defined):
-            table[j]["score"] = table[j]["low"] = table[j]["high"] = np.nan
+    table = np.full((len(LABEL_COUNTS), 4), np.nan)
+    table[:, 0] = LABEL_COUNTS
+    for j in range(len(LABEL_COUNTS)):
+        if not known[j].any() or not np.isfinite(scores).any():
             continue
         kind = int(np.nanmean(gains[:, j], axis=1).argmin())
         mean = float(np.nanmean(gains[kind, j]))
         # A domain with too few rows for so many labels is taken to gain what the others do.
         by_domain = {code: g for code, g in zip(codes, gains[kind, j], strict=True) if g == g}
         adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
-        table[j]["score"], table[j]["low"], table[j]["high"] = expected_score(adapted, seed)
+        table[j, 1:] = expected_score(adapted, seed)
     return table, known.sum(axis=1)
 
 

@@ -27,6 +27,9 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: code follows its attributes (indices, lengths), it also needs a rule in
 #: :mod:`domainwise.model_files.values`.
 OWN = {
+    "domainwise.adaptation.adapter": "SiteAdapter",
+    "domainwise.adaptation.corrections": "ClassPrior LinePrior SiteLabels Spread",
+    "domainwise.adaptation.gain": "SiteQuantiles",
     "domainwise.calibration.conformal": "DomainConformal",
     "domainwise.calibration.curves": "Calibration Curve",
     "domainwise.calibration.quantiles": "DomainQuantiles",
