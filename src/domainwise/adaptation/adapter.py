@@ -185,8 +185,8 @@ class Adaptable(ABC):
         if held_out is None:
             raise ValueError(
                 f"this {type(self).__name__} has no held-out predictions, from which it could "
-                "learn how sites differ: it was fitted from sums, or by an older version. Fit it again, "
-                "with fit and rows in memory."
+                "learn how sites differ: it was fitted from sums, or by an older version. Fit it "
+                "again, with fit and rows in memory."
             )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:
             raise ValueError("adapt takes models of one target. Fit one model per column of y.")
@@ -219,14 +219,13 @@ class Adaptable(ABC):
         adapted.corrections_ = {
             kind: known.correction(priors[kind]) for kind, known in labels.items()
         }
-        if hasattr(self, "_quantiles"):
-            outputs, options = self._source_outputs(), self._prior_options
-            adapted.site_quantiles_ = {
-                kind: SiteQuantiles.of(
-                    outputs[kind], priors[kind], known, classes=is_classifier(self), **options
-                )
-                for kind, known in labels.items()
-            }
+        outputs, options = self._source_outputs(), self._prior_options
+        adapted.site_quantiles_ = {
+            kind: SiteQuantiles.of(
+                outputs[kind], priors[kind], known, classes=is_classifier(self), **options
+            )
+            for kind, known in labels.items()
+        }
         return adapted
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from domainwise import __version__
-from domainwise.cli.apply import predict, transform
+from domainwise.cli.apply import adapt, predict, transform
 from domainwise.cli.evaluate import compare, evaluate
 from domainwise.cli.federate import federate
 from domainwise.cli.fit import fit
@@ -54,7 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(evaluate, compare, fit, predict, transform),
+    *(evaluate, compare, fit, predict, adapt, transform),
     *(info, export, reproduce, report, datasets),
 ):
     app.command()(command)

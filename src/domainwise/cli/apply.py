@@ -1,4 +1,4 @@
-"""The commands predict and transform: a model on new rows, file to file."""
+"""The commands predict, transform and adapt: a model on new rows, file to file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from domainwise.cli import common, options
 from domainwise.cli.common import shown, stderr, stdout
 from domainwise.cli.dask import DaskOption, connected
+from domainwise.cli.info import adapted_in_words, print_facts
 
 #: Findings that are printed; JSON has all.
 SHOWN = 20
@@ -75,6 +76,53 @@ def predict(
 def transform(*, shared: ApplyOptions, reading: options.ReadingOptions) -> None:
     """Project the rows of a table onto the invariant components of a model."""
     _apply(shared, project=True, **reading.arguments())
+
+
+@options.command
+def adapt(
+    *,
+    model: options.ModelArgument,
+    labelled: Annotated[
+        Path,
+        options.argument(
+            "Rows of the new site with the model's columns and its target; rows without a target "
+            "are ignored."
+        ),
+    ],
+    out: Annotated[Path, options.option("Model file to write.", "--out", "-o")],
+    site: Annotated[
+        Path | None,
+        options.option(
+            "Unlabelled rows of the site, for models that are used with --context.", "--site"
+        ),
+    ] = None,
+    force: options.ForceOption = False,
+    as_json: options.JsonOption = False,
+    reading: options.ReadingOptions,
+) -> None:
+    """Adapt a model to a new site with a few labelled rows.
+
+    One label is enough, and more can be added later by adapting the result. The labelled rows
+    should be a random sample of the site. The new file works with predict and info as any model.
+    """
+    from domainwise.models.table_model import TableModel, labelled_rows
+
+    common.check_output(out, force, [".skops"])
+    with common.working(f"adapting {model}"):
+        known = TableModel.load(model)
+        X, y, ignored = labelled_rows(known, labelled, **reading.arguments())
+        X_site = None if site is None else known.read_rows(site, **reading.arguments())
+        adapted = known.adapt(X, y, X_site=X_site)
+        adapted.save(out)
+    facts, notes = adapted_in_words(adapted.info), []
+    if ignored:
+        notes.append(f"{ignored} rows without a target were ignored")
+    if as_json:
+        common.print_json({"file": str(out), **adapted.info["site"], "ignored": ignored})
+        return
+    common.print_written(out)
+    print_facts(stdout(), facts)
+    common.print_notes(stderr(), notes)
 
 
 def _apply(shared: ApplyOptions, **arguments: Any) -> None:

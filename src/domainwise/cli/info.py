@@ -100,7 +100,42 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("prediction sets", sets_in_words(sets) if sets else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
     ]
+    if "site" in info:
+        facts += adapted_in_words(info)
     print_facts(console, [(name, str(value)) for name, value in facts if value is not None])
+
+
+def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """What labels of a site have changed, as names and values.
+
+    >>> gain = [[0, -3.0, -4.0, -2.0], [5, -2.0, -2.5, -1.5], [10, -1.9, -2.4, -1.4]]
+    >>> site = {"n_labels": 7, "corrections": {"plain": [0.12, 0.0]}, "label_gain": gain}
+    >>> for fact in adapted_in_words({"site": site, "classes": None}):
+    ...     print(*fact)
+    site labels 7
+    correction level +0.12
+    expected RMSE 3 without labels, 2 with 5
+    """
+    site, classes = info["site"], info["classes"]
+    values = site["corrections"]["plain"]
+    if classes is None:
+        level, slope = values
+        learnt = f"level {level:+.3g}" + (f", slope {slope:+.3g}" if slope else "")
+    else:
+        learnt = ", ".join(
+            f"{name} {value:+.2f}" for name, value in zip(classes, values, strict=True)
+        )
+        learnt = f"log-odds by class: {learnt}" if any(values) else "none: sites hardly differ"
+    facts = [("site labels", str(site["n_labels"])), ("correction", learnt)]
+    rows = [row for row in site["label_gain"] if row[0] <= site["n_labels"] and row[1] == row[1]]
+    if rows:
+        name = "RMSE" if classes is None else "balanced accuracy"
+        sign = -1 if classes is None else 1
+        text = f"{sign * rows[0][1]:.3g} without labels"
+        if len(rows) > 1:
+            text += f", {sign * rows[-1][1]:.3g} with {rows[-1][0]}"
+        facts.append((f"expected {name}", text))
+    return facts
 
 
 def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:

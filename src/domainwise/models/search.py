@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -295,6 +296,13 @@ class MethodSearch(Searched, AroundEstimator):
     def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
         """Return decision values."""
         return self._ask("decision_function", X, sample_domain)
+
+    @available_if(_has("adapt"))
+    def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
+        """Return a copy for the site that some labelled rows come from."""
+        adapted = copy(self)
+        adapted.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
+        return adapted
 
     @property
     def projection_(self) -> Any:

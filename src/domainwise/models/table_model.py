@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ import numpy as np
 from sklearn import config_context
 from sklearn.pipeline import Pipeline
 
-from domainwise.calibration.quantiles import set_columns
+from domainwise.arrays import Array
+from domainwise.calibration.quantiles import class_scores, set_columns
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
 from domainwise.models.method import PREDICTORS, Method, Setting
@@ -27,7 +28,18 @@ from domainwise.models.registry import METHODS, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import fit_with_domains, names_likeliest
-from domainwise.tables.schema import Schema, Table, TableError, import_pandas, make_preprocessor
+from domainwise.tables.cells import as_labels, as_numbers, without
+from domainwise.tables.errors import Argument
+from domainwise.tables.schema import (
+    Schema,
+    Table,
+    TableError,
+    import_pandas,
+    make_preprocessor,
+    read_table,
+    require_columns,
+    table_columns,
+)
 
 #: Methods whose models contain no training rows.
 WITHOUT_ROWS = ("constant", "linear", "boosting")
@@ -90,6 +102,10 @@ class TableModel:
                 "decisions": lambda: ask("decision_function"),
             }
             calibration = (self.info.get("check") or {}).get("calibration")
+            site = getattr(self.pipeline[-1], "estimator_", None)
+            if hasattr(site, "site_quantiles_"):
+                columns |= _site_columns(site, ask, bool(given), coverage)
+                return import_pandas().DataFrame(columns)
             if calibration is None:
                 raise TableError(
                     "this model has no prediction sets: they come from its check on left-out "
@@ -97,6 +113,42 @@ class TableModel:
                 )
             columns |= set_columns(calibration, coverage, told, classes)
         return import_pandas().DataFrame(columns)
+
+    def read_rows(self, path: str | Path, **reading: Any) -> Any:
+        """Read the feature columns of a table, prepared."""
+        names = table_columns(path, encoding=reading.get("encoding"))
+        require_columns(self.schema.features, names, str(path), why=", which the model needs")
+        return self.schema.prepare(read_table(path, list(self.schema.features), **reading))
+
+    @config_context(transform_output="default")
+    def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
+        """Return a model for the site that some labelled rows come from.
+
+        Rows are those that :meth:`Schema.prepare` has prepared, and targets as in the model's
+        table.
+        """
+        method = self.pipeline[-1]
+        if not hasattr(method, "adapt"):
+            raise TableError(
+                f"this model ({self.info.get('method')}) cannot be adapted to a site. Fit one that "
+                "can, with ",
+                Argument("method", "ensemble"),
+                " or ",
+                Argument("method", "invariantridge"),
+            )
+        before = self.pipeline[:-1]
+        unlabelled = None if X_site is None else before.transform(X_site)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X_site is missing")
+            adapted = method.adapt(before.transform(X), y, X_site=unlabelled)
+        steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted)]
+        model = adapted.estimator_
+        site = {
+            "n_labels": model.n_site_labels_,
+            "corrections": {name: c.tolist() for name, c in model.corrections_.items()},
+            "label_gain": [[*row] for row in model.label_gain_.tolist()],
+        }
+        return replace(self, pipeline=Pipeline(steps), info={**self.info, "site": site})
 
     @config_context(transform_output="default")
     def projection(self, X: Any) -> Any:
@@ -110,6 +162,67 @@ class TableModel:
             )
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
+
+
+def _site_columns(model: Any, ask: Any, in_context: bool, coverage: float) -> dict[str, Any]:
+    """Prediction sets or intervals of an adapted model, as columns of a table."""
+    known = model.site_quantiles_
+    quantiles = known["context" if in_context and "context" in known else "plain"]
+    if hasattr(model, "classes_"):
+        sets = quantiles.sets(class_scores(ask("predict_proba")), coverage)
+        return {f"in_set_{name}": sets[:, i] for i, name in enumerate(model.classes_)}
+    ends = quantiles.intervals(ask("predict"), coverage)
+    return {"low": ends[:, 0], "high": ends[:, 1]}
+
+
+def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[Any, Array, int]:
+    """Read rows with their targets for :meth:`TableModel.adapt`; also how many have no target.
+
+    Targets must be classes of the model, or numbers like those of its table.
+    """
+    schema = model.schema
+    names = table_columns(path, encoding=reading.get("encoding"))
+    columns = [*schema.features, schema.target]
+    require_columns(columns, names, str(path), why=", which the model needs")
+    classes = model.info["classes"]
+    labels = [schema.target] if classes is not None else []
+    frame = read_table(path, columns, labels=labels, **reading)
+    target = without(frame[schema.target], (*schema.na, *reading.get("na", ())))
+    known = ~target.isna().to_numpy()
+    if not known.any():
+        raise TableError(f"{path} has no labelled row: column {schema.target!r} is empty")
+    frame, target = frame[known].reset_index(drop=True), target[known].reset_index(drop=True)
+    if classes is None:
+        y = as_numbers(target, schema.target)
+        held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
+        if held_out is not None:
+            _refuse_other_unit(y, held_out.y, schema.target, str(path))
+    else:
+        y = as_labels(target)
+        unknown = sorted({str(label) for label in y.tolist()} - {str(name) for name in classes})
+        if unknown:
+            raise TableError(
+                f"{path}: column {schema.target!r} has classes that the model does not know: "
+                f"{', '.join(unknown[:5])}. Its classes are {', '.join(map(str, classes[:20]))}"
+            )
+        by_text = {str(name): name for name in classes}
+        y = np.array([by_text[str(label)] for label in y.tolist()])
+    return schema.prepare(frame), y, int((~known).sum())
+
+
+def _refuse_other_unit(y: Array, known: Array, name: str, where: str) -> None:
+    """Refuse targets that all lie far outside those of the model's table: another unit, or column.
+
+    Far is farther than the whole range of that table.
+    """
+    low, high = float(known.min()), float(known.max())
+    reach = (high - low) or max(abs(low), 1.0)
+    if (y < low - reach).all() or (y > high + reach).all():
+        raise TableError(
+            f"{where}: all values of {name!r} lie between {y.min():.4g} and {y.max():.4g}, but "
+            f"those of the model's table between {low:.4g} and {high:.4g}. Check the unit, and "
+            "whether it is the same target"
+        )
 
 
 def table_setting(
