@@ -66,6 +66,8 @@ CONFIGURATIONS = [
     selection.InvariantSearchCV(dw.InvariantSVC(), {"C": [1.0]}),
     dw.DomainEnsembleClassifier(["linear"]),
     dw.DomainEnsembleRegressor([("ridge", Ridge())]),
+    dw.SiteAdapter(LogisticRegression()),
+    dw.SiteAdapter(Ridge()),
     dw.DomainContext(),
     dw.DomainContext(relative=False, summary=True),
     dw.ShiftWatch(),
@@ -126,6 +128,7 @@ OWN_RULES = {
 #: What a search or a wrapper is made for has no rule: it is looked at when it is used.
 WITHOUT_RULE = {
     ("DomainConformal", "estimator"),
+    ("SiteAdapter", "estimator"),
     ("InvariantSearchCV", "estimator"),
     ("InvariantSearchCV", "param_grid"),
 }
@@ -208,7 +211,7 @@ def test_labels_stay_themselves(estimator):
 # Rows ---------------------------------------------------------------------------------------------
 
 #: Pass rows on to what may know what to do with text and dates.
-PASS_ON = (selection.InvariantSearchCV, selection.DomainConformal, dw.ShiftWatch)
+PASS_ON = (selection.InvariantSearchCV, selection.DomainConformal, dw.ShiftWatch, dw.SiteAdapter)
 
 
 @each_estimator

@@ -48,6 +48,7 @@ GROUPS = {
             "DomainEnsembleRegressor",
             "InvariantRidgeClassifierCV",
             "InvariantRidgeCV",
+            "SiteAdapter",
         ),
     ),
     "The invariant kernel": (

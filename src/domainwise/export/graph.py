@@ -57,7 +57,7 @@ class Tensor:
         return self.op("Cast", to=getattr(TensorProto, kind))
 
     def over(self, reduction: str) -> Tensor:
-        """Reduce each row to one column: "Mean", "Max", "Min" or "SumSquare"."""
+        """Reduce each row to one column: "Mean", "Sum", "Max", "Min" or "SumSquare"."""
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
     def where(self, condition: Tensor, value: Any) -> Tensor:

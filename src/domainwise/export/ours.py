@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 
 from domainwise import ensemble, estimators, invariant, ridge
+from domainwise.adaptation import SiteAdapter
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
@@ -58,8 +59,7 @@ def _svc(model: Any, X: Tensor) -> Classified:
     return Classified(found.codes, found.decisions, calibrated.probabilities)
 
 
-@converts(ridge.InvariantRidgeCV)
-def _ridge(model: Any, X: Tensor) -> Tensor:
+def _ridge_values(model: Any, X: Tensor) -> Tensor:
     parts = [
         kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
         for f in model.expansions_
@@ -67,11 +67,34 @@ def _ridge(model: Any, X: Tensor) -> Tensor:
     return mean_of(parts, [1.0] * len(parts))
 
 
+@converts(ridge.InvariantRidgeCV)
+def _ridge(model: Any, X: Tensor) -> Tensor:
+    return _corrected(model, _ridge_values(model, X))
+
+
 @converts(ridge.InvariantRidgeClassifierCV)
 def _ridge_classes(model: Any, X: Tensor) -> Classified:
-    columns = class_columns(values := _ridge(model, X), len(model.classes_))
+    columns = class_columns(values := _ridge_values(model, X), len(model.classes_))
     curve = vars(model).get("curve_")
-    return Classified(columns.codes(), values, curve and _probabilities(curve, columns))
+    probabilities = curve and _probabilities(curve, columns)
+    if not hasattr(model, "corrections_"):
+        return Classified(columns.codes(), values, probabilities)
+    corrected = _corrected(model, probabilities)
+    logs = corrected.op("Max", 1e-300).op("Log")
+    decisions = logs @ np.array([[-1.0], [1.0]]) if len(model.classes_) == 2 else logs
+    return Classified(corrected.codes(), decisions, corrected)
+
+
+def _corrected(model: Any, outputs: Tensor) -> Tensor:
+    """Outputs with the correction of a model that was adapted to a site."""
+    if not hasattr(model, "corrections_"):
+        return outputs
+    prior, correction = model.priors_["plain"], model.corrections_["plain"]
+    if not is_classifier(model):
+        level, slope = correction
+        return outputs * (1.0 + slope) + (level - slope * prior.centre)
+    weighted = outputs * np.exp(correction)
+    return weighted / weighted.over("Sum")
 
 
 def _probabilities(curve: Curve, values: Tensor) -> Tensor:
@@ -95,13 +118,27 @@ def _search(model: Any, X: Tensor) -> Any:
 
 @converts(ensemble.DomainEnsembleRegressor)
 def _ensemble(model: Any, X: Tensor) -> Tensor:
-    return _mix(model, X) * model._deviation + model._mean
+    return _corrected(model, _mix(model, X) * model._deviation + model._mean)
 
 
 @converts(ensemble.DomainEnsembleClassifier)
 def _ensemble_classes(model: Any, X: Tensor) -> Classified:
-    probabilities = _mix(model, X)
+    probabilities = _corrected(model, _mix(model, X))
     return Classified(probabilities.codes(), None, probabilities)
+
+
+@converts(SiteAdapter)
+def _adapter(model: Any, X: Tensor) -> Any:
+    found = part(model.estimator_, X)
+    if not is_classifier(model):
+        return _corrected(model, found)
+    probabilities, n = found.probabilities, len(model.classes_)
+    curve = getattr(model, "_curves", {}).get("plain")
+    if curve is not None:
+        probabilities = _probabilities(curve, class_columns(found.decisions, n))
+    corrected = _corrected(model, probabilities)
+    codes = corrected.codes() if hasattr(model, "corrections_") else found.codes
+    return Classified(codes, None, corrected)
 
 
 def _mix(model: Any, X: Tensor) -> Tensor:
