@@ -303,6 +303,8 @@ class SiteAdapter(Adaptable, AroundEstimator):
         Fitted to all rows.
     classes_ : ndarray
         Class labels, of a classifier.
+    curves_ : dict
+        Of a classifier without probabilities: curves that turn its decision values into them.
     domain_scores_ : ndarray of shape (n_domains,)
         Score on each source domain by the estimator fitted without it.
     expected_score_ : tuple of float
@@ -394,14 +396,14 @@ class SiteAdapter(Adaptable, AroundEstimator):
         self.estimator_ = _fitted(self.estimator, X, labels, sample_domain, np.arange(n))
         tested = np.concatenate([test for _, test in splits])
         codes = domain.codes
-        self._curves: dict[str, Curve] = {}
+        self.curves_: dict[str, Curve] = {}
         outputs = {}
         for i, kind in enumerate(kinds):
             outputs[kind] = np.concatenate([answer[i] for answer in answers])
             if self._classes and not hasattr(self.estimator_, "predict_proba"):
                 weights = equal_weights(codes[tested])
-                self._curves[kind] = fit_curve(outputs[kind], targets[tested], weights)[0]
-                outputs[kind] = self._curves[kind].probabilities(outputs[kind])
+                self.curves_[kind] = fit_curve(outputs[kind], targets[tested], weights)[0]
+                outputs[kind] = self.curves_[kind].probabilities(outputs[kind])
         self._forget_site()
         self.held_out_ = HeldOut.of(
             targets[tested], codes[tested], outputs["plain"], outputs.get("context")
@@ -436,7 +438,7 @@ class SiteAdapter(Adaptable, AroundEstimator):
         given = sample_domain if kind == "context" else None
         classes = self.classes_ if self._classes else None
         outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, given))
-        curve = self._curves.get(kind)
+        curve = self.curves_.get(kind)
         return outputs if curve is None else curve.probabilities(outputs)
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:

@@ -133,7 +133,7 @@ def _adapter(model: Any, X: Tensor) -> Any:
     if not is_classifier(model):
         return _corrected(model, found)
     probabilities, n = found.probabilities, len(model.classes_)
-    curve = getattr(model, "_curves", {}).get("plain")
+    curve = model.curves_.get("plain")
     if curve is not None:
         probabilities = _probabilities(curve, class_columns(found.decisions, n))
     corrected = _corrected(model, probabilities)
