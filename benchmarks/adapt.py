@@ -64,6 +64,11 @@ def fit_job(job: tuple[str, int, bool, Path, Path]) -> str:
             for kind, given in kinds.items()
         }
     arrays = {"y_new": task.y_new, "domain_new": task.domain_new, "n_classes": task.n_classes}
+    if task.n_classes:  # for the trial with weights of members
+        rows = model._features(model._check_rows(task.X_new, reset=False), None)[False]
+        members = [model.members_[name].predict(rows) for name in model.weights_]
+        arrays["members_new"] = np.stack(members).astype(np.float32)
+        arrays["weights"] = np.array(list(model.weights_.values()))
     held_out = model.held_out_
     for kind in ("plain", "context"):
         if (outputs := getattr(held_out, kind)) is not None:
@@ -216,54 +221,62 @@ def reweighted(fold: dict[str, Any], labels: Any, rows: Any, strength: float) ->
     return np.tensordot(weights / weights.sum(), fold["members_new"][:, rows], 1)
 
 
-def trials(names: list[str], out: Path) -> list[list[str]]:
-    """Mean gains with ten random labels, over data sets, of what was tried and of what is used."""
+def trial(name: str, out: Path) -> dict[str, float]:
+    """Gains with ten random labels, of what was tried and of what is used, on one data set."""
+    gains: dict[str, float] = {}
+    by_site: dict[str, list[Any]] = defaultdict(list)
+    for number, fold in enumerate(folds_of(name, "default", out)):
+        rng = np.random.default_rng(number)
+        codes = np.unique(fold["domain_new"])
+        first = Site(fold, codes[0], "plain", False)
+        prior = (ClassPrior if first.n_classes else LinePrior).learn(
+            first.held_out, **first.options
+        )
+        even = Spread(0.0, 1.0)
+        variants: dict[str, Any] = {"as it is": prior}
+        if first.n_classes:
+            variants |= {f"scale {scale}": replace(prior, scale=scale) for scale in (0.25, 1.0)}
+        else:
+            variants |= {"level only": replace(prior, slope=0.0)}
+        variants["labels count in full"] = replace(prior, spread=even)
+        for code in codes:
+            site = Site(fold, code, "plain", False)
+            places = np.flatnonzero(fold["domain_new"] == code)
+            if len(places) < 10 + FEWEST_SCORED:
+                continue
+            for variant, changed in variants.items():
+                by_site[variant].append(site.scores(changed, 10, "random", rng))
+            if first.n_classes and "members_new" in fold:
+                for strength in (0.1, 0.3, 1.0):
+                    pairs = []
+                    for _ in range(DRAWS):
+                        order = rng.permutation(places)
+                        rows, y = order[10:], fold["y_new"][order[10:]]
+                        mixed = reweighted(fold, order[:10], rows, strength)
+                        pairs.append(
+                            [
+                                measures(o, y, first.n_classes)
+                                for o in (fold["plain_new"][rows].astype(float), mixed)
+                            ]
+                        )
+                    key = f"members reweighted, strength {strength}"
+                    by_site[key].append(np.mean(pairs, axis=0))
+    for variant, pairs in by_site.items():
+        before, after = np.mean(pairs, axis=0)
+        if first.n_classes:
+            gains[f"classes: {variant}: accuracy"] = 100 * (after[0] - before[0])
+            gains[f"classes: {variant}: log loss"] = 100 * (after[2] / before[2] - 1)
+        else:
+            gains[f"numbers: {variant}: RMSE"] = 100 * (after[0] / before[0] - 1)
+    return gains
+
+
+def trials(names: list[str], studies: dict[Any, dict[str, Any]]) -> list[list[str]]:
+    """Mean gains over data sets."""
     gains: dict[str, list[float]] = defaultdict(list)
     for name in names:
-        by_site: dict[str, list[float]] = defaultdict(list)
-        for number, fold in enumerate(folds_of(name, "default", out)):
-            rng = np.random.default_rng(number)
-            codes = np.unique(fold["domain_new"])
-            first = Site(fold, codes[0], "plain", False)
-            prior = (ClassPrior if first.n_classes else LinePrior).learn(
-                first.held_out, **first.options
-            )
-            even = Spread(0.0, 1.0)
-            variants: dict[str, Any] = {"as it is": prior}
-            if first.n_classes:
-                variants |= {f"scale {scale}": replace(prior, scale=scale) for scale in (0.25, 1.0)}
-            else:
-                variants |= {"level only": replace(prior, slope=0.0)}
-            variants["labels count in full"] = replace(prior, spread=even)
-            for code in codes:
-                site = Site(fold, code, "plain", False)
-                places = np.flatnonzero(fold["domain_new"] == code)
-                if len(places) < 10 + FEWEST_SCORED:
-                    continue
-                for variant, changed in variants.items():
-                    by_site[variant].append(site.scores(changed, 10, "random", rng))
-                if first.n_classes and "members_new" in fold:
-                    for strength in (0.1, 0.3, 1.0):
-                        pairs = []
-                        for _ in range(DRAWS):
-                            order = rng.permutation(places)
-                            rows, y = order[10:], fold["y_new"][order[10:]]
-                            mixed = reweighted(fold, order[:10], rows, strength)
-                            pairs.append(
-                                [
-                                    measures(o, y, first.n_classes)
-                                    for o in (fold["plain_new"][rows].astype(float), mixed)
-                                ]
-                            )
-                        key = f"members reweighted, strength {strength}"
-                        by_site[key].append(np.mean(pairs, axis=0))
-        for variant, pairs in by_site.items():
-            before, after = np.mean(pairs, axis=0)
-            if first.n_classes:
-                gains[f"classes: {variant}: accuracy"].append(100 * (after[0] - before[0]))
-                gains[f"classes: {variant}: log loss"].append(100 * (after[2] / before[2] - 1))
-            else:
-                gains[f"numbers: {variant}: RMSE"].append(100 * (after[0] / before[0] - 1))
+        for key, value in studies.get((name, "default", "trials"), {}).items():
+            gains[key].append(value)
     return [[*key.split(": "), f"{np.mean(value):+.2f}"] for key, value in gains.items()]
 
 
@@ -280,16 +293,26 @@ def cell(pairs: np.ndarray, column: int, *, percent: bool) -> str:
     return f"{scale * difference:+.1f} ± {abs(scale) * error:.1f}"
 
 
-def score_tables(name_sets: dict[str, list[str]], kind: str, out: Path) -> list[str]:
+def study_job(job: tuple[str, str, str, Path]) -> tuple[tuple[str, str, str], dict[str, Any]]:
+    """A study with its key; ``trials`` is a kind, too."""
+    name, _, kind, out = job
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return job[:3], trial(name, out) if kind == "trials" else study(*job)
+
+
+def score_tables(
+    name_sets: dict[str, list[str]], kind: str, studies: dict[Any, dict[str, Any]]
+) -> list[str]:
     """All tables of one kind of outputs."""
     lines: list[str] = []
     numbers, classes, cover, gain = [], defaultdict(list), [], []
     for setting in ("default", "balanced"):
         for stage, names in name_sets.items():
             for name in names:
-                if not any(out.glob(f"{name}.*.{setting}.npz")):
+                if (name, setting, kind) not in studies:
                     continue
-                found = study(name, setting, kind, out)
+                found = studies[name, setting, kind]
                 pairs = found["scores"]
                 title = name if stage == "development" else f"{name} *"
                 if found["classes"]:
@@ -358,11 +381,21 @@ def gain_rows(title: str, setting: str, found: dict[str, Any]) -> list[list[str]
     return rows
 
 
-def report(out: Path) -> None:
+def report(out: Path, workers: int) -> None:
     """Write ADAPT.md."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, stage in STAGE.items():
         names[stage].append(name)
+    jobs = [
+        (name, setting, kind, out)
+        for kind in ("plain", "context", "trials")
+        for setting in ("default", "balanced")
+        for name in STAGE
+        if any(out.glob(f"{name}.*.{setting}.npz"))
+        and (kind != "trials" or (setting == "default" and STAGE[name] == "development"))
+    ]
+    with get_context("spawn").Pool(workers) as pool:
+        studies = dict(pool.imap_unordered(study_job, jobs))
     lines = [
         "# Labels from a new site",
         "",
@@ -374,7 +407,7 @@ def report(out: Path) -> None:
     ]
     for kind in ("plain", "context"):
         what = "Rows one by one" if kind == "plain" else "Rows with their domain (context)"
-        lines += [f"## {what}", "", *score_tables(names, kind, out)]
+        lines += [f"## {what}", "", *score_tables(names, kind, studies)]
     lines += [
         "## What was tried, on development sets",
         "",
@@ -383,7 +416,7 @@ def report(out: Path) -> None:
         "kept: weights of members by the likelihood of the labels, which gains little where a bias "
         "does not, and nothing beside it that its second set of held-out outputs would be worth.",
         "",
-        *table(["target", "variant", "measure", "change"], trials(names["development"], out)),
+        *table(["target", "variant", "measure", "change"], trials(names["development"], studies)),
     ]
     (HERE / "ADAPT.md").write_text("\n".join(lines), encoding="utf-8")
 
@@ -399,7 +432,7 @@ def main() -> None:
     if options.stage == "run":
         run(options.data, options.out, options.workers)
     else:
-        report(options.out)
+        report(options.out, options.workers)
 
 
 if __name__ == "__main__":
