@@ -117,10 +117,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     X = Tensor(scope, container, given.full_name)
     if not isinstance(given.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
-    values = [found := PARTS[type(model)](model, X)]
-    if isinstance(found, Classified):
-        chosen = found.probabilities if hasattr(model, "predict_proba") else found.decisions
-        values = [found.codes.taken_from(_classes(model)), chosen]
+    values = [output := PARTS[type(model)](model, X)]
+    if isinstance(output, Classified):
+        chosen = output.probabilities if hasattr(model, "predict_proba") else output.decisions
+        values = [output.codes.taken_from(_classes(model)), chosen]
     for value, output in zip(values, operator.outputs, strict=True):
         container.add_node("Identity", value.name, output.full_name)
 

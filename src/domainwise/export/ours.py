@@ -52,11 +52,11 @@ def _svr(model: Any, X: Tensor) -> Tensor:
 
 @converts(invariant.InvariantSVC)
 def _svc(model: Any, X: Tensor) -> Classified:
-    found = part(model.machine_, part(model.transformer_, X))
+    output = part(model.machine_, part(model.transformer_, X))
     if not model.probability:
-        return found
-    calibrated = part(model.calibration_.model, found.decisions / model.calibration_.scale)
-    return Classified(found.codes, found.decisions, calibrated.probabilities)
+        return output
+    calibrated = part(model.calibration_.model, output.decisions / model.calibration_.scale)
+    return Classified(output.codes, output.decisions, calibrated.probabilities)
 
 
 def _ridge_values(model: Any, X: Tensor) -> Tensor:
@@ -103,16 +103,18 @@ def _probabilities(curve: Curve, values: Tensor) -> Tensor:
 
 @converts(InvariantSearchCV)
 def _search(model: Any, X: Tensor) -> Any:
-    found = [part(each, X) for each in model.estimators_]
-    if len(found) == 1 or not is_classifier(model):
-        return found[0] if len(found) == 1 else mean_of(found)
-    n, mean = len(model.classes_), mean_of([each.decisions for each in found])
-    votes = mean_of([each.codes.taken_from(np.eye(n)) for each in found], [1.0] * len(found))
+    outputs = [part(member, X) for member in model.estimators_]
+    if len(outputs) == 1 or not is_classifier(model):
+        return outputs[0] if len(outputs) == 1 else mean_of(outputs)
+    n, mean = len(model.classes_), mean_of([output.decisions for output in outputs])
+    votes = mean_of(
+        [output.codes.taken_from(np.eye(n)) for output in outputs], [1.0] * len(outputs)
+    )
     votes = votes @ np.array([[-1.0], [1.0]]) if n == 2 else votes
     decisions = votes + mean / ((mean.op("Abs") + 1.0) * 3.0)
     probabilities = None
     if hasattr(model, "predict_proba"):
-        probabilities = mean_of([each.probabilities for each in found])
+        probabilities = mean_of([output.probabilities for output in outputs])
     return Classified(class_columns(decisions, n).codes(), decisions, probabilities)
 
 
@@ -162,15 +164,15 @@ def _member(member: Member, Z: Tensor) -> Tensor:
 
 def _said(model: Any, Z: Tensor, n_classes: int) -> Tensor:
     """What :func:`domainwise.search.scores.outputs` makes of a model."""
-    found = part(model, Z)
+    output = part(model, Z)
     if not n_classes:
-        return found
+        return output
     seen = np.asarray(model.classes_, dtype=np.intp)
     if hasattr(model, "decision_function"):
-        columns = class_columns(found.decisions, len(seen))
+        columns = class_columns(output.decisions, len(seen))
         least = columns.over("Min").op("Min", 0.0)
     else:
-        columns = found.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
+        columns = output.probabilities.op("Max", LEAST_PROBABILITY).op("Log")
         least = Z.repeated(np.log([LEAST_PROBABILITY]))
     # Classes that it has not seen have the least of all values.
     place = np.full(n_classes, len(seen))

@@ -164,10 +164,10 @@ def _boosting(model: Any, X: Tensor) -> Any:
     names = ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
     trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
     parts = [(nodes, nodes["is_leaf"] > 0, nodes["value"][:, None], [k]) for k, nodes in trees]
-    found = _trees(X, names, parts) + model._baseline_prediction
+    values = _trees(X, names, parts) + model._baseline_prediction
     if hasattr(model, "classes_"):
-        return _by_decisions(model, found)
-    return found.op("Exp") if model.loss in ("poisson", "gamma") else found
+        return _by_decisions(model, values)
+    return values.op("Exp") if model.loss in ("poisson", "gamma") else values
 
 
 @converts(
@@ -176,7 +176,7 @@ def _boosting(model: Any, X: Tensor) -> Any:
 )
 def _forest(model: Any, X: Tensor) -> Any:
     refuse(model, "with several targets", model.n_outputs_ > 1)
-    trees, classes = [each.tree_ for each in model.estimators_], hasattr(model, "classes_")
+    trees, classes = [tree.tree_ for tree in model.estimators_], hasattr(model, "classes_")
     # Sums come out in float32, which a target far from 0 would not survive.
     middle = 0.0 if classes else float(trees[0].value[0, 0, 0])
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
@@ -190,18 +190,18 @@ def _forest(model: Any, X: Tensor) -> Any:
         for tree in trees
     ]
     X = X.cast("FLOAT").cast("DOUBLE")  # as scikit-learn's trees see rows
-    found = _trees(X, names, parts) + middle
-    return Classified(found.codes(), None, found) if classes else found
+    values = _trees(X, names, parts) + middle
+    return Classified(values.codes(), None, values) if classes else values
 
 
 def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
     """Sum of trees: nodes with fields, which are leaves, values of all, targets of these."""
     nodes, leaves, values, targets = zip(*trees, strict=True)
-    leaf, sizes = np.concatenate(leaves), [len(each) for each in nodes]
+    leaf, sizes = np.concatenate(leaves), [len(node) for node in nodes]
     tree, place = np.repeat(np.arange(len(trees)), sizes), np.concatenate([*map(np.arange, sizes)])
     fields = ("truenodeids", "falsenodeids", "featureids", "values", "missing_value_tracks_true")
     columns: dict[str, Any] = {
-        f"nodes_{field}": np.where(leaf, 0, np.concatenate([each[name] for each in nodes]))
+        f"nodes_{field}": np.where(leaf, 0, np.concatenate([node[name] for node in nodes]))
         for field, name in zip(fields, names, strict=True)
     }
     columns |= {

@@ -114,8 +114,8 @@ class DenseGram(RowsGram):
         """Return inverses in float32, if the squares of their errors are rounding."""
         if self.lapack or self.xp is not np or not min(shifts) > ROUGH * self._refine.trace:
             return None
-        found: list[Any] = [self._refine.inverse(shift) for shift in shifts]
-        return None if None in found else found
+        inverses: list[Any] = [self._refine.inverse(shift) for shift in shifts]
+        return None if None in inverses else inverses
 
     def first_block(self, k: int) -> Matrix:
         """Return random columns that K has turned towards its leading eigenvectors, in float32."""

@@ -152,10 +152,10 @@ class NystromMap:
 
     def weights(self, X: Array, dual: Array) -> Array:
         """Return ``Phi' dual``: weights of the features for coefficients of rows."""
-        found = (self._values(X) + self.kernel.constant).T @ dual
+        weights = (self._values(X) + self.kernel.constant).T @ dual
         if self.triangle is not None:
-            found = solve_triangular(self.triangle, found, lower=True)
-        return np.asarray(found)
+            weights = solve_triangular(self.triangle, weights, lower=True)
+        return np.asarray(weights)
 
     def dual(self, weights: Array) -> Array:
         """Coefficients of the landmarks' kernel functions for weights of the features."""

@@ -151,11 +151,11 @@ class NystromSums:
 
 def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int, Any]]:
     """Add up the counts and sums of groups that have the same key."""
-    found: dict[Any, tuple[int, Any]] = {}
+    sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
-        mine = found.get(key)
-        found[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
-    return found
+        mine = sums.get(key)
+        sums[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+    return sums
 
 
 def sum_rows(
@@ -375,7 +375,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
         return CellSums(total)
 
     total = reduce(CellSums.merge, in_threads(len(tasks), work))
-    found = [
+    plain_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)
         for key in cells
@@ -383,11 +383,11 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     ]
 
     def turn_into_features(thread: int, threads: int) -> None:
-        for cells, key, nystrom in found[thread::threads]:
+        for cells, key, nystrom in plain_cells[thread::threads]:
             cells[key] = cells[key].of_features(nystrom)
 
-    if found:
-        in_threads(len(found), turn_into_features)
+    if plain_cells:
+        in_threads(len(plain_cells), turn_into_features)
     return total
 
 

@@ -25,7 +25,7 @@ CONSTANT = (
 
 @dataclass
 class Components:
-    """What a method found."""
+    """What a method returns."""
 
     dual: Matrix  #: coefficients; a row x projects to ``k(x)'dual``, centred
     values: Matrix  #: projected training rows, ``K dual``

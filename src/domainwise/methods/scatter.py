@@ -106,9 +106,9 @@ def sca(
         )
 
     pairs = gram.ritz(images, k, depth=2, start=KQ, precondition=A.precondition)
-    found = components.from_pairs(gram, pairs)
-    found.info["label_rank"] = len(right)
-    return found
+    result = components.from_pairs(gram, pairs)
+    result.info["label_rank"] = len(right)
+    return result
 
 
 def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> components.Components:
@@ -123,9 +123,9 @@ def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> com
     if inverse.rough:  # the products of all of Y are good enough, the vectors are not
         b = A.by_conjugate_gradients(gram.combine(KQ, a), b)
     info: dict[str, Any] = {**b.info, "label_rank": len(S)}
-    found = components.Components(b.Y, b.KY, values[:m], len(values), info)
+    result = components.Components(b.Y, b.KY, values[:m], len(values), info)
     G = gram.inner(Q, KQ) if extra else S
-    return components.with_extras(gram, found, Q, KQ, G, extra, eigenvalue=0.0)
+    return components.with_extras(gram, result, Q, KQ, G, extra, eigenvalue=0.0)
 
 
 def label_pairs(S: Array, J: Array, M: Array, tolerance: float) -> tuple[Array, Array]:
