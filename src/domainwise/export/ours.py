@@ -62,7 +62,7 @@ def _svc(model: Any, X: Tensor) -> Classified:
 def _ridge_values(model: Any, X: Tensor) -> Tensor:
     parts = [
         kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
-        for f in model.expansions_
+        for f in model.finalize().expansions_
     ]
     return mean_of(parts, [1.0] * len(parts))
 
