@@ -174,8 +174,8 @@ DEFECTS = [
     ),
     Defect(
         "one class turns classes that are not checked into codes",
-        "target = inputs.check_classes(y, n)",
-        "target = inputs.check_target(y, n, 'delta')",
+        "check_classes(y, n) self.classes_ = target.names y = target.names[target.codes]",
+        "check_target(y, n, 'delta'); self.classes_ = target.names; y = target.names[target.codes]",
         ("test_common.py",),
     ),
 ]  # fmt: skip
