@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
+from domainwise.checks.batches import batch_record, check_batch
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
@@ -134,6 +135,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     shrinkage: float = 20.0
     clip: float = 6.0
     _statistics: DomainStatistics | None = field(default=None, init=False)
+    #: What later batches must share with the first one; None in older model files.
+    _first_batch: dict[str, str] | None = field(default=None, init=False)
     _moments: Moments = field(init=False)
     _levels: Levels = field(init=False)
 
@@ -245,6 +248,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _learn(self, X: Any, sample_domain: Any, *, reset: bool) -> Self:
         self._validate_params()
+        if not reset:
+            check_batch(self, self._first_batch, sample_domain)
         if is_dask(X):
             from domainwise.ensemble.context_dask import source_moments
 
@@ -253,7 +258,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             X = self._rows(X, reset=reset)
             domain_labels(sample_domain, X)
             n, moments, levels = len(X), *rows_moments(X)
-        if not reset:
+        if reset:
+            self._first_batch = batch_record(self, sample_domain)
+        else:
             moments, levels = self._moments.merged(moments), self._levels.merged(levels)
         self._moments, self._levels = moments, levels
         self.n_samples_seen_: int = n if reset else n + self.n_samples_seen_

@@ -11,6 +11,7 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
+from domainwise.checks.batches import batch_record, check_batch
 from domainwise.checks.inputs import Labels, check_n_components, label_array
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
@@ -34,6 +35,8 @@ class LandmarkProjection(Projection):
     target_landmarks: Any = None
     _sums: NystromSums
     _map: NystromMap
+    #: What later batches must share with the first one; None in older model files.
+    _first_batch: dict[str, str] | None = None
 
     #: Whether the method looks at the second moment of the features, the dearest of the sums.
     _needs_moments = True
@@ -60,7 +63,9 @@ class LandmarkProjection(Projection):
         before = dict(vars(self))
         try:
             if first:
+                self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
+            check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
             self._sums = sums if first else self._sums.merge(sums)
@@ -73,6 +78,7 @@ class LandmarkProjection(Projection):
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         self._sums = backend.sum_training_rows(self, X, y, sample_domain)
+        self._first_batch = batch_record(self, sample_domain)
         self._finish()
 
     @abstractmethod

@@ -29,6 +29,7 @@ from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import NumpyBackend
 from domainwise.backends.devices import Movable
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
+from domainwise.checks.batches import batch_record, check_batch, check_same_arguments
 from domainwise.checks.inputs import Labels, label_array, validate_rows
 from domainwise.checks.signatures import arguments
 from domainwise.estimators.fast_base import (
@@ -70,6 +71,8 @@ HELD_OUT_ROWS = 1000
 AUTO_LANDMARKS = 1000
 #: Share of a solution that rounding of the sums may make up.
 SUM_ROUNDING = 1e-9
+#: Arguments that the first batch settles; the others are those of the search, which comes later.
+SETTLED_BY_ROWS = ("kernels", "gammas", "n_landmarks", "landmarks", "feature_map", "random_state")
 
 
 @arguments
@@ -173,6 +176,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     _uses_target = _uses_domain = True
     _sums: CellSums
     _maps: list[NystromMap]
+    #: What later batches must share with the first one; None in older model files.
+    _first_batch: dict[str, str] | None = None
     classes_: Array
     curve_: Any  # of classes
     domains_: Array | None
@@ -224,7 +229,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
             rows, y = self._check_rows(backend, X, y, reset=first)
             target, domain = self._check_labels(backend, y, sample_domain, rows, least_classes=1)
             if first:
+                self._first_batch = batch_record(self, sample_domain)
                 self._begin(backend, rows, target, domain)
+            check_batch(self, self._first_batch, sample_domain)
             self._check_kinds(target, domain)
             sums = self._sum_rows(backend, rows, target, domain)
             if not first:
@@ -323,6 +330,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         """
         check_is_fitted(self)
         if "expansions_" not in vars(self):
+            check_same_arguments(self, self._first_batch, SETTLED_BY_ROWS)
             searched = copy(self)  # others may ask for predictions meanwhile
             searched._search_sums()
             self.__dict__.update(vars(searched))
