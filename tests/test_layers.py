@@ -196,8 +196,6 @@ UNDER_WAY = {
         "_sum_at_once",
         "_project",
         "_offset",
-        "_support",
-        "_n_features_out",
         "_check_labels",
         "_begin",
         "_uses_target",

@@ -135,10 +135,11 @@ class DaskBackend(NumpyBackend):
         """Project partition by partition, when somebody asks for the result."""
         refuse_gathering(model, X)
         layout, _ = partitions.layout_of(X)
-        if model._kernel.name != "precomputed" and is_dask(model._support):
+        if is_dask(getattr(model, "X_fit_", None)):
             return _projected_by_blocks(model, X, layout)
-        sample = np.empty((0, model._n_features_out), dtype=layout.dtype)
-        return _mapped(X, layout, model, "transform", sample, model.get_feature_names_out())
+        names = model.get_feature_names_out()
+        sample = np.empty((0, len(names)), dtype=layout.dtype)
+        return _mapped(X, layout, model, "transform", sample, names)
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
         """Call a method of a fitted model on every partition, when somebody asks for the result."""

@@ -10,6 +10,7 @@ looks. What is not listed in :mod:`domainwise.model_files.types` (neighbours, sa
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -120,7 +121,7 @@ def training_rows(model: Any) -> list[str]:
         if random or (kind == "ShiftWatch" and "_root" not in attributes):
             continue
         for name in ROWS | ({"components_"} if kind == "Nystroem" else set()):
-            if np.size(attributes.get(name, 0)) > 1:
+            if math.prod(np.shape(attributes.get(name, 0))) > 1:  # of tensors, too
                 names.add(f"{kind}.{name}")
     return sorted(names)
 
