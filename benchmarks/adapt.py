@@ -413,8 +413,8 @@ def report(out: Path, workers: int) -> None:
         "",
         "Mean change over sets with ten random labels. Kept: a level with a slope for numbers, a "
         "bias per class for classes, and labels that count less where their outputs are alike. Not "
-        "kept: weights of members by the likelihood of the labels, which gains little where a bias "
-        "does not, and nothing beside it that its second set of held-out outputs would be worth.",
+        "kept: weights of members by the likelihood of the labels. They gain less than the bias, "
+        "and need the outputs of every member.",
         "",
         *table(["target", "variant", "measure", "change"], trials(names["development"], studies)),
     ]
