@@ -155,3 +155,12 @@ def test_adapted_models_survive_their_files(fitted, tmp_path):
     again = domainwise.load(tmp_path / "site.skops")
     assert (again.predict(X) == site.predict(X)).all()
     assert (again.adapt(X[5:9], y[5:9]).predict(X) == site.adapt(X[5:9], y[5:9]).predict(X)).all()
+
+
+def test_several_targets_cannot_be_adapted():
+    X, y, domain = rows_of("numbers")
+    model = InvariantRidgeCV(kernels=["rbf"], gammas=[0.1])
+    model.fit(X, np.column_stack([y, -y]), sample_domain=domain)
+    assert not hasattr(model, "label_gain_")
+    with pytest.raises(ValueError, match="models of one target"):
+        model.adapt(X[:3], y[:3])

@@ -94,6 +94,8 @@ class Adaptable(ABC):
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
             raise AttributeError(f"this {type(self).__name__} has no held-out predictions")
+        if not is_classifier(self) and held_out.plain.shape[1] > 1:
+            raise AttributeError(f"this {type(self).__name__} predicts several targets")
         kinds = {"plain": held_out.plain, "context": held_out.context}
         return {
             kind: SourceOutputs(held_out.y, held_out.domain, np.asarray(outputs, dtype=np.float64))
