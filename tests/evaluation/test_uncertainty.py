@@ -130,7 +130,7 @@ def test_the_interval_of_the_gap_is_that_of_seen_minus_unseen_scores():
     rows = np.column_stack([X[:, 0] * np.where(other, -1, 1), X[:, 0] * other])
     found = evaluate(rows, y, domain, methods=["linear"], scoring="accuracy", progress=False)
     gaps = np.array([found.best.seen[d] - found.best.known[d] for d in found.domains])
-    assert found.best.price == pytest.approx(gaps.mean())
+    assert found.best.generalization_gap == pytest.approx(gaps.mean())
     assert gaps.mean() > 0.1
     draws = gaps[np.random.default_rng(7).integers(4, size=(4000, 4))].mean(axis=1)
     low, high = widened(gaps.mean(), draws, 4, np.inf)
