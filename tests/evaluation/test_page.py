@@ -119,8 +119,8 @@ def test_the_page_says_the_verdict_and_singles_out_the_worst_domain(found, page)
 
 def test_every_picture_has_words(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    # A small one for each column and one of all; five of failures.
-    assert len(pictures) == 5 + 3 + 1 + 5
+    # A small one for each column and one of all; five of failures; one of labels.
+    assert len(pictures) == 5 + 3 + 1 + 5 + 1
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 

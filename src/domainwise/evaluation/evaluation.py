@@ -32,6 +32,8 @@ STORED_AS = {
     **{name: name for name in ("parameters", "p_value", "p_adjusted")},
     "importance": "worth",
 }
+#: Entries of :meth:`Evaluation.to_dict` that measures beside the main one do not have.
+MAIN_ONLY = ("facts", "next_step", "recipe", "label_gain", "differences", "others")
 
 
 class Evaluation(Results):
@@ -219,15 +221,15 @@ class Evaluation(Results):
             "next_step": self.next_step,
             "recipe": self._recipe(),
             "methods": [self._method_dict(result) for result in self.results],
+            "label_gain": self.label_gain,
             "differences": self.differences,
             "others": [other.measured() for other in self.others],
         }
         return dict(plain(content))
 
     def measured(self) -> dict[str, Any]:
-        """Return what depends on the measure, of :meth:`to_dict`."""
-        alike = ("facts", "next_step", "recipe", "differences", "others")
-        return {name: value for name, value in self.to_dict().items() if name not in alike}
+        """Return what other measures have of :meth:`to_dict`: what depends on the measure."""
+        return {name: value for name, value in self.to_dict().items() if name not in MAIN_ONLY}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
 
+from domainwise.adaptation.corrections import SourceOutputs
+from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.problem import Problem
@@ -178,6 +181,17 @@ class Results:
         if self.measure.sign > 0:
             return 0.01
         return 0.02 * abs((self.baseline or self.best).mean)
+
+    @cached_property
+    def label_gain(self) -> list[dict[str, float]]:
+        """Expected score of the best method with 0, 5, 10, 20 and 50 labels of a new domain.
+
+        Each entry has the number of labels (``n_labels``), the score as it is shown, the ends of
+        its 95 % interval (``low``, ``high``), and the number of domains with rows enough for so
+        many labels (``domains``). Empty where it is not known: predictions, or probabilities of
+        classes, are not at hand, or no domain has 10 rows.
+        """
+        return label_gains(self)
 
     def show(self, score: float | None) -> str:
         """A score with enough digits to distinguish the best method from the next and its rival."""
@@ -377,3 +391,66 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
     means = np.asarray(counts @ values / counts.sum(axis=1))
     means = np.sqrt(means) if "root" in name else means
     return means if name == "accuracy" else -means
+
+
+def label_gains(results: Results) -> list[dict[str, float]]:
+    """What :attr:`Results.label_gain` returns: each held-out domain in turn is the new one."""
+    measure, best, names = results.measure, results.best, results.facts["classes"]
+    classes = None if names is None else np.asarray(names)
+    by_domain = grouped(results.records.get(best.key, ()))
+    held_out = _held_out_outputs([by_domain.get(name, []) for name in best.scores], classes)
+    if measure.own or held_out is None or not any(held_out.domains(2 * LABEL_COUNTS[1])):
+        return []
+    score = partial(_outputs_score, measure, classes)
+    # Adapted classes are the likeliest ones. A method that predicts others starts from there.
+    scores = np.array(list(best.scores.values()))
+    scores += domain_scores(held_out, score, len(scores))
+    scores -= [
+        pooled_score(measure, classes, by_domain[d]) if d in by_domain else np.nan
+        for d in best.scores
+    ]
+    options = {"balanced": measure.balanced, "seed": 0}
+    table, counts = label_gain(held_out, scores, score, classes=classes is not None, **options)
+    table[0, 1:] = expected_score(list(best.known.values()), 0)
+    gains = []
+    for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
+        if n_domains and np.isfinite(mean):
+            low, high = sorted(map(measure.shown, ends))
+            expected = {"score": measure.shown(mean), "low": low, "high": high}
+            gains.append({"n_labels": int(n_labels), **expected, "domains": n_domains})
+    return gains if len(gains) > 1 else []
+
+
+def _held_out_outputs(
+    by_domain: Sequence[Sequence[Row]], classes: Array | None
+) -> SourceOutputs | None:
+    """Outputs of held-out rows, in the order of the table; None where there are none.
+
+    Of a row that was held out more than once, the first prediction is taken.
+    """
+    name = "prediction" if classes is None else "probabilities"
+    y, domain, outputs = [], [], []
+    for code, records in enumerate(by_domain):
+        if any(record[name] is None for record in records):
+            return None
+        if records:
+            order = np.unique(np.concatenate([r["row"] for r in records]), return_index=True)[1]
+            y.append(np.concatenate([r["target"] for r in records])[order])
+            outputs.append(np.concatenate([r[name] for r in records])[order])
+            domain.append(np.full(len(order), code))
+    if not y:
+        return None
+    target, values = np.concatenate(y), np.concatenate(outputs).astype(np.float64)
+    target = target.astype(np.float64) if classes is None else codes_of(target, classes)
+    return SourceOutputs(target, np.concatenate(domain), values.reshape(len(values), -1))
+
+
+def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
+    """Score of outputs for targets, which are codes where there are classes."""
+    rows: Row = {"target": y, "prediction": outputs[:, 0], "probabilities": None, "decisions": None}
+    if classes is not None:
+        labels = classes[outputs.argmax(axis=1)]
+        rows |= {"target": classes[y], "prediction": labels, "probabilities": outputs}
+    if measure.name in QUICK:
+        return float(quick_scores(measure.name, rows, np.ones((1, len(y))), classes)[0])
+    return _score(measure, classes, rows, slice(None))

@@ -239,6 +239,34 @@ def uncertainty_table(results: Results) -> TextTable:
     return TextTable(columns, rows, kinds)
 
 
+def label_sentence(results: Results) -> str:
+    """What labels of a new domain would change; empty where that is not known."""
+    gains = {
+        int(gain["n_labels"]): results.measure.sign * gain["score"] for gain in results.label_gain
+    }
+    if not gains:
+        return ""
+    start, *counts = gains
+    label, show = results.measure.label, results.show
+    top = max(counts, key=lambda n: gains[n])
+    if gains[top] - gains[start] < results.margin:
+        last = counts[-1]
+        return (
+            f"Labels from the new site would hardly help {results.best.label}: {label} "
+            f"{show(gains[start])} without labels, {show(gains[last])} with {last}."
+        )
+    # The fewest labels with which the score is about as good as with any number of them.
+    enough = next(n for n in counts if gains[top] - gains[n] < results.margin)
+    steps = [counts[0]] if gains[counts[0]] - gains[start] >= results.margin else []
+    steps += [enough] if enough not in steps else []
+    first, *rest = steps
+    texts = [f"{first} labels: {label} {show(gains[start])} → {show(gains[first])}"]
+    texts += [f"{n} labels: {show(gains[n])}" for n in rest]
+    if enough < counts[-1]:
+        texts.append(f"more than {enough} add little")
+    return "; ".join(texts) + "."
+
+
 def difference_sentences(results: Results) -> list[str]:
     """Columns that differ most, and which of them matter for the target."""
     differences, best, show = results.differences, results.best, results.show
