@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, is_dask, is_tensor
+from domainwise.arrays.namespace import to_host
 from domainwise.checks.warn import NoDomainsWarning, warn_caller
 
 #: Numbers beyond this have squares that overflow.
@@ -162,6 +164,37 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
         names, codes = np.unique(domains, return_inverse=True)
         return Labels(codes=codes, names=names)
     return Labels(values=_numeric(domains, "sample_domain"))
+
+
+def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
+    """Refuse rows whose labels skada has hidden: -1 exactly where the domain is negative.
+
+    Negative domains with labels of their own, and a class -1 in other domains, are fine; so are
+    arguments that are not one number for each row, about which other checks speak.
+    """
+    if y is None or sample_domain is None or is_dask(y) or is_dask(sample_domain):
+        return
+    with suppress(ValueError, TypeError):
+        targets, domains = (
+            np.asarray(to_host(part)) if is_tensor(part) else plain_array(part)
+            for part in (y, sample_domain)
+        )
+        numbers = targets.dtype.kind in "if" and domains.dtype.kind in "if"
+        if not numbers or targets.ndim != 1 or targets.shape != domains.shape:
+            return
+        hidden = domains < 0
+        masked = bool(hidden.any()) and not hidden.all() and np.array_equal(targets == -1, hidden)
+        if not masked:
+            return
+        n = int(hidden.sum())
+        message = (
+            f"y is -1 exactly where sample_domain is negative, in {n} of {len(hidden)} rows: skada "
+            "hides labels of target rows in this way, and -1 would be learnt as a class. Drop "
+            "these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
+            "sample_domain=sample_domain[keep])), or pass their true labels, with labels not masked"
+        )
+    if masked:
+        raise ValueError(message)
 
 
 def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:
@@ -340,10 +373,22 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
     try:
         return validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
+        if str(error).startswith("Input X contains NaN"):
+            raise ValueError(f"Input X contains NaN. {_about_missing(estimator)}") from error
         # What NumPy says of cells that are no numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
         raise
+
+
+def _about_missing(estimator: Any) -> str:
+    """Say what to do about missing values."""
+    name = type(estimator).__name__
+    advice = f"Add a step that fills them in, such as make_pipeline(SimpleImputer(), {name}())"
+    for predicts, other in ((is_classifier, "Classifier"), (is_regressor, "Regressor")):
+        if predicts(estimator):
+            advice += f", or use DomainEnsemble{other}, which accepts them"
+    return f"{name} does not accept missing values. {advice}"
 
 
 def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:

@@ -11,15 +11,23 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib.resources import files
 from typing import Any, TypeVar, dataclass_transform
 
 from domainwise.arrays import ArrayLike, KernelLike, MaybeArray, Seed
 from domainwise.checks.arguments import CONSTRAINTS
+from domainwise.checks.inputs import refuse_masked_targets
 
 T = TypeVar("T", bound=type)
 C = TypeVar("C")
+
+#: Methods that fit.
+FITTING = ("fit", "partial_fit", "fit_transform")
+#: What domains are called elsewhere.
+OTHER_NAMES = ("groups", "group", "domains", "domain")
 
 #: A line that names groups of arguments.
 PLACE = re.compile(r"(?m)^( *)(\{\w+\}(?: \{\w+\})*)$")
@@ -64,7 +72,38 @@ def _texts(place: re.Match[str]) -> str:
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def arguments(cls: type[C]) -> type[C]:
     """Make the ``__init__`` of a class from the arguments that it and its bases annotate."""
-    return dataclass(cls, eq=False, repr=False, kw_only=True)
+    return dataclass(with_domain_checks(cls), eq=False, repr=False, kw_only=True)
+
+
+def with_domain_checks(cls: type[C]) -> type[C]:
+    """Make methods that fit refuse domains under another name, and labels that are masked."""
+    for base in cls.__mro__:
+        for name in FITTING if base.__module__.startswith("domainwise.") else ():
+            method = vars(base).get(name)
+            if inspect.isfunction(method) and not hasattr(method, "checks_domains"):
+                setattr(base, name, _checking_domains(method))
+    return cls
+
+
+def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def checked(self: Any, *rows: Any, **named: Any) -> Any:
+        wrong = [name for name in OTHER_NAMES if name in named]
+        if wrong and wrong[0] not in signature.parameters:
+            raise TypeError(
+                f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument "
+                f"{wrong[0]!r}. Pass the domain of each row as sample_domain: "
+                f"{method.__name__}(X, y, sample_domain={wrong[0]})"
+            )
+        given = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
+        if getattr(self, "_uses_target", True):
+            refuse_masked_targets(given.get("y"), given.get("sample_domain"))
+        return method(self, *rows, **named)
+
+    checked.checks_domains = True  # type: ignore[attr-defined]
+    return checked
 
 
 @arguments

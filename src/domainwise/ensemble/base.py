@@ -43,6 +43,7 @@ from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_
 from domainwise.ensemble.members import MEMBER_TYPES, Member, MemberData, MemberType, Own
 from domainwise.ensemble.moments import sources_reach
 from domainwise.estimators.projection import fixed_seed
+from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import domain_folds, draw_rows
@@ -108,6 +109,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         rows, target = self._check_rows(X, y, y_numeric=numeric, ensure_min_samples=2)
         if not numeric:
             check_class_weight(self.class_weight, np.unique(target))
+        check_task(self.scoring, not numeric)
         if self.calibration == "cv":
             self._learn(rows, target, sample_domain, learn_from)
             return self

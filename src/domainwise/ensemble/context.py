@@ -130,6 +130,8 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     __metadata_request__partial_fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__transform: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
+    _uses_target = False
+
     relative: bool = True
     summary: bool = False
     shrinkage: float = 20.0

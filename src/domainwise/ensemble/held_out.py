@@ -159,14 +159,20 @@ class HeldOutScore:
         names = self.classes
         rule = NumberRule() if names is None else ProbabilityRule(names)
         scores = np.full(self.n_domains, np.nan)
+        reason = None
         for domain in np.unique(self.domains[self.rows]):
             rows = self.rows[self.domains[self.rows] == domain]
             y, values = self.in_unit(self.y[rows]), self.in_unit(predicted[rows])
             y = y if names is None else names[y]
             try:
                 scores[domain] = scorer(rule, values, y)
-            except ValueError:  # one class only, for scores that need two
-                continue
+            except ValueError as error:  # one class only, for scores that need two
+                reason = error
+        if reason is not None and np.isnan(scores).all():
+            raise ValueError(
+                f"scoring={self.scoring!r} is not defined on any held-out domain ({reason}). "
+                "Choose another scoring, or leave it at None"
+            ) from reason
         return scores
 
 

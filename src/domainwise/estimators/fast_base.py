@@ -12,7 +12,7 @@ from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.checks.batches import batch_record, check_batch
-from domainwise.checks.inputs import Labels, check_n_components, label_array
+from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.sums import NystromSums, finalize
@@ -184,6 +184,7 @@ class LandmarkProjection(Projection):
         """Operator of all rows seen, classes and domains among them, and the features' mean."""
         for part in (self._sums.mean, self._sums.second):
             check_finite(part, self._map.landmarks.dtype)
+        refuse_masked_targets(*map(list, zip(*self._sums.groups, strict=True)))
         sums = self._sums.of_features(self._map)
         gram, classes, domains = finalize(
             sums,

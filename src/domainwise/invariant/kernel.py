@@ -108,6 +108,11 @@ class InvariantKernel(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = INVARIANCE_CONSTRAINTS
 
+    @property
+    def _uses_target(self) -> bool:
+        """Only where domains are compared inside its classes."""
+        return bool(self.conditional)
+
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the correction from source domains, in O(N (p + r)) memory.
 

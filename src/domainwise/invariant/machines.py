@@ -19,6 +19,7 @@ from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
 from domainwise.calibration.curves import Calibration
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import (
+    check_class_weight,
     check_classes,
     check_sample_domain,
     check_target,
@@ -203,6 +204,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False)
         target = check_classes(y, len(X))
+        check_class_weight(self.class_weight, target.names)
         self.classes_, y = target.names, target.names[target.codes]
         self._fit_machine(X, y, sample_domain)
         if hasattr(self, "calibration_"):

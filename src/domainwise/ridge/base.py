@@ -30,7 +30,13 @@ from domainwise.backends.base import NumpyBackend
 from domainwise.backends.devices import Movable
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.batches import batch_record, check_batch, check_same_arguments
-from domainwise.checks.inputs import Labels, label_array, validate_rows
+from domainwise.checks.inputs import (
+    Labels,
+    check_class_weight,
+    label_array,
+    refuse_masked_targets,
+    validate_rows,
+)
 from domainwise.checks.signatures import arguments
 from domainwise.estimators.fast_base import (
     check_kinds,
@@ -468,6 +474,10 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         self._record_seen()
         domains, names = self.domains_, vars(self).get("classes_")
         assert domains is not None
+        seen, labels = map(list, zip(*self._sums.maps[0], strict=True))
+        refuse_masked_targets(labels, seen)
+        if names is not None:
+            check_class_weight(self.class_weight, names)
         if len(domains) < 2 or (names is not None and len(names) < 2):
             what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn import config_context
+from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
 
@@ -13,6 +14,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_rows, take_rows
 from domainwise.checks.warn import warn_caller
+from domainwise.scoring.measures import check_task
 from domainwise.splits.splitters import LeaveDomainsOut
 
 
@@ -116,6 +118,7 @@ def domain_cross_validate(
     array([0, 1, 2, 3])
     """
     check_arguments("domain_cross_validate", n_jobs=n_jobs)
+    check_task(scoring, is_classifier(estimator))
     refuse_no_rows(X)
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):

@@ -145,7 +145,7 @@ def check_task(scoring: Any, classification: bool) -> None:
     if classification and isinstance(scoring, str) and scoring.endswith(numbers):
         raise ValueError(
             f"scoring={scoring!r} is for a continuous target, but the target is classes; choose "
-            "another measure, or the task regression"
+            "another measure, such as 'balanced_accuracy', or the task regression"
         )
 
 

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain, validate_rows
+from domainwise.checks.signatures import with_domain_checks
 from domainwise.ensemble.moments import group_sums, rows_moments
 from domainwise.kernels.functions import resolve_gamma
 
@@ -86,6 +87,7 @@ def joined_views(pieces: Iterable[dict[Any, View]]) -> dict[Any, View]:
     return joined
 
 
+@with_domain_checks
 class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Collect statistics of the source domains, and pass rows on unchanged.
 
@@ -137,6 +139,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # Of a watch that is made from sums, or comes from a file of format 3. Files of format 3 have
     # landmarks that are rows, and a map of their own from kernel values to features.
+    _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
     _root: Array | None = None
