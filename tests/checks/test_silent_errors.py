@@ -1,5 +1,8 @@
 """Data and arguments that were accepted without a word, and are refused in every estimator."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -13,7 +16,9 @@ from domainwise import selection
 from domainwise.checks.inputs import refuse_masked_targets
 from domainwise.models.search import MethodSearch
 from domainwise.selection import LeaveDomainsOut, domain_cross_validate
-from tests.test_common import ESTIMATORS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from test_common import ESTIMATORS
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = np.arange(60) % 2

@@ -138,3 +138,20 @@ def test_a_watch_of_an_older_file_is_reported(tmp_path):
         archive.extract("watch.skops", tmp_path, filter="data")
     assert read_info(tmp_path / "watch.skops").get("training_rows") is None
     assert training_rows(load(tmp_path / "watch.skops")) == ["ShiftWatch.landmarks_"]
+
+
+def test_a_file_says_that_it_contains_targets_of_training_rows(tmp_path):
+    X, y = make_fixtures.X, make_fixtures.NUMBERS
+    model = dw.InvariantRidgeCV(gammas=[0.1]).fit(X, y, sample_domain=make_fixtures.CODES)
+    assert np.isin(model.held_out_.y, y).all()
+    save(model, tmp_path / "ridge.skops")
+    assert read_info(tmp_path / "ridge.skops")["training_targets"] == ["InvariantRidgeCV.held_out_"]
+    testing = pytest.importorskip("typer.testing")
+    from domainwise.cli import app
+
+    shown = testing.CliRunner().invoke(app, ["info", str(tmp_path / "ridge.skops")]).stdout
+    assert "contained, with held-out predictions and without features" in " ".join(shown.split())
+    model.held_out_ = None
+    save(model, tmp_path / "without.skops")
+    assert read_info(tmp_path / "without.skops")["training_targets"] == []
+    np.testing.assert_array_equal(load(tmp_path / "without.skops").predict(X), model.predict(X))

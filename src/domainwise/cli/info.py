@@ -39,6 +39,9 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
         rows = header.get("training_rows")
         contained = "unknown: the file is of an older version" if rows is None else "none"
         facts = [("training rows", f"contained: {', '.join(rows)}" if rows else contained)]
+        if targets := header.get("training_targets"):
+            words = "contained, with held-out predictions and without features"
+            facts.append(("training targets", f"{words}: {', '.join(targets)}"))
         print_facts(console, [*facts, ("versions", versions)])
         print_model_notes(console, header["info"])
     except (KeyError, TypeError, AttributeError, IndexError) as error:

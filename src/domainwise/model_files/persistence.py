@@ -40,7 +40,12 @@ from domainwise.model_files.types import (
     nodes,
     number_arrays,
 )
-from domainwise.model_files.values import check_tree, check_values, training_rows
+from domainwise.model_files.values import (
+    check_tree,
+    check_values,
+    training_rows,
+    training_targets,
+)
 
 #: Format of the files written here, and the oldest one that is read.
 FORMAT, OLDEST_FORMAT = 4, 3
@@ -195,7 +200,9 @@ def read_info(path: str | Path) -> dict[str, Any]:
     """Read what a model file says about itself, without building the model.
 
     ``format``, ``versions``, ``model`` (its type), ``training_rows`` (attributes that contain rows
-    of the training data; not in files of format 3) and ``info`` as passed to :func:`save`.
+    of the training data; not in files of format 3), ``training_targets`` (those that contain
+    targets of training rows and predictions for them; not in older files) and ``info`` as passed to
+    :func:`save`.
     """
     with _opened(path) as archive:
         return _header_of(path, archive)
@@ -268,6 +275,7 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
         },
         "works": [name for name in METHODS if name not in failed],
         "training_rows": training_rows(model),
+        "training_targets": training_targets(model),
         "info": json.loads(json.dumps(info or {})),
     }
 

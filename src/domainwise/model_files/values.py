@@ -126,6 +126,20 @@ def training_rows(model: Any) -> list[str]:
     return sorted(names)
 
 
+def training_targets(model: Any) -> list[str]:
+    """Return the attributes of a model that contain targets of training rows and predictions.
+
+    They hold no features; see :class:`~domainwise.scoring.predictions.HeldOut`.
+    """
+    return sorted(
+        f"{type(part).__name__}.{name}"
+        for part in _parts(model)
+        if not isinstance(part, np.ndarray)
+        for name, value in vars(part).items()
+        if type(value).__name__ == "HeldOut"
+    )
+
+
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
     """Raise ValueError if scikit-learn's Tree, which copies without looking, cannot be made so."""
     nodes = state["nodes"]
