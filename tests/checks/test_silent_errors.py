@@ -1,6 +1,6 @@
 """Data and arguments that were accepted without a word, and are refused in every estimator."""
 
-import sys
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,7 @@ from domainwise.checks.inputs import refuse_masked_targets
 from domainwise.models.search import MethodSearch
 from domainwise.selection import LeaveDomainsOut, domain_cross_validate
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from test_common import ESTIMATORS
+ESTIMATORS = runpy.run_path(str(Path(__file__).parents[1] / "test_common.py"))["ESTIMATORS"]
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = np.arange(60) % 2
