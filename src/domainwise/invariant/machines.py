@@ -35,7 +35,7 @@ from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.features import InvariantFeatures
 from domainwise.invariant.kernel import InvariantKernel, check_rows
-from domainwise.splits.folds import domain_folds
+from domainwise.splits.folds import domain_folds, row_folds
 
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.
@@ -225,6 +225,9 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
                 classification=True,
                 usable=lambda train, _: len(np.unique(train)) == len(self.classes_),
             )
+        tested = y[np.concatenate([test for _, test in splits])]
+        if len(np.unique(tested)) < len(self.classes_):  # its only domain cannot be held out
+            splits, held_out = row_folds(y, True), "rows"
         if held_out == "rows":
             several = domain.codes is not None and domain.n_categories > 1
             reason = "a class occurs in one group of domains only"
