@@ -60,6 +60,7 @@ def _svc(model: Any, X: Tensor) -> Classified:
 
 
 def _ridge_values(model: Any, X: Tensor) -> Tensor:
+    model.finalize()  # of a model that was fitted in batches, as predict does
     parts = [
         kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
         for f in model.finalize().expansions_

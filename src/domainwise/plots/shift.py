@@ -49,7 +49,7 @@ class ShiftDisplay(style.Display):
     >>> X, site = np.random.default_rng(0).normal(size=(90, 3)), np.repeat(["A", "B", "C"], 30)
     >>> X[60:, 2] += 9
     >>> display = ShiftDisplay.from_features(X, site, new=["C"])
-    >>> [label.get_text() for label in display.ax_.get_ytickchecked_labels()][0]
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()][0]
     'x2'
     """
 
