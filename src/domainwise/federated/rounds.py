@@ -7,11 +7,11 @@ columns of the plan's maps, which the model is fitted from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
@@ -85,7 +85,12 @@ WATCH_POINTS = 30
 MOST_AUTO = 500
 QUANTILES = 200  #: of a continuous target, as landmarks
 
-default_output = config_context(transform_output="default")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def default_output(function: Call) -> Call:
+    """Compute with arrays inside, whatever output scikit-learn is configured to return."""
+    return config_context(transform_output="default")(function)
 
 
 def statistics(
@@ -112,6 +117,18 @@ def statistics(
     -------
     file : SiteFile
         ``words()`` says what is in it, ``save(path)`` writes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from domainwise.federated import Plan, statistics
+    >>> values = np.random.default_rng(0).normal(size=(400, 3))
+    >>> frame = pd.DataFrame(values, columns=["dose", "age", "weight"])
+    >>> frame["ill"] = np.where(frame["dose"] > 0, "yes", "no")
+    >>> plan = Plan.of_table(frame, target="ill", n_features=10)
+    >>> statistics(frame, plan, site="north").content["rows"]
+    400
     """
     file = _first_file(site_rows(frame, plan, site), plan)
     n, values = file.content["rows"], file.content["rows"] * len(plan.schema.features)
@@ -378,6 +395,19 @@ def moments(
     -------
     file : SiteFile
         ``words()`` says what is in it, ``save(path)`` writes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from domainwise.federated import Plan, merge, moments, statistics
+    >>> values = np.random.default_rng(0).normal(size=(400, 3))
+    >>> frame = pd.DataFrame(values, columns=["dose", "age", "weight"])
+    >>> frame["ill"] = np.where(frame["dose"] > 0, "yes", "no")
+    >>> plan = Plan.of_table(frame, target="ill", n_features=10)
+    >>> plan = merge(plan, [statistics(frame, plan, site=name) for name in ("north", "south")])
+    >>> moments(frame, plan, site="north").site
+    'north'
     """
     maps, targets, rows = plan.maps, plan.target_map, site_rows(frame, plan, site)
     if not accept_disclosure:

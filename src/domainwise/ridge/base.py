@@ -381,7 +381,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     # Candidates that are known: others search by themselves, and share work.
 
     def candidate_values(
-        self, rows: Rows, candidates: Sequence[Candidate], X: Any, landmarks: Array
+        self, rows: Rows, candidates: Sequence[Candidate], X: ArrayLike, landmarks: Array
     ) -> list[Array]:
         """Values for rows of X, of candidates that have one kernel and are fitted to some rows.
 
