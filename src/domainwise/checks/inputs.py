@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -174,27 +174,24 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
     """
     if y is None or sample_domain is None or is_dask(y) or is_dask(sample_domain):
         return
-    with suppress(ValueError, TypeError):
+    try:
         targets, domains = (
             np.asarray(to_host(part)) if is_tensor(part) else plain_array(part)
             for part in (y, sample_domain)
         )
-        numbers = targets.dtype.kind in "if" and domains.dtype.kind in "if"
-        if not numbers or targets.ndim != 1 or targets.shape != domains.shape:
-            return
-        hidden = domains < 0
-        masked = bool(hidden.any()) and not hidden.all() and np.array_equal(targets == -1, hidden)
-        if not masked:
-            return
-        n = int(hidden.sum())
-        message = (
-            f"y is -1 exactly where sample_domain is negative, in {n} of {len(hidden)} rows: skada "
-            "hides labels of target rows in this way, and -1 would be learnt as a class. Drop "
-            "these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
+    except (ValueError, TypeError, NotImplementedError):  # other checks say what is wrong
+        return
+    numbers = targets.dtype.kind in "if" and domains.dtype.kind in "if"
+    if not numbers or targets.ndim != 1 or targets.shape != domains.shape:
+        return
+    hidden = domains < 0
+    if hidden.any() and not hidden.all() and np.array_equal(targets == -1, hidden):
+        raise ValueError(
+            f"y is -1 exactly where sample_domain is negative, in {int(hidden.sum())} of "
+            f"{len(hidden)} rows: skada hides labels of target rows in this way, and -1 would be "
+            "learnt as a class. Drop these rows (keep = sample_domain >= 0; fit(X[keep], y[keep], "
             "sample_domain=sample_domain[keep])), or pass their true labels, with labels not masked"
         )
-    if masked:
-        raise ValueError(message)
 
 
 def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:

@@ -117,6 +117,12 @@ STORED: Form = {
         "python": str,
         "versions": {str: str},
     },
+    "label_gain?": [
+        {
+            **dict.fromkeys(("n_labels", "domains"), int),
+            **dict.fromkeys(("score", "low", "high"), Maybe(NUMBER)),
+        }
+    ],
     "next_step": str,
     "recipe": Maybe(
         {
@@ -405,7 +411,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
         )
         for method in stored["methods"]
     ]
-    return Evaluation(
+    evaluation = Evaluation(
         results,
         stored["domains"],
         Measure(measure["name"], measure["label"], None, sign),
@@ -416,6 +422,13 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
         differences=stored["differences"],
         calibration=stored["methods"][0]["calibration"] or {},
     )
+    # Computed when it was evaluated; there is no scorer here to compute it again.
+    gains = [
+        {name: number(value) if value is None else value for name, value in gain.items()}
+        for gain in stored.get("label_gain", ())
+    ]
+    vars(evaluation)["label_gain"] = gains
+    return evaluation
 
 
 def _projection(row: Row, where: str) -> DomainProjection:
