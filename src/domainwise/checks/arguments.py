@@ -1,6 +1,6 @@
 """What arguments may be, in scikit-learn's notation, of estimators, splitters and functions.
 
-A truth value is no number here, a string no truth value, and NaN no count.
+Booleans do not count as numbers here, strings not as booleans, and NaN not as a count.
 """
 
 from __future__ import annotations
