@@ -18,7 +18,7 @@ from domainwise import __version__
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
-from domainwise.evaluation.differences import describe_differences, project_domains
+from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Row, Scorer, can_score
@@ -308,12 +308,6 @@ def compare_methods(
         evaluation, *others = (_scored(problem, by, methods, splits, rows) for by in measures)
         evaluation.others, evaluation.chosen_for = others, problem.measure
         evaluation.differences = differences
-        best = next((r.key for r in evaluation.results if r.kind == "projection"), None)
-        if inside and best is not None:
-            method = next(method for method in able if method.key == best)
-            projection = project_domains(problem, method, splits, rows, evaluation.worst_domain)
-            evaluation.projection = projection
-            finished.store_projection(evaluation.measure.name, projection)
     return evaluation
 
 

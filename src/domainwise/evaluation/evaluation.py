@@ -49,8 +49,6 @@ class Evaluation(Results):
         What was measured.
     left_out : dict
         Methods that could not be used, with the reason.
-    projection : DomainProjection or None
-        Rows projected with the worst domain held out, for plots.
     facts : dict
         Task, sizes, seed, versions.
     records : dict

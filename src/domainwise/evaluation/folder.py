@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
@@ -157,15 +155,6 @@ _JOB: Form = {
     "candidates": int,
     "selected_on": Maybe(str),
 }
-_PROJECTION: Form = {
-    "measure": str,
-    "label": str,
-    "informative": int,
-    "worst": NAME,
-    "Z": [[NUMBER] * 2],
-    **{name: [NAME] for name in ("left_out", "target", "domain", "domains")},
-    **{name: [[NUMBER]] for name in ("before", "after")},
-}
 
 
 class JobMemory:
@@ -181,9 +170,6 @@ class JobMemory:
         new = {(row["method"], row["split"]) for row in rows}
         self.rows = [row for row in self.rows if (row["method"], row["split"]) not in new]
         self.rows += rows
-
-    def store_projection(self, measure: str, projection: DomainProjection | None) -> None:
-        """Store what the plots of the page need."""
 
 
 class JobFolder(JobMemory):
@@ -212,12 +198,6 @@ class JobFolder(JobMemory):
             lines.append({"kind": "job", **line})
         self.store.append(lines)
         super().append(rows)
-
-    def store_projection(self, measure: str, projection: DomainProjection | None) -> None:
-        """Store what the plots of the page need."""
-        if projection is not None:
-            arrays = {k: np.asarray(v).tolist() for k, v in asdict(projection).items()}
-            self.store.append([{"kind": "projection", "measure": measure, **arrays}])
 
     def _write(self, path: Path, row: Row) -> str:
         """Write the predictions of a job, and return the digest of the file."""
@@ -359,10 +339,6 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     if not store.path.exists():
         return evaluation, stored
     store.read()
-    for number, row in enumerate(store.rows("projection")):
-        check_form(row, _PROJECTION, f"{store.path}: projection {number + 1}")
-        if row["measure"] == evaluation.measure.name:
-            evaluation.projection = _projection(row, str(store.path))
     names, classes = {str(name): name for name in evaluation.domains}, stored["facts"]["classes"]
     shown = [result.key for result in evaluation.main]
     # Of methods that give probabilities the best one has a calibration to show.
@@ -429,25 +405,6 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
     ]
     vars(evaluation)["label_gain"] = gains
     return evaluation
-
-
-def _projection(row: Row, where: str) -> DomainProjection:
-    values = {name: row[name] for name in DomainProjection.__dataclass_fields__}
-    numbers = ("Z", "before", "after")
-    try:
-        values |= {name: np.array(values[name], dtype=np.float64) for name in numbers}
-    except ValueError:  # rows of several lengths
-        values |= {name: np.full((0, 0), np.nan) for name in numbers}
-    values |= {name: np.array(values[name]) for name in ("target", "domain")}
-    n_points, n_domains = len(values["Z"]), len(values["domains"])
-    shapes = {"Z": (n_points, 2), "target": (n_points,), "domain": (n_points,)}
-    shapes |= dict.fromkeys(("before", "after"), (n_domains, n_domains))
-    fit = all(values[name].shape == shape for name, shape in shapes.items())
-    if not (
-        n_points and n_domains > 1 and fit and all(np.isfinite(values[n]).all() for n in numbers)
-    ):
-        raise ResultsError(f"{where}: the arrays of a projection do not fit together")
-    return DomainProjection(**values)
 
 
 def _finished(store: ResultStore) -> dict[tuple[str, int], Row]:

@@ -8,23 +8,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from domainwise.calibration.quantiles import calibrated, sets_in_words
 from domainwise.evaluation import verdict
-from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import MethodResult, Results
-from domainwise.plots import DomainMapDisplay, DomainScoresDisplay, ShiftDisplay
-from domainwise.plots.style import ACCENT, PALETTE, short
+from domainwise.plots import DomainScoresDisplay, ShiftDisplay
+from domainwise.plots.style import PALETTE
 from domainwise.report.page import INK, Picture, Templates, drawing, to_svg
 from domainwise.scoring.statistics import p_text
 
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    projection: Any = evaluation.projection
     differences = evaluation.differences
     main = [result for result in evaluation.main if result.importance]
     records = evaluation.records.get(evaluation.best.key)
@@ -71,9 +67,6 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         domains_picture=domains_picture(evaluation, "domains"),
         worst=str(evaluation.worst_domain),
         best=evaluation.best.label,
-        projection=projection,
-        projections=partial(projection_picture, projection),
-        distances=partial(distances_picture, projection, "distances"),
         failures=failure_sections(evaluation),
         label_sentence=verdict.label_sentence(evaluation),
         labels_picture=labels_picture(evaluation, "labels") if evaluation.label_gain else None,
@@ -236,70 +229,6 @@ def shift_picture(evaluation: Results, name: str) -> Picture | None:
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 
 
-def projection_picture(projection: DomainProjection, name: str, *, by: str) -> Picture:
-    """Two components, coloured by "domain" or by "target"; the unseen worst domain is ringed."""
-    extra = "" if projection.informative > 1 else "\n(not determined by the target)"
-    display = DomainMapDisplay(
-        Z=projection.Z,
-        domain=projection.domain,
-        target=projection.target,
-        names=("component 1", f"component 2{extra}"),
-    )
-    alt = (
-        f"Projection of {projection.label} on two components, points coloured by {by}; rows of "
-        f"{projection.worst!s}, which was held out, are ringed"
-    )
-    caption = f"{projection.label}; ringed: {projection.worst!s}, which was held out"
-    with drawing(4.3, 3.9) as figure:
-        display.plot(figure.subplots(), color_by=by, highlight=[projection.worst])
-        return Picture(to_svg(figure, name, alt), alt, caption)
-
-
-def distances_picture(projection: DomainProjection, name: str) -> Picture:
-    """Distances between domains, of the features and of the projection, on one scale."""
-    n = len(projection.domains)
-    before, after = projection.before, projection.after
-    top = max(float(before.max()), float(after.max()), 1e-12)
-    # From the page's own background, so that "no distance" looks like nothing, to the accent.
-    scale = Normalize(0.0, top)
-    colours = LinearSegmentedColormap.from_list("distance", ["#e0533d00", "#e0533dff"])
-    labels = [short(value) for value in projection.domains]
-    with drawing(9.0, 4.6) as figure:
-        panels = figure.subplots(1, 2)
-        for axes, matrix, title in zip(
-            panels, (before, after), ("features as given", projection.label), strict=True
-        ):
-            axes.pcolormesh(matrix, cmap=colours, norm=scale, rasterized=True)
-            axes.invert_yaxis()
-            axes.set_aspect("equal")
-            axes.set_xticks(np.arange(n) + 0.5, labels, rotation=90, fontsize=7)
-            axes.set_yticks(np.arange(n) + 0.5, labels, fontsize=7)
-            for tick in (axes.get_xticklabels()[-1], axes.get_yticklabels()[-1]):
-                tick.set(fontweight="bold", color=ACCENT)
-            axes.tick_params(length=0)
-            axes.spines[:].set_visible(False)
-            axes.set_title(f"{title}: mean {_mean_apart(matrix):.2f}")
-            for (row, column), value in np.ndenumerate(matrix) if n <= 12 else ():
-                place = {"ha": "center", "va": "center", "fontsize": 6.5}
-                if row != column:
-                    axes.text(column + 0.5, row + 0.5, f"{value:.2f}", **place)
-        figure.colorbar(ScalarMappable(scale, colours), ax=panels, shrink=0.7, label="MMD")
-        alt = (
-            f"Maximum mean discrepancy between {n} domains: mean {_mean_apart(before):.3f} before "
-            f"and {_mean_apart(after):.3f} after projecting; {projection.worst!s} lies "
-            f"{before[-1, :-1].mean():.3f} and {after[-1, :-1].mean():.3f} from the others"
-        )
-        far = [f"{matrix[-1, :-1].mean():.2f}" for matrix in (before, after)]
-        some = len(np.unique(projection.domain))
-        pairs = f"{n} of {some} domains" if n < some else "each pair of domains"
-        caption = (
-            f"Distance between {pairs} (maximum mean discrepancy, MMD; 0 is none), before and "
-            f"after the projection; the last row is {projection.worst!s}, which was held out: "
-            f"{far[0]} from the others before, {far[1]} after"
-        )
-        return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
-
-
 def _draw_scores(evaluation: Results, axes: Any) -> None:
     shown = evaluation.measure.shown
     DomainScoresDisplay(
@@ -323,8 +252,3 @@ def _draw_scores(evaluation: Results, axes: Any) -> None:
 def _height(evaluation: Results) -> float:
     n = len(evaluation.domains)
     return 1.3 + min(0.34 * n, 3.0 + 0.19 * n)
-
-
-def _mean_apart(matrix: Any) -> float:
-    n = len(matrix)
-    return float(matrix.sum() / (n * (n - 1)))

@@ -12,7 +12,6 @@ import numpy as np
 from domainwise.adaptation.corrections import SourceOutputs
 from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
-from domainwise.evaluation.differences import DomainProjection
 from domainwise.evaluation.problem import Problem
 from domainwise.models.method import Method
 from domainwise.models.registry import TRIVIAL
@@ -116,7 +115,6 @@ class Results:
     left_out: dict[str, str]
     facts: dict[str, Any]
     notes: list[str] = field(default_factory=list)
-    projection: DomainProjection | None = None
     records: dict[str, list[Row]] = field(default_factory=dict)
     methods: list[Method] = field(default_factory=list)
     source: Problem | None = None
