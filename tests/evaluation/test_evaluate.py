@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFol
 
 from domainwise import evaluate
 from domainwise.models.method import ClassMeans
-from domainwise.models.registry import METHODS
+from domainwise.models.registry import METHODS, choose_methods
 from domainwise.search.grids import ALPHAS
 from domainwise.splits.folds import draw_rows
 
@@ -161,12 +161,18 @@ def test_a_method_for_classes_refuses_a_continuous_target():
         evaluate(X, y, domain, methods=["constant", "mda"])
 
 
+def test_by_default_methods_are_compared_that_a_person_would_choose_between():
+    names = [method.key for method in choose_methods(None)]
+    assert ",".join(names) == "constant,svm,linear,boosting,dcmcv,invariantridge,ensemble"
+    assert {method.key for method in choose_methods("all")} == set(METHODS)
+
+
 @pytest.mark.parametrize("regression", [False, True])
 def test_every_method_runs_on_classes_and_on_numbers(regression, narrow_grids, few_trees):
     narrow_grids()
     X, y, domain = problem(3, 12, regression=regression)
     names = {key for key, method in METHODS.items() if not (regression and method.classes_only)}
-    found = evaluate(X, y, domain, methods=sorted(names))
+    found = evaluate(X, y, domain, methods="all")
     assert {result.key for result in found.results} == names | {"ensemble+context"}
     assert not found.left_out
     assert all(np.isfinite(result.mean) for result in found.results)

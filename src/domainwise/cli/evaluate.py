@@ -32,7 +32,7 @@ def evaluate(
     task: options.TaskOption = "auto",
     methods: Annotated[
         str | None,
-        options.option("Some of the methods above, separated by commas. Default: all of them."),
+        options.option("Names of methods, separated by commas, or all. Default: those above."),
     ] = None,
     estimator: Annotated[
         options.Names,
@@ -75,9 +75,10 @@ def evaluate(
     """Compare methods on held-out domains, to choose one for an unseen domain.
 
     Every domain is held out in turn (in ten groups if there are more than ten). Methods: constant,
-    svm, linear, boosting, kpca, coir, dica, dcm, fastdcm, dcmcv, invariant, invariantridge,
-    ensemble; their parameters are chosen on the other domains only. The ensemble is scored twice:
-    row by row, and with all rows of the held-out domain at once (+context).
+    svm, linear, boosting, dcmcv, invariantridge, ensemble; others by --methods: kpca, coir, dica,
+    dcm, sca, mda, mida, their fast forms such as fastdcm, and invariant. Parameters are chosen on
+    the other domains only. The ensemble is scored twice: row by row, and with all rows of the
+    held-out domain at once (+context).
 
     Finished jobs are saved as they are done: the same command continues an interrupted run, with
     the same numbers. With another --metric it computes that from the saved predictions.

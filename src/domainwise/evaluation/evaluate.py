@@ -26,7 +26,7 @@ from domainwise.evaluation.problem import Problem, make_problem, outer_splits, s
 from domainwise.evaluation.results import MethodResult, plain, with_intervals
 from domainwise.jobs.runner import Bar, Progress, progress_bar, run_jobs
 from domainwise.models.method import CONTEXT, Method
-from domainwise.models.registry import choose_methods
+from domainwise.models.registry import choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
 from domainwise.splits.folds import Split
@@ -78,11 +78,12 @@ def evaluate(
         Classes or a continuous target; or the name of its column in the data frame.
     sample_domain : array-like of shape (n_samples,) or str
         The domain of each row: site, patient, well; or the name of its column.
-    methods : list, default=None
-        Some of "constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm",
-        "dcmcv", "invariant", "invariantridge", "ensemble"; None is all of them. A method of your
-        own is a pair ``(name, estimator)``, or with values to choose from ``(name, estimator,
-        grid)``: any estimator or pipeline of scikit-learn. It gets targets as they are, and
+    methods : list or str, default=None
+        None compares "constant", "svm", "linear", "boosting", "dcmcv", "invariantridge" and
+        "ensemble". Others, by name: "kpca", "coir", "dica", "dcm", "sca", "mda", "mida", their
+        "fast" forms such as "fastdcm", and "invariant"; "all" is every one. A method of your own
+        is a pair ``(name, estimator)``, or with values to choose from ``(name, estimator, grid)``:
+        any estimator or pipeline of scikit-learn. It gets targets as they are, and
         ``sample_domain`` in ``fit`` if it asks for it. If it takes it in ``predict``, too, it has
         a second row, ``name+context``, with all rows of the held-out domain predicted together.
     task : {"auto", "classification", "regression"}, default="auto"
@@ -275,8 +276,7 @@ def compare_methods(
     force: bool = False,
 ) -> Evaluation:
     """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""
-    for method in methods:
-        method.check_task(problem.classification)
+    methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
     able = _able(problem, methods, measures)
     if not able:

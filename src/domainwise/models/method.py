@@ -74,7 +74,7 @@ class Method:
     #: Values to choose from, for classes and a continuous target.
     grids: tuple[Grid, Grid] | None = None
     searches: bool = False  #: whether the estimator searches by itself, with the grid as arguments
-    compared: bool = True  #: whether `evaluate` runs it unless told otherwise
+    compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
     context: bool = False
     cost: float = 1.5  #: rough seconds per thousand rows in `evaluate`, for the time left

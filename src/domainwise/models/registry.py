@@ -5,7 +5,7 @@ To add a method, add an entry to ``METHODS``; nothing else knows of single metho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -113,7 +113,8 @@ ABOUT = {
 def _baseline(
     key: str, labels: tuple[str, str], build: Any, values: Any, cost: float, **rest: Any
 ) -> Method:
-    return Method(key, labels, "baseline", ABOUT[key], build, values, cost=cost, **rest)
+    rest = {"cost": cost, "compared": True, **rest}
+    return Method(key, labels, "baseline", ABOUT[key], build, values, **rest)
 
 
 def _machine(key: str, labels: tuple[str, str], build: Any, values: Any, **rest: Any) -> Method:
@@ -123,9 +124,9 @@ def _machine(key: str, labels: tuple[str, str], build: Any, values: Any, **rest:
 def _projection(
     label: str, build: Callable[..., Any], *values: Grid, fast: bool = False, **rest: Any
 ) -> Method:
-    """A projection; with ``fast`` on landmarks, which `evaluate` does not run by itself."""
+    """A projection; with ``fast`` on landmarks."""
     key, searches = label.lower(), build is dcm_path
-    rest = {"about": ABOUT.get(key), **({"compared": False} if fast else {}), **rest}
+    rest = {"about": ABOUT.get(key), **rest}
     build = partial(build, fast=True) if fast else build
     given = {"build": build, "grids": (values[0], values[-1]), "searches": searches, **rest}
     return Method(key, (label, label), "projection", **given)
@@ -142,13 +143,22 @@ METHODS: dict[str, Method] = {
         _projection("COIR", dcm_path, dcm_grid(0.0)),
         _projection("DICA", _dica, grids.DICA),
         _projection("DCM", dcm_path, dcm_grid(1.0)),
-        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True, compared=True, cost=2.0),
-        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), cost=2.5),
+        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True, cost=2.0),
+        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), cost=2.5, compared=True),
         _machine(
             "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=4.0
         ),
-        _machine("invariantridge", ("InvariantRidge",) * 2, _invariant_ridge, ({}, {}), cost=4.0),
-        _machine("ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=60.0),
+        _machine(
+            "invariantridge",
+            ("InvariantRidge",) * 2,
+            _invariant_ridge,
+            ({}, {}),
+            cost=4.0,
+            compared=True,
+        ),
+        _machine(
+            "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=60.0, compared=True
+        ),
         _projection("FastDCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), fast=True),
         _projection("FastCOIR", dcm_path, dcm_grid(0.0), fast=True),
         _projection("FastDICA", _dica, grids.DICA, fast=True),
@@ -159,7 +169,6 @@ METHODS: dict[str, Method] = {
                 partial(_sized, getattr(estimators, name), getattr(estimators, f"Fast{name}")),
                 grid,
                 fast=fast,
-                compared=False,
                 classes_only=grid is grids.SCATTER,
                 about=f"{about}{' with landmarks' * fast} and a linear head; {chosen} chosen",
             )
@@ -175,6 +184,7 @@ METHODS: dict[str, Method] = {
 
 
 #: The method that predicts the same for every row, with which others are compared.
+ALL = "all"  #: in place of the names of all methods
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
@@ -202,8 +212,17 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     raise ValueError(f"method {name!r} is not known; use one of {', '.join(accepted)}")
 
 
+def methods_for(methods: Sequence[Method], classification: bool) -> list[Method]:
+    """Refuse methods that are not for the kind of target; of "all" methods these are left out."""
+    if {*METHODS} <= {method.key for method in methods}:
+        methods = [m for m in methods if classification or not m.classes_only]
+    for method in methods:
+        method.check_task(classification)
+    return list(methods)
+
+
 def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
-    """Look methods up by name; None is those compared by default.
+    """Look methods up by name; None is those compared by default, "all" every one.
 
     ``names`` holds names (with commas between in a str), methods, and a caller's own estimators as
     ``(name, estimator)`` or ``(name, estimator, grid)``; ``prepare`` is whether these get rows as
@@ -214,7 +233,9 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     if isinstance(names, str):
         names = [part for part in names.replace(",", " ").split() if part]
     if not names:
-        raise ValueError(f"methods: none is named; use some of {', '.join(METHODS)}")
+        raise ValueError(f"methods: none is named; use {ALL!r}, or some of {', '.join(METHODS)}")
+    if ALL in names:
+        names = [*METHODS, *(name for name in names if name != ALL)]
     own = [name for name in names if not isinstance(name, str)]
     wanted = {find_method(name).key for name in names if isinstance(name, str)}
     chosen = [method for method in METHODS.values() if method.key in wanted]
