@@ -40,7 +40,7 @@ from domainwise.ensemble.context import (
     domain_labels,
 )
 from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
-from domainwise.ensemble.members import MEMBER_TYPES, Member, MemberData, MemberType, Own
+from domainwise.ensemble.members import AUTO, MEMBER_TYPES, Member, MemberData, MemberType, Own
 from domainwise.ensemble.moments import sources_reach
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
@@ -195,7 +195,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     def _member_types(self) -> list[MemberType]:
         """Types of members by name, and the user's own estimators."""
-        asked: list[Any] = list(MEMBER_TYPES if isinstance(self.members, str) else self.members)
+        asked: list[Any] = list(AUTO if isinstance(self.members, str) else self.members)
         types: list[MemberType] = []
         for member in asked:
             if isinstance(member, str) and member in MEMBER_TYPES:

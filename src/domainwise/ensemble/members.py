@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from itertools import product
 from typing import Any, ClassVar
 
@@ -254,13 +255,18 @@ class _ExtraTrees(MemberType):
 class _Boosting(MemberType):
     """Gradient boosting, stopped where held-out domains are predicted best."""
 
-    name, path, shared = "boosting", "max_iter", ("max_leaf_nodes",)
+    name, path = "boosting", "max_iter"
+    shared: ClassVar[tuple[str, ...]] = ("max_leaf_nodes",)
+    sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_LEAVES  #: of trees
+    #: Rounds at most; several classes, which take a tree each in every round, have fewer.
+    most_rounds, most_trees = 120, BOOSTED_TREES
+    settings: ClassVar[Candidate] = {"l2_regularization": 1.0}
 
     def candidates(self, data: Any) -> list[Candidate]:
         each = data.n_classes if data.n_classes > 2 else 1
-        most = max(20, min(120, BOOSTED_TREES // each))
+        most = max(20, min(self.most_rounds, self.most_trees // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
-        return grid(max_leaf_nodes=grids.BOOSTING_LEAVES, max_iter=stages)
+        return grid(**{self.shared[0]: self.sizes, self.path: stages})
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
@@ -276,13 +282,76 @@ class _Boosting(MemberType):
         boosting: Any = ensemble.HistGradientBoostingRegressor
         if data.n_classes:
             boosting = ensemble.HistGradientBoostingClassifier
-        return boosting(
-            **candidate,
-            early_stopping=False,
-            l2_regularization=1.0,
-            max_bins=63 if len(data.X) < FEW_ROWS else 255,
-            random_state=data.seed,
-        )
+        bins = 63 if len(data.X) < FEW_ROWS else 255
+        options = {"early_stopping": False, "max_bins": bins, "random_state": data.seed}
+        return boosting(**{**options, **self.settings, **candidate})
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """A boosted model of another package, stopped after some rounds."""
+
+    model: Any
+    stop: dict[str, int]  #: by the name that the package's predictions have for it
+
+    @property
+    def classes_(self) -> Array:
+        return np.asarray(self.model.classes_)
+
+    def predict(self, X: Array) -> Array:
+        return np.asarray(self.model.predict(X, **self.stop))
+
+    def predict_proba(self, X: Array) -> Array:
+        return np.asarray(self.model.predict_proba(X, **self.stop))
+
+
+class _OtherBoosting(_Boosting):
+    """Gradient boosting of a package that the extra ``boosting`` installs."""
+
+    stop: ClassVar[str]  #: argument of its predictions
+
+    def __init__(self) -> None:
+        try:
+            import_module(self.name)
+        except ImportError as error:
+            raise ImportError(
+                f"members holds {self.name!r}, which needs a package that cannot be imported "
+                f'({error}): pip install "domainwise[boosting]"'
+            ) from error
+
+    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
+        model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
+        stages = (_Rounds(model, {self.stop: candidate[self.path]}) for candidate in batch)
+        return [score.outcome(stage, data.X[test], data.y[test]) for stage in stages]
+
+
+class _LightGBM(_OtherBoosting):
+    """Gradient boosting by LightGBM."""
+
+    name, path, shared, stop = "lightgbm", "n_estimators", ("num_leaves",), "num_iteration"
+    settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        import lightgbm
+
+        boosting = lightgbm.LGBMClassifier if data.n_classes else lightgbm.LGBMRegressor
+        options = {"n_jobs": 1, "verbose": -1, "random_state": data.seed, "deterministic": True}
+        return boosting(**{**options, **self.settings, **candidate})
+
+
+class _CatBoost(_OtherBoosting):
+    """Gradient boosting by CatBoost."""
+
+    name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
+    sizes = (2, 6)
+    settings: ClassVar[Candidate] = {"learning_rate": 0.1}
+
+    def estimator(self, data: Any, candidate: Candidate) -> Any:
+        import catboost
+
+        boosting = catboost.CatBoostClassifier if data.n_classes else catboost.CatBoostRegressor
+        options: Candidate = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
+        return boosting(**options, random_seed=data.seed, **self.settings, **candidate)
 
 
 class _InvariantSVM(MemberType):
@@ -369,5 +438,16 @@ def grid(**values: Sequence[Any]) -> list[Candidate]:
 
 
 MEMBER_TYPES: dict[str, type[MemberType]] = {
-    kind.name: kind for kind in (_Linear, _Boosting, _ExtraTrees, _InvariantRidge, _InvariantSVM)
+    kind.name: kind
+    for kind in (
+        _Linear,
+        _Boosting,
+        _ExtraTrees,
+        _InvariantRidge,
+        _InvariantSVM,
+        _LightGBM,
+        _CatBoost,
+    )
 }
+#: What members="auto" is: types that need no further package.
+AUTO = tuple(name for name, kind in MEMBER_TYPES.items() if not issubclass(kind, _OtherBoosting))
