@@ -118,7 +118,7 @@ constraints: $(PY) ## choose new versions for constraints.txt
 	@echo "# Versions the tests run with. Written by 'make constraints'; torch is pinned in the Makefile." > constraints.tmp
 	@$(PY) -m uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
 	  --fork-strategy fewest --no-header --no-annotate \
-	  --extra cli --extra report --extra dask --extra data --extra fast --extra docs --extra test >> constraints.tmp
+	  --extra boosting --extra cli --extra report --extra dask --extra data --extra fast --extra docs --extra test >> constraints.tmp
 	@mv constraints.tmp constraints.txt
 
 clean: ## remove caches and build output

@@ -1,5 +1,7 @@
 """The ensembles: weights from domains left out, context, and tables that are ugly."""
 
+import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -504,13 +506,52 @@ def test_a_saved_ensemble_predicts_the_same(classes, few_trees, tmp_path):
     X, y, domain = table() if classes else numbers()
     model = DomainEnsembleClassifier() if classes else DomainEnsembleRegressor()
     model.fit(X, y, sample_domain=domain)
-    assert len(model.members_) == len(members.MEMBER_TYPES) + 3
+    assert len(model.members_) == len(members.AUTO) + 3
     save(model, tmp_path / "model.skops")
     again = load(tmp_path / "model.skops")
     np.testing.assert_array_equal(again.held_out_.context, model.held_out_.context)
     for given in (None, domain):
         expected = model.predict(X, sample_domain=given)
         np.testing.assert_array_equal(again.predict(X, sample_domain=given), expected)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "catboost"])
+@pytest.mark.parametrize("classes", [True, False])
+def test_boosting_of_other_packages_is_a_member_by_name(classes, name, tmp_path):
+    pytest.importorskip(name, reason="the extra boosting is not installed")
+    X, y, domain = table(n_classes=3) if classes else numbers()
+    ensemble = DomainEnsembleClassifier if classes else DomainEnsembleRegressor
+    model = ensemble([name], context=False).fit(X, y, sample_domain=domain)
+    assert model.expected_score_[0] > (0.5 if classes else -np.std(y))
+    # The stage that was chosen on held-out domains is that of a model with so many rounds.
+    kind = members.MEMBER_TYPES[name]()
+    (chosen,) = model.members_[name].parameters
+    (fitted,) = model.members_[name].estimators
+    assert fitted.get_params()[kind.path] == chosen[kind.path]
+    Z = standardised(X)
+    longer = clone(fitted).set_params(**{kind.path: 2 * chosen[kind.path]})
+    longer.fit(Z, np.unique(y, return_inverse=True)[1] if classes else standardised(y))
+    stop = {kind.stop: chosen[kind.path]}
+    method = "predict_proba" if classes else "predict"
+    np.testing.assert_allclose(
+        getattr(longer, method)(Z, **stop), getattr(fitted, method)(Z), rtol=1e-6
+    )
+    again = ensemble([name], context=False, n_jobs=2).fit(X, y, sample_domain=domain)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    pytest.importorskip("skops")
+    from domainwise import save
+
+    with pytest.raises(ValueError, match="not part of model files"):
+        save(model, tmp_path / "model.skops")
+
+
+def test_a_member_of_a_missing_package_names_the_extra(monkeypatch):
+    X, y, domain = table()
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    with pytest.raises(ImportError, match=r"'catboost'.*domainwise\[boosting\]"):
+        DomainEnsembleClassifier(["linear", "catboost"]).fit(X, y, sample_domain=domain)
+    assert not {"lightgbm", "catboost"} & set(members.AUTO)
 
 
 @pytest.mark.parametrize("in_context", [False, True])

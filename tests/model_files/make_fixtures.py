@@ -33,6 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import domainwise as dw
+from domainwise.ensemble.members import MEMBER_TYPES
 from domainwise.selection import DomainConformal, InvariantSearchCV, LeaveDomainsOut
 
 PREDICTIONS = ("predict", "predict_proba", "decision_function", "transform")
@@ -158,10 +159,11 @@ def arrays():
 def use_few_trees():
     """Make ensembles and boosting small."""
     for module, counts in (
-        ("domainwise.ensemble.members", {"TREES": 3, "COMPARED_TREES": 3, "BOOSTED_TREES": 20}),
+        ("domainwise.ensemble.members", {"TREES": 3, "COMPARED_TREES": 3}),
         ("domainwise.models.registry", {"TREES": 3}),
     ):
         vars(import_module(module)).update(counts)
+    MEMBER_TYPES["boosting"].most_trees = 20
 
 
 def fitted(model, y):

@@ -37,7 +37,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     ----------
     members : "auto" or list, default="auto"
         Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of them) and pairs ``(name, estimator)``.
+        ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
+        ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
     context : "auto" or bool, default="auto"
         Whether to fit members for rows with their domain as well. "auto" does so with two source
         domains or more, at least half of which hold two classes with five rows each: where classes
@@ -247,7 +248,8 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
     ----------
     members : "auto" or list, default="auto"
         Names of kinds (``linear``, ``boosting``, ``extra_trees``, ``invariant_ridge``,
-        ``invariant_svm``; "auto" is all of them) and pairs ``(name, estimator)``.
+        ``invariant_svm``; "auto" is all of these), ``lightgbm`` and ``catboost`` with the extra
+        ``boosting``, which cannot be saved to model files, and pairs ``(name, estimator)``.
     context : "auto" or bool, default="auto"
         Whether to fit members for rows with their domain as well. "auto" does so with two source
         domains or more.

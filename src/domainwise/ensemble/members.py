@@ -42,8 +42,6 @@ from domainwise.splits.folds import Split, draw_rows
 TREES, COMPARED_TREES = 200, 100
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
-#: Trees of boosting in all, of which classes take one each at a time.
-BOOSTED_TREES = 500
 #: Rows below which boosting needs fewer bins; empty ones cost most of its time.
 FEW_ROWS = 2000
 
@@ -259,7 +257,7 @@ class _Boosting(MemberType):
     shared: ClassVar[tuple[str, ...]] = ("max_leaf_nodes",)
     sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_LEAVES  #: of trees
     #: Rounds at most; several classes, which take a tree each in every round, have fewer.
-    most_rounds, most_trees = 120, BOOSTED_TREES
+    most_rounds, most_trees = 120, 500
     settings: ClassVar[Candidate] = {"l2_regularization": 1.0}
 
     def candidates(self, data: Any) -> list[Candidate]:

@@ -359,4 +359,10 @@ def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
 
 def _about(names: list[str]) -> str:
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    if any(name.startswith(("lightgbm.", "catboost.")) for name in names):
+        return (
+            f"it holds {shown}. Models of LightGBM and CatBoost are not part of model files, "
+            "because their compiled readers trust what they read: leave these members out, or use "
+            "pickle for files that only you write and read"
+        )
     return f"it holds {shown}, which no model of domainwise consists of"
