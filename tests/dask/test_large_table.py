@@ -14,8 +14,8 @@ from domainwise import check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
 from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.models.table_statistics import Statistics, sketched  # noqa: E402
 from domainwise.tables.schema import load_table  # noqa: E402
+from domainwise.tables.statistics import Statistics, sketched  # noqa: E402
 
 pytestmark = pytest.mark.dask
 

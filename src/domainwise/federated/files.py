@@ -25,8 +25,8 @@ from domainwise.arrays import Array
 from domainwise.federated.plan import Plan
 from domainwise.jobs.store import replacing
 from domainwise.model_files.persistence import check_archive
-from domainwise.models.table_statistics import Sketch
 from domainwise.shift.watch import CLIP
+from domainwise.tables.statistics import Sketch
 
 FORMAT, ABOUT = 2, "about.json"
 ROUNDS = {"statistics": "first", "moments": "second"}

@@ -28,7 +28,6 @@ from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, 
 from domainwise.models.method import ClassMeans, Setting
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described
-from domainwise.models.table_statistics import labels_by_text
 from domainwise.ridge.problem import (
     Columns,
     Penalties,
@@ -43,6 +42,7 @@ from domainwise.search.driver import SearchResult
 from domainwise.shift.watch import MOST_SOURCES
 from domainwise.splits.folds import split_domains
 from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.tables.statistics import labels_by_text
 
 METRICS = {
     "classification": "neg_squared_error_of_class_indicators",

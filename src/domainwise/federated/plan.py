@@ -27,13 +27,13 @@ from domainwise.gram.nystrom import LabelMap, NystromMap
 from domainwise.jobs.store import write_text
 from domainwise.kernels.fourier import FOURIER_KERNELS, FourierMap
 from domainwise.kernels.functions import Kernel
-from domainwise.models.table_statistics import Learnt
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.splitters import LeaveDomainsOut
 from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
+from domainwise.tables.statistics import Learnt
 
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}

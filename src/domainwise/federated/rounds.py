@@ -58,17 +58,17 @@ from domainwise.gram.sums import (
 )
 from domainwise.kernels.functions import Kernel, resolve_gamma
 from domainwise.labels.factors import residual_trace
-from domainwise.models.table_statistics import (
+from domainwise.ridge.search import sharing_distances
+from domainwise.search.grids import RIDGE_GAMMAS
+from domainwise.shift.watch import CLIP
+from domainwise.tables.schema import make_preprocessor
+from domainwise.tables.statistics import (
     Sketch,
     Statistics,
     joined_sketch,
     quantile,
     sketched,
 )
-from domainwise.ridge.search import sharing_distances
-from domainwise.search.grids import RIDGE_GAMMAS
-from domainwise.shift.watch import CLIP
-from domainwise.tables.schema import make_preprocessor
 
 #: Rows that are prepared at a time.
 BLOCK_ROWS = 2**17

@@ -25,7 +25,6 @@ from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
 from domainwise.models.table_model import TableModel, described, table_setting
-from domainwise.models.table_statistics import Statistics, labels_by_text, sketched
 from domainwise.shift.watch import ShiftWatch
 from domainwise.tables.cells import as_labels, as_numbers, split_names
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
@@ -37,6 +36,7 @@ from domainwise.tables.schema import (
     choose_features,
     import_pandas,
 )
+from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
 #: Copies of a table's cells, of eight bytes each, that fitting it in memory takes.
 COPIES = 4

@@ -13,9 +13,10 @@ from domainwise.checks.arguments import COUNT, check_arguments
 from domainwise.checks.inputs import checked_labels
 from domainwise.plots import style
 from domainwise.shift.check import statistics_of_rows
+from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
-#: Interquartile range of a normal distribution, in deviations.
-QUARTILES = 1.349
+#: Ends and middle of what is drawn.
+QUARTILES = (0.25, 0.5, 0.75)
 #: Beyond this many deviations the axis is logarithmic.
 FAR = 8.0
 
@@ -98,13 +99,11 @@ class ShiftDisplay(style.Display):
         if not old:
             raise ValueError(f"new={new!r} must be some of the domains, and not all of them")
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
-        parts = [rows[codes == code] for code in range(len(domains))]
+        low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns without a value
-            found = [np.nanquantile(part, [0.25, 0.5, 0.75], axis=0) for part in parts]
-            low, middle, high = ends = np.stack(found, axis=1)
             spread = np.where(high > low, high - low, np.nan)[old]  # one row has none
-            scale = np.nanmedian(spread, axis=0) / QUARTILES
+            scale = np.nanmedian(spread, axis=0) / NORMAL_IQR
             scale = np.where(scale > 0, scale, np.nanstd(rows[np.isin(codes, old)], axis=0))
             ends = (ends - np.nanmedian(middle[old], axis=0)) / np.where(scale > 0, scale, 1.0)
         names = names or [f"x{i}" for i in range(rows.shape[1])]
@@ -152,11 +151,10 @@ class ShiftDisplay(style.Display):
         watch, views = statistics_of_rows(estimator, X, sample_domain)
         names = ("new rows" if name is None else str(name) for name in views)
         new = [f"{name} (new)" if name in watch.sources_ else name for name in names]
-        parts = watch.parts(np.vstack([watch.totals_, *(view.totals for view in views.values())]))
-        known = parts["rows"] - parts["missing"][:, : len(watch.numeric_)]
-        known = np.where(known > 0, known, np.nan)
-        mean = parts["level"] / known
-        deviation = np.sqrt(np.maximum(parts["spread"] / known - mean**2, 0.0))
+        totals = np.vstack([watch.totals_, *(view.totals for view in views.values())])
+        moments = watch.moments(totals)
+        mean = np.where(moments.count > 0, moments.mean, np.nan)
+        deviation = np.sqrt(moments.variance)
         return cls(
             features=[watch.columns_[i] for i in watch.numeric_],
             domains=[*watch.sources_, *new],

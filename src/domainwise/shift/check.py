@@ -215,13 +215,11 @@ def _levels(
     reported: set[str | None],
 ) -> Iterator[_Difference]:
     """Columns whose mean lies outside those of all sources."""
-    p = len(watch.numeric_)
-    known = sources["rows"] - sources["missing"][:, :p]
-    centres = np.where(known > 0, sources["level"] / np.maximum(known, 1), np.nan)
-    squares = np.maximum(sources["spread"] - np.maximum(known, 1) * np.nan_to_num(centres) ** 2, 0)
-    deviation = np.sqrt(squares.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    moments = watch.moments(watch.totals_)
+    centres = np.where(moments.count > 0, moments.mean, np.nan)
+    deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
     width = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
-    for j in range(p):
+    for j in range(len(watch.numeric_)):
         name, count = watch.columns_[watch.numeric_[j]], n - int(new["missing"][j])
         if name in reported or not count or np.isnan(centres[:, j]).all():
             continue

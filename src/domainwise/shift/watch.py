@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,8 +22,9 @@ from domainwise.arrays import Array, ArrayLike, Frame, Label, MaybeArray
 from domainwise.backends import refuse_elsewhere
 from domainwise.checks.inputs import check_sample_domain, validate_rows
 from domainwise.checks.signatures import with_domain_checks
-from domainwise.ensemble.moments import group_sums, rows_moments
+from domainwise.ensemble.moments import Moments, group_sums, rows_moments
 from domainwise.kernels.functions import resolve_gamma
+from domainwise.tables.statistics import column_kind, missing_cells
 
 #: Points at which kernel means are taken.
 LANDMARKS = 100
@@ -166,10 +166,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         self.columns_ = [name if isinstance(name, str) else f"x{name}" for name in names]
         columns = self._columns(rows)
-        kinds = [_kind(column) for column in columns]
+        kinds = [column_kind(column) for column in columns]
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
-        self.categories_ = [_known(columns[i]) for i in self.categorical_]
+        self.categories_ = [_categories(columns[i]) for i in self.categorical_]
         numbers = self._numbers(columns)
         numbers[~np.isfinite(numbers)] = np.nan
         moments, levels = rows_moments(numbers)
@@ -193,19 +193,18 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def of_summary(cls, columns: dict[str, list[str] | None], **attributes: object) -> ShiftWatch:
-        """A watch of data frames that is made before any row is seen.
+        """Return a watch of data frames, made before any row is read.
 
-        ``columns`` have categories, or None for numbers; ``attributes`` are those about ranges,
+        ``columns`` maps names to categories, or to None for numbers; ``attributes`` are ranges,
         scales and landmarks. The caller adds the sources: ``sources_``, and what :meth:`summed_up`
         returns for each. Kernel features are the same wherever it is made.
         """
         watch = cls()
         watch.columns_, watch.n_features_in_ = list(columns), len(columns)
         watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
-        known = list(enumerate(columns.values()))
-        watch.numeric_ = [i for i, categories in known if categories is None]
-        watch.categorical_ = [i for i, categories in known if categories is not None]
-        watch.categories_ = [categories for _, categories in known if categories is not None]
+        watch.numeric_ = [i for i, name in enumerate(columns) if columns[name] is None]
+        watch.categorical_ = [i for i, name in enumerate(columns) if columns[name] is not None]
+        watch.categories_ = [known for known in columns.values() if known is not None]
         watch.__dict__.update(attributes)
         return watch
 
@@ -249,8 +248,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ends = np.full((2, len(names), numbers.shape[1]), np.nan)
         np.fmin.at(ends[0], codes, numbers)
         np.fmax.at(ends[1], codes, numbers)
-        parts = zip(names, totals, *ends, examples, strict=True)
-        return {name: View(*rest) for name, *rest in parts}
+        views = map(View, totals, *ends, examples)
+        return dict(zip(names, views, strict=True))
 
     def parts(self, totals: Array) -> dict[str, Array]:
         """Split sums over rows by what they are sums of.
@@ -262,6 +261,13 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sizes = self._sizes()
         cuts = np.cumsum(list(sizes.values()))[:-1]
         return dict(zip(sizes, np.split(totals, cuts, axis=-1), strict=True))
+
+    def moments(self, totals: Array) -> Moments:
+        """Moments of standardised numbers, from sums over rows."""
+        parts = self.parts(totals)
+        count = parts["rows"] - parts["missing"][..., : len(self.numeric_)]
+        mean = parts["level"] / np.maximum(count, 1)
+        return Moments(count, mean, np.maximum(parts["spread"] - count * mean**2, 0.0))
 
     def _sizes(self) -> dict[str, int]:
         p, q = len(self.numeric_), len(self.categorical_)
@@ -291,7 +297,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _numbers(self, columns: list[Any]) -> Array:
         numbers = np.empty((len(columns[0]), len(self.numeric_)))
         for place, i in enumerate(self.numeric_):
-            column, missing = columns[i], _missing(columns[i])
+            column, missing = columns[i], missing_cells(columns[i])
             try:
                 numbers[missing, place] = np.nan
                 numbers[~missing, place] = np.asarray(column[~missing], dtype=np.float64)
@@ -384,7 +390,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         numbers = self._numbers(columns)
         texts = [columns[i] for i in self.categorical_]
-        absent = np.column_stack([_missing(t) for t in texts] or [np.zeros((len(codes), 0), bool)])
+        none = np.zeros((len(codes), 0), dtype=bool)
+        absent = np.column_stack([none, *map(missing_cells, texts)])
         unknown = np.zeros_like(absent)
         examples: list[dict[str, list[str]]] = [{} for _ in range(n_groups)]
         for j, (text, known) in enumerate(zip(texts, self.categories_, strict=True)):
@@ -424,23 +431,6 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _missing(column: Any) -> Array:
-    if hasattr(column, "isna"):
-        return np.asarray(column.isna(), dtype=bool)
-    column = np.asarray(column)
-    if column.dtype.kind == "O":
-        return np.array([value is None or value != value for value in column], dtype=bool)
-    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
-
-
-def _kind(column: Any) -> str:
-    """Type of the cells: "number", "text" or "other"."""
-    if column.dtype.kind not in "OUST":
-        return "number" if column.dtype.kind in "biuf" else "other"
-    types = {type(value) for value in column[~_missing(column)]}
-    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
-
-
-def _known(column: Any) -> list[str] | None:
-    values = {str(value) for value in column[~_missing(column)]}
+def _categories(column: Any) -> list[str] | None:
+    values = {str(value) for value in column[~missing_cells(column)]}
     return sorted(values) if len(values) <= MOST_CATEGORIES else None

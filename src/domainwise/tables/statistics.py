@@ -1,0 +1,310 @@
+"""Statistics of columns, the same ones for shift, plots, fault checks and preprocessing.
+
+Of rows in memory, by domain: :func:`columns_of` lists columns, :func:`quantiles_by_domain` and
+:func:`scale_within_domains` describe numbers, :func:`describe_column` describes any column. Means
+and variances are those of :class:`~domainwise.ensemble.moments.Moments`.
+
+Of rows in pieces: :class:`Statistics` of two pieces merge, and :class:`Learnt` is what
+preprocessing takes from them. Medians come from a sketch, within 1 % of rank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from domainwise.arrays import Array
+from domainwise.ensemble.moments import Moments
+from domainwise.tables.cells import MAX_CATEGORIES, as_labels
+from domainwise.tables.errors import TableError, import_pandas
+from domainwise.tables.features import Schema, make_preprocessor
+
+#: Quantiles of a number in :func:`describe_column`.
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: Interquartile range, and inverse of the median absolute deviation, of a standard normal.
+NORMAL_IQR, NORMAL_MAD = 1.349, 1.4826
+#: A domain with fewer values of a column differs from the others by chance.
+FEW_VALUES = 10
+#: Categories with a share of their own; those with fewer rows than ``RARE`` count together.
+SHOWN_CATEGORIES, RARE = 4, 5
+#: Values of a sketch. A merge moves a rank by at most half of one over this; there are few merges.
+SKETCH_SIZE = 2000
+
+
+def missing_cells(column: Any) -> Array:
+    """Mark the missing cells of an array or of a column of a data frame."""
+    if hasattr(column, "isna"):
+        return np.asarray(column.isna(), dtype=bool)
+    column = np.asarray(column)
+    if column.dtype.kind == "O":
+        return np.array([value is None or value != value for value in column], dtype=bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def column_kind(column: Any) -> str:
+    """Type of the cells of a column: "number", "text" or "other", such as dates.
+
+    >>> column_kind(np.array([1, None, 2.5], dtype=object))
+    'number'
+    """
+    if column.dtype.kind not in "OUST":
+        return "number" if column.dtype.kind in "biuf" else "other"
+    types = {type(value) for value in column[~missing_cells(column)]}
+    return "number" if types and all(issubclass(t, Real) for t in types) else "text"
+
+
+def columns_of(X: Any) -> list[tuple[str, Array]]:
+    """Names and values of columns: float64 with NaN, or text with None, for missing values."""
+    if not hasattr(X, "columns"):
+        return [(f"x{i}", np.asarray(column, np.float64)) for i, column in enumerate(X.T)]
+    columns = []
+    for name in X.columns:
+        column = X[name]
+        if column.dtype.kind in "biuf":
+            values = column.to_numpy(np.float64)
+        else:
+            values = column.astype(object).where(column.notna(), None).to_numpy()
+        columns.append((str(name), values))
+    return columns
+
+
+def quantiles_by_domain(
+    values: Array, codes: Array, n_domains: int, probabilities: Sequence[float]
+) -> Array:
+    """Quantiles of the finite values of each domain; NaN for a domain without values.
+
+    ``values`` has shape (n_rows,) or (n_rows, n_columns), and the result
+    (n_probabilities, n_domains) or (n_probabilities, n_domains, n_columns).
+
+    >>> quantiles_by_domain(np.array([1.0, 3.0, 5.0, np.nan]), np.array([0, 0, 1, 1]), 2, [0.5])
+    array([[2., 5.]])
+    """
+    quantiles = np.full((len(probabilities), n_domains, *values.shape[1:]), np.nan)
+    columns = values.reshape(len(values), -1)
+    flat = quantiles.reshape(len(probabilities), n_domains, columns.shape[1])
+    for d in range(n_domains):
+        for j, column in enumerate(columns[codes == d].T):
+            finite = column[np.isfinite(column)]
+            if len(finite):
+                flat[:, d, j] = np.quantile(finite, probabilities)
+    return quantiles
+
+
+def scale_within_domains(values: Array, codes: Array, n_domains: int) -> float:
+    """Robust standard deviation of finite values from the median of their own domain.
+
+    It is the median absolute deviation, scaled to a normal distribution. If more than half of the
+    values are alike it is the root mean square, and for a constant column 1.
+    """
+    if not len(values):
+        return 1.0
+    (medians,) = quantiles_by_domain(values, codes, n_domains, [0.5])
+    residuals = np.abs(values - medians[codes])
+    scale = NORMAL_MAD * float(np.median(residuals))
+    return scale or float(np.sqrt(np.mean(residuals**2))) or float(np.std(values)) or 1.0
+
+
+def describe_column(name: str, values: Array, codes: Array, n_domains: int) -> dict[str, Any]:
+    """Describe a column of :func:`columns_of` by domain, as plain values for JSON.
+
+    ``name``, ``kind`` ("number" or "text") and the ``missing`` share of each domain; of numbers
+    ``quantiles`` (10, 25, 50, 75 and 90 %, None for a domain without values) and their
+    ``deviation`` inside domains, of text ``categories`` and their ``shares``; the largest
+    ``distance`` of a domain from all others and the domain ``distance_at`` which it occurs; and how
+    well the column ``tells`` a domain from all others, as an area under the curve, and which one
+    (``tells_at``).
+    """
+    number = values.dtype.kind == "f"
+    observed = np.isfinite(values) if number else ~missing_cells(values)
+    rows = np.bincount(codes, minlength=n_domains)
+    counts = np.bincount(codes[observed], minlength=n_domains)
+    describe = _describe_numbers if number else _describe_text
+    statistics, distances, areas = describe(values[observed], codes[observed], n_domains)
+    missing = 1 - counts / rows
+    missing_elsewhere = ((~observed).sum() - (rows - counts)) / (len(codes) - rows)
+    # Domains with few values are compared only if no domain has more.
+    few = counts < (FEW_VALUES if (counts >= FEW_VALUES).any() else 1)
+    areas = np.maximum(np.where(few, 0.5, areas), 0.5 + np.abs(missing - missing_elsewhere) / 2)
+    distances = np.where(few, 0.0, distances)
+    farthest, best = int(np.argmax(distances)), int(np.argmax(areas))
+    return {
+        "name": name,
+        "kind": "number" if number else "text",
+        "missing": missing.tolist(),
+        **statistics,
+        "distance": float(distances[farthest]),
+        "distance_at": farthest,
+        "tells": float(areas[best]),
+        "tells_at": best,
+    }
+
+
+def _describe_numbers(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
+    quantiles = quantiles_by_domain(x, codes, n, QUANTILES).T
+    counts, scale = np.bincount(codes, minlength=n), scale_within_domains(x, codes, n)
+    statistics = {
+        "quantiles": [quantiles[d].tolist() if counts[d] else None for d in range(n)],
+        "deviation": scale,
+    }
+    ranks = np.bincount(codes, rankdata(x), minlength=n)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        area = (ranks - counts * (counts + 1) / 2) / (counts * (len(x) - counts))
+    distances = np.zeros(n)
+    for d in np.flatnonzero((counts > 0) & (counts < len(x))):
+        distances[d] = abs(quantiles[d, 2] - np.median(x[codes != d])) / scale
+    return statistics, distances, np.nan_to_num(np.maximum(area, 1 - area), nan=0.5)
+
+
+def _describe_text(x: Array, codes: Array, n: int) -> tuple[dict[str, Any], Array, Array]:
+    names = [str(value) for value in x]
+    frequent = [name for name, count in Counter(names).most_common() if count >= RARE]
+    index = {name: i for i, name in enumerate(frequent)}
+    table = np.zeros((n, len(frequent) + 1))
+    category = np.array([index.get(name, len(frequent)) for name in names], dtype=np.intp)
+    np.add.at(table, (codes, category), 1.0)
+    counts, others = table.sum(axis=1), table.sum(axis=0) - table
+    shares = table / np.maximum(counts, 1)[:, None]
+    others = others / np.maximum(others.sum(axis=1), 1)[:, None]
+    shown = min(SHOWN_CATEGORIES, len(frequent))
+    statistics = {
+        "categories": frequent[:shown],
+        "shares": [shares[d, :shown].tolist() if counts[d] else None for d in range(n)],
+    }
+    areas = np.array(list(map(_category_area, shares, others)))
+    return statistics, np.abs(shares - others).sum(axis=1) / 2, areas
+
+
+def _category_area(shares: Array, others: Array) -> float:
+    """Area under the curve of categories in their best order, by the ratio of their shares.
+
+    >>> _category_area(np.array([0.5, 0.5]), np.array([0.5, 0.5]))
+    0.5
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        order = np.argsort(np.nan_to_num(-shares / (shares + others)), kind="stable")
+    hits = np.concatenate([[0.0], np.cumsum(shares[order])])
+    alarms = np.concatenate([[0.0], np.cumsum(others[order])])
+    return float(np.trapezoid(hits, alarms)) if hits[-1] > 0 and alarms[-1] > 0 else 0.5
+
+
+Sketch = tuple[Array, Array]  #: Sorted values, and how many rows each of them represents.
+
+
+def sketched(values: Array, weights: Array, size: int = SKETCH_SIZE) -> Sketch:
+    """At most ``size`` values that represent all, by equal shares of their weights."""
+    order = np.argsort(values, kind="stable")
+    values, weights = values[order], weights[order]
+    if len(values) <= size:
+        return values, weights
+    middle, total = np.cumsum(weights) - weights / 2, float(weights.sum())
+    shares = (np.arange(size) + 0.5) * (total / size)
+    chosen = np.searchsorted(middle, shares).clip(max=len(values) - 1)
+    return values[chosen], np.full(size, total / size)
+
+
+def joined_sketch(sketches: Sequence[Sketch]) -> Sketch:
+    """A sketch of the rows of several."""
+    values, weights = (np.concatenate(parts) for parts in zip(*sketches, strict=True))
+    return sketched(values, weights)
+
+
+def quantile(sketch: Sketch, share: float) -> float:
+    """Value below which a share of the rows lies; 0 for a sketch without values."""
+    values, weights = sketch
+    place = np.searchsorted(np.cumsum(weights), share * weights.sum())
+    return float(values[min(place, len(values) - 1)]) if len(values) else 0.0
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What preprocessing has learnt of numbers, missing ones imputed, and of categories."""
+
+    n_rows: int
+    medians: Array
+    mean: Array
+    variance: Array
+    categories: list[list[str]]
+    frequent: list[str | None]  #: the most frequent category of each column; None without values
+
+    def preprocessor(self, schema: Schema) -> Any:
+        """The transformer of a table's features, equal to one fitted to all rows."""
+        pandas = import_pandas()
+        # One row for each category makes the encoder; statistics of numbers are then replaced.
+        most = max([1, *(len(names) for names in self.categories)])
+        columns: dict[str, Any] = dict.fromkeys(schema.numbers, np.arange(float(most)))
+        for name, names in zip(schema.categorical, self.categories, strict=True):
+            filled: list[Any] = [*names] or [np.nan]
+            columns[name] = pandas.Series(filled * most, dtype=object)[:most]
+        prepare = make_preprocessor(schema)
+        prepare.fit(pandas.DataFrame(columns, index=range(most)))
+        if schema.numbers:
+            imputer, scaler = (step for _, step in prepare.named_transformers_["numeric"].steps)
+            imputer.statistics_ = self.medians
+            scaler.mean_, scaler.var_ = self.mean, self.variance
+            scaler.scale_ = np.where(scaler.var_ > 0, np.sqrt(scaler.var_), 1.0)
+            scaler.n_samples_seen_ = np.int64(self.n_rows)
+        if schema.categorical:
+            imputer = prepare.named_transformers_["categorical"].steps[0][1]
+            texts = [np.nan if name is None else name for name in self.frequent]
+            imputer.statistics_ = np.array(texts, dtype=object)
+        return prepare
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of a piece of a table: of numbers, of categories, and of labels."""
+
+    left_out: int
+    numbers: Moments
+    sketches: list[Sketch]
+    categories: list[Counter[str]]
+    classes: Counter[str]
+    domains: Counter[str]
+
+    def merged(self, other: Statistics) -> Statistics:
+        """Statistics of the rows of both pieces."""
+        return Statistics(
+            self.left_out + other.left_out,
+            self.numbers.merged(other.numbers),
+            [joined_sketch(pair) for pair in zip(self.sketches, other.sketches, strict=True)],
+            [a + b for a, b in zip(self.categories, other.categories, strict=True)],
+            self.classes + other.classes,
+            self.domains + other.domains,
+        )
+
+    def medians(self) -> Array:
+        """Median of each numeric column; 0 for a column without values."""
+        return np.array([quantile(sketch, 0.5) for sketch in self.sketches])
+
+    def learnt(self, schema: Schema) -> Learnt:
+        """What preprocessing learns of these rows."""
+        names, frequent = [], []
+        for column, counts in zip(schema.categorical, self.categories, strict=True):
+            if len(counts) > max(MAX_CATEGORIES, counts.total() // 2):
+                raise TableError(
+                    f"column {column!r} has {len(counts)} different texts in {counts.total()} "
+                    "rows: it identifies rows and does not describe them. Leave it out"
+                )
+            names.append(sorted(counts))
+            ordered = sorted(counts, key=lambda text: (-counts[text], text))
+            frequent.append(ordered[0] if ordered else None)
+        p = len(schema.numbers)
+        count, mean, squares = (np.asarray(part)[0, :p] for part in vars(self.numbers).values())
+        n, medians = sum(self.domains.values()), self.medians()[:p]
+        missing = n - count
+        centre = (count * mean + missing * medians) / n
+        between = count * (mean - centre) ** 2 + missing * (medians - centre) ** 2
+        return Learnt(n, medians, centre, (squares + between) / n, names, frequent)
+
+
+def labels_by_text(texts: Iterable[str]) -> dict[str, Any]:
+    """Labels by their text: whole numbers if all are, as in a table in memory."""
+    names = sorted(texts)
+    labels = as_labels(import_pandas().Series(names, dtype=object)).tolist() if names else []
+    return dict(zip(names, labels, strict=True))
