@@ -32,8 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
-from domainwise.models.method import Setting
-from domainwise.models.registry import METHODS
+from domainwise.models.registry import METHODS, Setting
 from domainwise.models.search import MethodSearch
 
 #: From the cheapest to the dearest; an ensemble makes two rows.

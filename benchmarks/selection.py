@@ -34,8 +34,7 @@ from domainwise.checks.inputs import check_sample_domain, check_target
 from domainwise.estimators.path import PATH_TOLERANCE, ExactFold, projected_path
 from domainwise.evaluation.jobs import MethodJob
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits
-from domainwise.models.method import Method, Setting
-from domainwise.models.registry import METHODS
+from domainwise.models.registry import METHODS, Method, Setting
 from domainwise.search.driver import Data
 from domainwise.search.grids import DCM_RIDGES, DCM_WEIGHTS, dcm_grid
 from domainwise.splits.folds import draw_rows

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.models.method import Method
+from domainwise.models.registry import Method
 from domainwise.scoring.statistics import compare, rank_methods
 
 NAMES = {

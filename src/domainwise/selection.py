@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from domainwise.calibration.conformal import DomainConformal
-    from domainwise.calibration.shares import adapt_class_shares
+    from domainwise.calibration.curves import adapt_class_shares
     from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
     from domainwise.invariant.search import InvariantSearchCV
     from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
-    from domainwise.scoring.domain_scores import DomainScores, domain_cross_validate
-    from domainwise.splits.splitters import LeaveDomainsOut
+    from domainwise.scoring.measures import DomainScores, domain_cross_validate
+    from domainwise.splits.folds import LeaveDomainsOut
 
 #: Where each public name is defined; imported when it is first asked for.
 _LAZY = {
     "DCMCV": "estimators.dcmcv",
     "DomainConformal": "calibration.conformal",
-    "DomainScores": "scoring.domain_scores",
+    "DomainScores": "scoring.measures",
     "FastDCMCV": "estimators.dcmcv",
     "InvariantRidgeCV": "ridge",
     "InvariantRidgeClassifierCV": "ridge",
     "InvariantSearchCV": "invariant.search",
-    "LeaveDomainsOut": "splits.splitters",
-    "adapt_class_shares": "calibration.shares",
-    "domain_cross_validate": "scoring.domain_scores",
+    "LeaveDomainsOut": "splits.folds",
+    "adapt_class_shares": "calibration.curves",
+    "domain_cross_validate": "scoring.measures",
 }
 
 __all__ = [

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 import domainwise as dw
 from domainwise import selection
-from domainwise.checks.batches import batch_record, check_batch
+from domainwise.checks.signatures import batch_record, check_batch
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = np.arange(60) % 2

@@ -14,8 +14,7 @@ from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 
 from domainwise import evaluate
-from domainwise.models.method import ClassMeans
-from domainwise.models.registry import METHODS, choose_methods
+from domainwise.models.registry import METHODS, ClassMeans, choose_methods
 from domainwise.search.grids import ALPHAS
 from domainwise.splits.folds import draw_rows
 

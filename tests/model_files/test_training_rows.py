@@ -122,7 +122,7 @@ def test_methods_with_rows_are_refused_before_they_are_fitted(table, monkeypatch
 
 
 def test_own_estimators_with_rows_are_refused(table):
-    from domainwise.models.method import own_method
+    from domainwise.models.registry import own_method
 
     with pytest.raises(ValueError, match="'mine' contains rows of the training data"):
         fitted(table, own_method(("mine", SVC())), rows=False)

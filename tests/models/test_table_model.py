@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from domainwise.models import table_model as models
-from domainwise.models.method import Setting
-from domainwise.models.registry import METHODS, find_method
+from domainwise.models.registry import METHODS, Setting, find_method
 from domainwise.tables import schema as tables
 
 pytest.importorskip("skops")

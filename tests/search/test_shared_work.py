@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 
 from domainwise import DICA, KPCA, MDA, MIDA, SCA
-from domainwise.models.method import ClassMeans
+from domainwise.models.registry import ClassMeans
 from domainwise.models.search import MethodKind, MethodSearch
 from domainwise.search.driver import Data
 from domainwise.search.heads import QuickDiscriminant, quick_head

@@ -34,11 +34,10 @@ from domainwise.adaptation.gain import (
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles, class_scores
-from domainwise.checks import inputs
+from domainwise.checks import inputs, warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
-from domainwise.checks.warn import warn_caller
 from domainwise.scoring.predictions import (
     AroundEstimator,
     HeldOut,

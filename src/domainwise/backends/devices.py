@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import is_dask, is_tensor
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 
 #: Fitted attributes that follow X.
 _FITTED = "X_fit_ landmarks_ frequencies_ dual_coef_ embedding_ eigenvalues_ _offset"

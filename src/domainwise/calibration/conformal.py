@@ -25,8 +25,7 @@ from domainwise.scoring.predictions import (
     codes_of,
     fit_with_domains,
 )
-from domainwise.splits.folds import Split, domain_folds
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
 #: What sets and intervals promise, by how they were calibrated.
 PROMISES = {"cv": "approximate", "split": "guaranteed"}

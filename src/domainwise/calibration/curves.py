@@ -1,4 +1,4 @@
-"""Decision values of rows that a model has not learnt from, as probabilities."""
+"""Probabilities from decision values of held-out rows, and for the class shares of a new domain."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, MaybeArray
+from domainwise.checks.inputs import check_sample_domain
 
-#: Newton's method has converged long before.
-MAX_STEPS = 50
+#: Iterations of Newton's method, and of EM for class shares; both converge long before.
+MAX_STEPS, MAX_SHARE_STEPS = 50, 1000
 TOLERANCE = 1e-8
 #: Weight of the penalty on the parameters, where all rows together weigh 1: in rows of average
 #: weight.
@@ -134,3 +135,64 @@ def _newton_step(
     hessian[1:, 1:] = np.diag(weighted.sum(axis=0)) - p.T @ weighted
     hessian[np.diag_indices(len(hessian))] += penalty
     return np.asarray(np.linalg.solve(hessian, gradient + penalty * distance))
+
+
+def adapt_class_shares(
+    probabilities: ArrayLike,
+    shares: ArrayLike,
+    sample_domain: MaybeArray = None,
+    *,
+    prior_rows: float = 20.0,
+) -> Array:
+    r"""Re-estimate class shares in each domain, and adapt probabilities to them.
+
+    If classes look the same in every domain and only their shares differ, the shares of a new one
+    can be estimated from its rows without labels (EM of Saerens, Latinne and Decaestecker).
+    Where classes look different there, too, this makes probabilities worse: use it where it has
+    improved scores on held-out domains.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n_rows, n_classes)
+        For the class shares of the sources.
+    shares : array-like of shape (n_classes,)
+        Class shares of the sources.
+    sample_domain : array-like of shape (n_rows,), default=None
+        None takes all rows for one domain.
+    prior_rows : float, default=20.0
+        As many rows with the shares of the sources are added to each domain.
+
+    Returns
+    -------
+    adapted : ndarray of shape (n_rows, n_classes)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1]] * 70 + [[0.1, 0.9]] * 30)  # three quarters, of 90 % each
+    >>> adapt_class_shares(p, [0.5, 0.5], prior_rows=0).mean(axis=0).round(3).tolist()
+    [0.75, 0.25]
+    """
+    p, base = np.array(probabilities, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    usable = p.ndim == 2 and bool((p >= 0).all() and (p.sum(axis=1) > 0).all())
+    if not usable or base.shape != p.shape[1:] or not (base > 0).all():
+        raise ValueError(
+            f"shares must hold a positive number for each of the columns of probabilities, which "
+            f"has shape {p.shape}. No probability may be negative, and no row may be all zero"
+        )
+    if not prior_rows >= 0:
+        raise ValueError(f"prior_rows={prior_rows!r} must not be negative")
+    base = base / base.sum()
+    codes = check_sample_domain(sample_domain, len(p), "delta").codes
+    for code in np.unique(codes):
+        rows = codes == code
+        new_shares = base
+        for _ in range(MAX_SHARE_STEPS):
+            adapted = p[rows] * (new_shares / base)
+            adapted /= adapted.sum(axis=1, keepdims=True)
+            before, new_shares = new_shares, adapted.sum(axis=0) + prior_rows * base
+            new_shares = new_shares / new_shares.sum()
+            if np.abs(new_shares - before).max() < TOLERANCE:
+                break
+        p[rows] = adapted
+    return p

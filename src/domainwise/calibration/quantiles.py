@@ -14,8 +14,8 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import class_columns
+from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.warn import warn_caller
 from domainwise.scoring.predictions import codes_of
 
 #: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.

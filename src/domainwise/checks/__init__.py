@@ -1,1 +1,35 @@
-"""Checks of what users pass in. Every private import from scikit-learn stands here."""
+"""Checks of what users pass in, and warnings. Private imports from scikit-learn are here alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import joblib
+import sklearn
+
+_OTHERS = [Path(library.__file__).parent for library in (sklearn, joblib)]
+#: Folders whose code calls ours on behalf of a user: this package, scikit-learn and joblib.
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *_OTHERS))
+
+
+class NotAKernelWarning(UserWarning):
+    """A matrix or function given as a kernel is not one."""
+
+
+class NoDomainsWarning(UserWarning):
+    """A model that compares domains has none, or one, to learn from."""
+
+
+class RowFoldsWarning(UserWarning):
+    """Rows are held out where domains should be."""
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is of the user's own code."""
+    frame, stacklevel = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+        frame, stacklevel = frame.f_back, stacklevel + 1
+    warnings.warn(message, category, stacklevel=stacklevel)

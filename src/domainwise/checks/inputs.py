@@ -18,7 +18,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.arrays.namespace import to_host
-from domainwise.checks.warn import NoDomainsWarning, warn_caller
+from domainwise.checks import NoDomainsWarning, warn_caller
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.arrays.namespace import namespace, precision_name, to_host
-from domainwise.checks.warn import NotAKernelWarning, warn_caller
+from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
 #: Rows of a matrix, and of a function's rows, that are looked at: evenly spaced ones.

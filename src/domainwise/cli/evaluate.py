@@ -15,7 +15,7 @@ from domainwise.cli.dask import DaskOption, connected, processes
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
-    from domainwise.models.method import Method
+    from domainwise.models.registry import Method
 
 REPORT_NAME = "report.html"
 _ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx")
@@ -194,7 +194,7 @@ def own_methods(names: list[str] | None) -> list[Method]:
     import sys
 
     from domainwise.model_files.persistence import load, read_info
-    from domainwise.models.method import own_method
+    from domainwise.models.registry import own_method
 
     methods = []
     for text in names or ():

@@ -15,7 +15,7 @@ from domainwise.cli.evaluate import digest, own_methods
 from domainwise.cli.info import print_model, print_model_notes
 
 if TYPE_CHECKING:
-    from domainwise.models.method import Method
+    from domainwise.models.registry import Method
 
 
 @options.command
@@ -218,8 +218,7 @@ class Recipe:
         are those that the user names on the command line.
         """
         from domainwise.evaluation.evaluation import describe_grid
-        from domainwise.models.method import CONTEXT
-        from domainwise.models.registry import METHODS
+        from domainwise.models.registry import CONTEXT, METHODS
 
         own = {method.key: method for method in own_methods(estimators)}
         plain = key.removesuffix(CONTEXT)

@@ -24,6 +24,7 @@ from domainwise.arrays import (
 )
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
+from domainwise.checks import warn_caller
 from domainwise.checks.inputs import (
     Labels,
     check_class_weight,
@@ -32,7 +33,6 @@ from domainwise.checks.inputs import (
     validate_rows,
 )
 from domainwise.checks.signatures import arguments
-from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.context import (
     RELATIVE_SHARE,
     DomainContext,
@@ -46,8 +46,7 @@ from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
-from domainwise.splits.folds import domain_folds, draw_rows
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
 
 #: Groups of domains that are left out in turn, at most.
 MAX_SPLITS = 10

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array, ArrayLike, Label, MaybeArray, is_dask, is_tensor
 from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
-from domainwise.checks.batches import batch_record, check_batch
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
-from domainwise.checks.signatures import arguments, with_shared_arguments
+from domainwise.checks.signatures import arguments, batch_record, check_batch, with_shared_arguments
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
 #: What a feature and its relative value are both multiplied with.

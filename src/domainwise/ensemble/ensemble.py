@@ -10,9 +10,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
 from domainwise.calibration.quantiles import class_scores
+from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, check_classes, check_target
 from domainwise.checks.signatures import arguments, with_shared_arguments
-from domainwise.checks.warn import warn_caller
 from domainwise.ensemble.base import DomainEnsemble
 from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 

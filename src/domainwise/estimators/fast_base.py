@@ -11,8 +11,8 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.checks.batches import batch_record, check_batch
 from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
+from domainwise.checks.signatures import batch_record, check_batch
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.sums import NystromSums, finalize

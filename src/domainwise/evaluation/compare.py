@@ -16,8 +16,7 @@ from domainwise.evaluation.evaluate import compare_methods
 from domainwise.evaluation.folder import read_evaluation
 from domainwise.evaluation.problem import make_problem
 from domainwise.evaluation.results import MethodResult, Results, grouped, plain, resampled
-from domainwise.models.method import Method
-from domainwise.models.registry import METHODS, TRIVIAL, find_method
+from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import BOOTSTRAP, TAIL, compare, expected_score, p_text, widened

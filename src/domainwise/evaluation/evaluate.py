@@ -25,12 +25,10 @@ from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Ro
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.results import MethodResult, plain, with_intervals
 from domainwise.jobs.runner import Bar, Progress, progress_bar, run_jobs
-from domainwise.models.method import CONTEXT, Method
-from domainwise.models.registry import choose_methods, methods_for
+from domainwise.models.registry import CONTEXT, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
-from domainwise.splits.folds import Split
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import LeaveDomainsOut, Split
 from domainwise.tables.schema import Table
 
 #: Arguments of other libraries, and what they are called here.

@@ -17,7 +17,7 @@ from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.results import MethodResult, Results, Row, plain
 from domainwise.evaluation.verdict import make_verdict
-from domainwise.models.method import CONTEXT
+from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import p_text
 from domainwise.search.grids import In

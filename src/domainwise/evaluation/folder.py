@@ -38,8 +38,7 @@ from domainwise.jobs.store import (
     replacing,
     write_text,
 )
-from domainwise.models.method import Method
-from domainwise.models.registry import TRIVIAL
+from domainwise.models.registry import TRIVIAL, Method
 from domainwise.scoring.measures import Measure
 from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas

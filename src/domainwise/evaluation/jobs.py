@@ -17,11 +17,11 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
+from domainwise.checks import RowFoldsWarning
 from domainwise.checks.inputs import quiet_about_domains
-from domainwise.checks.warn import RowFoldsWarning
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.jobs.runner import Bar
-from domainwise.models.method import Method
+from domainwise.models.registry import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
 from domainwise.scoring.predictions import Predictions, fit_with_domains, takes

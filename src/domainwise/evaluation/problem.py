@@ -26,11 +26,10 @@ from domainwise.checks.inputs import (
     refuse_too_large,
     take_rows,
 )
-from domainwise.models.method import Setting
+from domainwise.models.registry import Setting
 from domainwise.scoring.measures import Measure, choose_measure, positive_last
 from domainwise.scoring.predictions import codes_of
-from domainwise.splits.folds import MAX_FOLDS, Split, draw_rows, row_folds
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows, row_folds
 from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, import_pandas

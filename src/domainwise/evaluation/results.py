@@ -13,8 +13,7 @@ from domainwise.adaptation.corrections import SourceOutputs
 from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.problem import Problem
-from domainwise.models.method import Method
-from domainwise.models.registry import TRIVIAL
+from domainwise.models.registry import TRIVIAL, Method
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.predictions import Predictions, codes_of
 from domainwise.scoring.statistics import (

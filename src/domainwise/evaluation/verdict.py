@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
-from domainwise.models.method import CONTEXT
-from domainwise.models.registry import TRIVIAL
+from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words
 

@@ -23,7 +23,7 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from domainwise.arrays import Array
 from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values
 from domainwise.kernels.functions import Kernel
-from domainwise.models.method import ClassMeans
+from domainwise.models.registry import ClassMeans
 
 #: By exact type, what turns rows into a :class:`Tensor`, of a classifier into :class:`Classified`.
 PARTS: dict[type, Callable[[Any, Tensor], Any]] = {}

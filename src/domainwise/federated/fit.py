@@ -25,8 +25,7 @@ from domainwise.federated.plan import RIDGE, Plan, build, candidates
 from domainwise.federated.rounds import default_output, unpacked
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
-from domainwise.models.method import ClassMeans, Setting
-from domainwise.models.registry import find_method
+from domainwise.models.registry import ClassMeans, Setting, find_method
 from domainwise.models.table_model import TableModel, described
 from domainwise.ridge.problem import (
     Columns,
@@ -40,8 +39,7 @@ from domainwise.ridge.scores import class_codes
 from domainwise.ridge.search import kernel_of
 from domainwise.search.driver import SearchResult
 from domainwise.shift.watch import MOST_SOURCES
-from domainwise.splits.folds import split_domains
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import LeaveDomainsOut, split_domains
 from domainwise.tables.statistics import labels_by_text
 
 METRICS = {

@@ -30,7 +30,7 @@ from domainwise.kernels.functions import Kernel
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import CLIP, ShiftWatch
-from domainwise.splits.splitters import LeaveDomainsOut
+from domainwise.splits.folds import LeaveDomainsOut
 from domainwise.tables.features import named_frame
 from domainwise.tables.schema import Schema, check_table, import_pandas
 from domainwise.tables.statistics import Learnt

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, cholesky, column_norms, namespace
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 from domainwise.gram.rows import RowsGram
 from domainwise.kernels.functions import check_finite
 from domainwise.labels.factors import RowLabels

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray, Seed
 from domainwise.calibration.curves import Calibration
+from domainwise.checks import RowFoldsWarning, warn_caller
 from domainwise.checks.arguments import MACHINE_CONSTRAINTS
 from domainwise.checks.inputs import (
     check_class_weight,
@@ -30,7 +31,6 @@ from domainwise.checks.signatures import (
     arguments,
     with_shared_arguments,
 )
-from domainwise.checks.warn import RowFoldsWarning, warn_caller
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
 from domainwise.invariant.features import InvariantFeatures

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import class_columns
+from domainwise.checks import NotAKernelWarning
 from domainwise.checks.arguments import CONSTRAINTS, validate_arguments
 from domainwise.checks.inputs import (
     check_sample_domain,
@@ -30,7 +31,6 @@ from domainwise.checks.inputs import (
 )
 from domainwise.checks.kernels import check_kernel, check_precomputed
 from domainwise.checks.signatures import arguments
-from domainwise.checks.warn import NotAKernelWarning
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram import DenseGram
 from domainwise.gram.tiles import kernel_matrix

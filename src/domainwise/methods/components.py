@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from domainwise.arrays import Array
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 from domainwise.labels.factors import LabelSpace
 from domainwise.methods.contract import Gram, Matrix, RitzPairs
 

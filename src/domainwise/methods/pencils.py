@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import eig, svd
 
 from domainwise.arrays import Array
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 from domainwise.labels.factors import LabelSpace, joint_basis, label_factor
 from domainwise.methods.components import (
     CONSTANT,

@@ -28,8 +28,8 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
 from domainwise.arrays import Estimator, is_dask, is_tensor
+from domainwise.checks import warn_caller
 from domainwise.checks.arguments import check_arguments
-from domainwise.checks.warn import warn_caller
 from domainwise.jobs.store import replacing
 from domainwise.model_files.types import (
     TRUSTED,

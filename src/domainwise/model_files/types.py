@@ -49,13 +49,13 @@ OWN = {
     "domainwise.invariant.search": "InvariantSearchCV",
     "domainwise.kernels.fourier": "FourierMap",
     "domainwise.kernels.functions": "Kernel",
-    "domainwise.models.method": "ClassMeans",
+    "domainwise.models.registry": "ClassMeans",
     "domainwise.models.search": "MethodSearch",
     "domainwise.ridge.invariant_ridge": "InvariantRidgeCV InvariantRidgeClassifierCV",
     "domainwise.ridge.problem": "Expansion",
     "domainwise.scoring.predictions": "HeldOut",
     "domainwise.shift.watch": "ShiftWatch",
-    "domainwise.splits.splitters": "LeaveDomainsOut",
+    "domainwise.splits.folds": "LeaveDomainsOut",
     "domainwise.tables.features": "ReadColumns",
 }
 

@@ -23,8 +23,7 @@ from domainwise.arrays import Array
 from domainwise.calibration.quantiles import class_scores, set_columns
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
-from domainwise.models.method import PREDICTORS, Method, Setting
-from domainwise.models.registry import METHODS, find_method
+from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import fit_with_domains, names_likeliest

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 
 Matrix = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 from domainwise.reference.common import (
     Matrix,
     ReferenceResult,

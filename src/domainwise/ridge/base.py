@@ -29,7 +29,6 @@ from domainwise.backends import Backend, backend_of
 from domainwise.backends.base import NumpyBackend
 from domainwise.backends.devices import Movable
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
-from domainwise.checks.batches import batch_record, check_batch, check_same_arguments
 from domainwise.checks.inputs import (
     Labels,
     check_class_weight,
@@ -37,7 +36,7 @@ from domainwise.checks.inputs import (
     refuse_masked_targets,
     validate_rows,
 )
-from domainwise.checks.signatures import arguments
+from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
 from domainwise.estimators.fast_base import (
     check_kinds,
     chosen_landmarks,

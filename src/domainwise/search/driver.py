@@ -53,8 +53,8 @@ from joblib import Parallel, delayed
 from scipy.stats import rankdata
 
 from domainwise.arrays import Array
+from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, take_rows
-from domainwise.checks.warn import warn_caller
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.search.scores import Outcome, Score
 from domainwise.splits.folds import Split

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from domainwise.checks.warn import warn_caller
+from domainwise.checks import warn_caller
 from domainwise.jobs.store import replacing
 from domainwise.tables.cells import decimal_marks, typed_numbers, with_points, without
 from domainwise.tables.csv_files import CsvFile, open_csv
