@@ -160,7 +160,7 @@ def main():
         told = ", ".join(f"{part} {seconds:.2f}" for part, seconds in watch.seconds.items())
         print(f"{name}: {len(frame)} rows, CPU seconds {whole:.1f} in all; {told}", flush=True)
         for fault in found.differences["faults"]:
-            print(f"  {fault['words']}")
+            print(f"  {fault['message']}")
         draw(out / "report.html", out)
 
 

@@ -1,4 +1,4 @@
-"""What differs between domains: figures against plain computations, and faults by their names."""
+"""What differs between domains: figures against plain computations."""
 
 import numpy as np
 import pytest
@@ -35,11 +35,6 @@ def table(seed=0):
 def described(frame, y, site, **options):
     asked = dict(task="auto", scoring=None, max_rows=None, random_state=0) | options
     return describe_differences(make_problem(frame, y, site, **asked))
-
-
-def faults(frame, y, site):
-    found = described(frame, y, site)["faults"]
-    return {(fault["kind"], fault["column"], fault["domain"]): fault["words"] for fault in found}
 
 
 def test_figures_of_a_number_are_those_of_a_plain_loop():
@@ -91,73 +86,6 @@ def test_domains_with_few_values_are_not_told_by_chance():
     x = np.random.default_rng(0).normal(size=102)
     x[codes == 2] = 9.0
     assert describe_column("x", x, codes, 3)["tells_at"] != 2
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_table_without_faults_has_none(seed):
-    assert faults(*table(seed)) == {}
-
-
-@pytest.mark.parametrize(
-    ("column", "change", "words"),
-    [
-        ("temperature", lambda v: 1.8 * v + 32, "°F instead of °C would fit"),
-        ("temperature", lambda v: v + 273.15, "K instead of °C would fit"),
-        # Sixty rows do not tell these two apart.
-        (
-            "weight",
-            lambda v: 2.20462 * v,
-            "°F instead of °C or pounds instead of kilograms would fit",
-        ),
-        ("weight", lambda v: 1000 * v, "a factor of 1,000 would fit"),
-        ("lactate", lambda v: v / 1000, "a factor of 1/1,000 would fit"),
-    ],
-)
-def test_another_unit_at_one_site_is_named(column, change, words):
-    frame, y, site = table()
-    frame.loc[site == "site C", column] = change(frame.loc[site == "site C", column])
-    found = faults(frame, y, site)
-    assert list(found) == [("unit", column, "site C")]
-    (text,) = found.values()
-    median = frame.loc[site == "site C", column].median()
-    others = [frame.loc[site == name, column].median() for name in SITES if name != "site C"]
-    assert text.startswith(f"{column} at site C looks like another unit (median {median:.4g};")
-    assert f"other domains {min(others):.4g} to {max(others):.4g}; {words})" in text
-
-
-def test_another_unit_at_two_of_six_sites_is_named_at_both():
-    frame, y, site = table()
-    rows = np.isin(site, ["site A", "site E"])
-    frame.loc[rows, "temperature"] = 1.8 * frame.loc[rows, "temperature"] + 32
-    named = [("unit", "temperature", "site A"), ("unit", "temperature", "site E")]
-    assert list(faults(frame, y, site)) == named
-
-
-@pytest.mark.parametrize("column", ["temperature", "balance"])
-def test_a_swapped_sign_is_named_by_its_level_or_by_what_it_goes_along_with(column):
-    frame, y, site = table()
-    frame.loc[site == "site D", column] *= -1
-    assert list(faults(frame, y, site)) == [("sign", column, "site D")]
-
-
-def test_a_column_missing_at_one_site_is_named():
-    frame, y, site = table()
-    frame.loc[site == "site B", ["weight", "ward"]] = [np.nan, None]
-    found = faults(frame, y, site)
-    assert list(found) == [("missing", name, "site B") for name in ("weight", "ward")]
-    words = "weight at site B is missing (in all of its rows; none elsewhere)"
-    assert words in found.values()
-    frame.loc[frame.index[site == "site B"][:2], "weight"] = 70.0
-    frame.loc[frame.index[site == "site A"][:1], "weight"] = np.nan
-    n, m = sum(site == "site B"), sum(site == "site A")
-    words = f"{100 * (n - 2) / n:.0f} % of its rows; at most {100 / m:.0f} % elsewhere"
-    assert words in faults(frame, y, site)["missing", "weight", "site B"]
-
-
-def test_a_site_far_from_all_others_is_named_though_no_unit_fits():
-    frame, y, site = table()
-    frame.loc[site == "site F", "weight"] += 400.0
-    assert list(faults(frame, y, site)) == [("apart", "weight", "site F")]
 
 
 def test_rows_and_classes_of_domains_are_counted():

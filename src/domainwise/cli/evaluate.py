@@ -154,8 +154,9 @@ def evaluate(
 def print_evaluation(result: Evaluation) -> None:
     """Print what looks wrong in the table, the methods, the verdict and the notes."""
     console, facts = stdout(), result.facts
-    for fault in result.differences.get("faults", ()):
-        console.print(f"[yellow]look at the table:[/yellow] {shown(fault['words'])}")
+    for fault in result.differences.get("faults", ())[:5]:
+        text = " ".join(filter(None, (fault["message"], fault["effect"], fault["action"])))
+        console.print(f"[yellow]look at the table:[/yellow] {shown(text)}")
     console.print(
         f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on "
         f"{facts['domains']} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"

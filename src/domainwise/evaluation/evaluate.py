@@ -20,6 +20,7 @@ from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.faults import with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Row, Scorer, can_score
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
@@ -305,7 +306,8 @@ def compare_methods(
         rows = finished.rows
         evaluation, *others = (_scored(problem, by, methods, splits, rows) for by in measures)
         evaluation.others, evaluation.chosen_for = others, problem.measure
-        evaluation.differences = differences
+        faults = with_effects(differences.get("faults", []), evaluation)
+        evaluation.differences = {**differences, "faults": faults}
     return evaluation
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
+from domainwise.evaluation.faults import stored_fault
 from domainwise.evaluation.jobs import OUTSIDE
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, plain
@@ -134,7 +135,18 @@ STORED: Form = {
         "domains?": [{"name": str, "rows": int, "classes?": [int], "target?": [NUMBER] * 3}],
         "columns?": [_COLUMN],
         "others?": int,
-        "faults?": [dict.fromkeys(("kind", "column", "domain", "words"), str)],
+        # Entries of earlier versions have one column, one domain and words.
+        "faults?": [
+            {
+                "kind": str,
+                "columns?": [str],
+                "domains?": [str],
+                **dict.fromkeys(("rows?", "severity?"), int),
+                **dict.fromkeys(("message?", "effect?", "action?"), str),
+                **dict.fromkeys(("column?", "domain?", "words?"), str),
+                "leak?": bool,
+            }
+        ],
     },
     "others": [_MEASURED],
     "title?": str,
@@ -394,7 +406,10 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
         stored["facts"],
         stored["notes"],
         next_step=stored["next_step"],
-        differences=stored["differences"],
+        differences={
+            **stored["differences"],
+            "faults": list(map(stored_fault, stored["differences"].get("faults", ()))),
+        },
         calibration=stored["methods"][0]["calibration"] or {},
     )
     # Computed when it was evaluated; there is no scorer here to compute it again.

@@ -51,7 +51,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         },
         safest=max(result.worst for result in evaluation.results),
         verdict=verdict.make_verdict(evaluation),
-        faults=[fault["words"] for fault in differences.get("faults", ())],
+        faults=differences.get("faults", [])[:5],
         uncertainty=verdict.uncertainty_sentences(evaluation),
         uncertainty_table=verdict.uncertainty_table(evaluation)
         if differences.get("domains")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import make_pipeline
@@ -126,6 +128,25 @@ class Problem:
             codes=self.codes[rows],
             whole=self,
         )
+
+    def without_columns(self, names: Sequence[str]) -> Problem:
+        """The same without some features; those of arrays are x0, x1 and so on."""
+        if not hasattr(self.X, "columns"):
+            places = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
+            parts: dict[str, Any] = {"X": self.X[:, places], "given": self.given[:, places]}
+        else:
+            parts = {"X": self.X.drop(columns=list(names)), "reader": None}
+            if isinstance(self.preprocessor, ColumnTransformer):
+                steps = [
+                    (step, transformer, [name for name in columns if name not in names])
+                    for step, transformer, columns in self.preprocessor.transformers
+                ]
+                steps = [step for step in steps if step[2]]
+                parts["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
+            if hasattr(self.given, "columns"):
+                parts["given"] = self.given.drop(columns=list(names), errors="ignore")
+        whole = None if self.whole is None else self.whole.without_columns(names)
+        return replace(self, **parts, whole=whole)
 
     def measured_by(self, measure: Measure) -> Problem:
         """The same for another measure of models that were made for this one."""

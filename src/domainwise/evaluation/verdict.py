@@ -293,7 +293,7 @@ def difference_sentences(results: Results) -> list[str]:
         f"The most important column on held-out domains is {most}: with it shuffled, "
         f"{results.measure.label} is {' and '.join(losses)}."
     )
-    faulty = {fault["column"] for fault in differences["faults"]}
+    faulty = {name for fault in differences["faults"] for name in fault["columns"]}
     little = results.margin / 2
     unused = [n for n in identifying if n not in faulty and importance.get(n, np.inf) < little]
     advice = f"{best.label} loses almost nothing there without {_some(unused)}: consider dropping"

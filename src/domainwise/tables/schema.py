@@ -393,31 +393,30 @@ def _alike(labels: Array, what: str) -> list[str]:
 
 
 def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list[str]:
-    """Note numbers that look like identifiers of rows: distinct whole ones, or a running count.
+    """Note numbers that look like identifiers of rows."""
+    rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
+    columns = {n: frame[n].to_numpy(dtype=np.float64, na_value=np.nan) for n in numeric}
+    return [
+        f"feature {name!r} {reason}: it looks like an identifier or a clock. Drop it "
+        "unless it has the same meaning in new domains"
+        for name, values in columns.items()
+        if (reason := identifier_reason(values, rows))
+    ]
+
+
+def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
+    """Why numbers look like identifiers of rows: distinct whole ones, or a running count; or "".
 
     A running count rises or falls from row to row in every domain of at least five rows, and such
-    domains hold twenty rows or more.
+    domains hold twenty rows or more. ``rows`` are those of each domain.
     """
-    notes = []
-    rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
+    whole = np.isfinite(values).all() and np.all(values == np.round(values))
+    if whole and len(values) >= 20 and len(np.unique(values)) == len(values):
+        return "is a different whole number in every row"
     long = [r for r in rows if len(r) >= 5]
-    for name in numeric:
-        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        whole = np.isfinite(values).all() and np.all(values == np.round(values))
-        distinct = whole and len(values) >= 20 and len(np.unique(values)) == len(values)
-        steps = [np.diff(values[r]) for r in long]
-        runs = sum(map(len, long)) >= 20 and all((s > 0).all() or (s < 0).all() for s in steps)
-        if distinct or runs:
-            why = (
-                "is a different whole number in every row"
-                if distinct
-                else "rises or falls in every domain"
-            )
-            notes.append(
-                f"feature {name!r} {why}: it looks like an identifier or a clock. Drop it "
-                "unless it has the same meaning in new domains"
-            )
-    return notes
+    steps = (np.diff(values[r]) for r in long)
+    runs = sum(map(len, long)) >= 20 and all((s > 0).all() or (s < 0).all() for s in steps)
+    return "rises or falls in every domain" if runs else ""
 
 
 def note_domain_identifiers(frame: Any, features: Sequence[str], domains: Array) -> list[str]:

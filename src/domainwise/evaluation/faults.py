@@ -1,0 +1,569 @@
+"""Faults in a table: leaks, other units, filler values, missing columns, copies.
+
+Every check uses all rows. Levels and signs are compared with the spread of the other domains, over
+all columns and domains together, so that a table without faults gives about one alarm in ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array
+from domainwise.evaluation.leaks import LEAST_CLASS, LEAST_ROWS, Target, find_leaks, spaced
+from domainwise.evaluation.results import Results
+from domainwise.evaluation.units import Shift, find_shifts
+from domainwise.scoring.statistics import in_words
+from domainwise.tables.schema import identifier_reason
+
+#: Distinct values of a column from which it is a quantity.
+QUANTITY = 10
+#: A filler is one value in this share of rows, and elsewhere in no more than that; or in part of
+#: the rows, and almost nowhere else, if it lies outside of all other values.
+FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
+#: A column is missing at a domain with this share, where another domain lacks no more than that.
+MISSING, PRESENT = 0.5, 0.1
+#: Correlation of copied columns; share of a domain's rows that are copies of another's.
+COPIED, SHARED = 0.9995, 0.05
+#: Domains with fewer rows are tiny.
+TINY = 10
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that looks wrong, for JSON."""
+
+    kind: str
+    columns: list[str]
+    domains: list[str]  #: as the user knows them; none if it is so everywhere
+    rows: int  #: that it concerns
+    severity: int  #: 3 if scores cannot be trusted, 2 if they may change, 1 for a remark
+    message: str  #: what is wrong, and where
+    action: str  #: what to do about it
+    leak: bool = False  #: whether methods are also compared without the columns
+    effect: str = ""  #: what it does to scores, in a sentence
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column by the index of each row's value; -1 where it is missing."""
+
+    name: str
+    number: bool
+    levels: Array
+    labels: Array  #: distinct values, sorted if they are numbers
+
+    @cached_property
+    def numbers(self) -> Array:
+        """Values with NaN where they are missing; indices of text."""
+        labels = self.labels if self.number else np.arange(len(self.labels))
+        return np.append(labels.astype(np.float64), np.nan)[self.levels]
+
+    @property
+    def quantity(self) -> bool:
+        """Whether these are numbers of many different values."""
+        return self.number and len(self.labels) > QUANTITY
+
+
+@dataclass(frozen=True)
+class _Table:
+    columns: list[_Column]
+    target: Target
+    codes: Array
+    domains: list[str]
+
+    @cached_property
+    def rows(self) -> list[Array]:
+        """Rows of each domain."""
+        order = np.argsort(self.codes, kind="stable")
+        return np.split(order, np.cumsum(self.sizes)[:-1])
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Number of rows of each domain."""
+        return np.bincount(self.codes, minlength=len(self.domains))
+
+    def counts(self, column: _Column) -> Array:
+        """Rows of each domain with a value."""
+        there = column.levels >= 0
+        return np.bincount(self.codes[there], minlength=len(self.domains))
+
+    @cached_property
+    def copies(self) -> list[tuple[int, int]]:
+        """Pairs of columns that are the same up to scale and names of categories."""
+        rows = spaced(np.arange(len(self.codes)), 20_000)
+        numbers = [i for i, c in enumerate(self.columns) if c.number and len(c.labels) > 2]
+        pairs = []
+        if numbers:
+            X = np.column_stack([self.columns[i].numbers[rows] for i in numbers])
+            there = np.isfinite(X)
+            count = np.maximum(there.sum(axis=0), 1)
+            Z = np.where(there, X - np.where(there, X, 0.0).sum(axis=0) / count, 0.0)
+            Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-300)
+            alike = np.triu(np.abs(Z.T @ Z) >= COPIED, 1)
+            pairs = [(numbers[a], numbers[b]) for a, b in np.argwhere(alike).tolist()]
+        seen: dict[bytes, int] = {}
+        for i, column in enumerate(self.columns):
+            if not column.number and 2 < len(column.labels) < len(self.codes) / 2:
+                first = seen.setdefault(column.levels.tobytes(), i)
+                pairs += [(first, i)] if first != i else []
+        return pairs
+
+    def names(self, domains: Any) -> list[str]:
+        """Names of domains by their codes."""
+        return [self.domains[d] for d in np.asarray(domains, dtype=np.intp).tolist()]
+
+
+def find_faults(
+    columns: Sequence[tuple[str, Array]],
+    y: Array,
+    classification: bool,
+    codes: Array,
+    domains: Sequence[str],
+) -> list[Fault]:
+    """List what looks wrong in a table, the worst first.
+
+    ``columns`` are names and values: numbers with NaN, or text with None, for what is missing.
+    ``codes`` are indices into ``domains`` of all rows.
+    """
+    target = Target(y, 0)
+    if classification:
+        classes, y = np.unique(y, return_inverse=True)
+        target = Target(y, len(classes))
+    made = [_column(name, values) for name, values in columns]
+    table = _Table(made, target, np.asarray(codes), list(domains))
+    faults = [*_missing(table), *_fillers(table)]
+    faults += _shifted(table, faults)
+    for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
+        faults += check(table)
+    return sorted(faults, key=lambda fault: (-fault.severity, -fault.rows))
+
+
+def _column(name: str, values: Array) -> _Column:
+    number = values.dtype.kind == "f"
+    if number:
+        there = np.isfinite(values)
+        labels, inverse = np.unique(values[there], return_inverse=True)
+    else:
+        there = np.array([value is not None for value in values], dtype=bool)
+        places: dict[str, int] = {}
+        inverse = np.array([places.setdefault(v, len(places)) for v in values[there]], np.intp)
+        labels = np.array(list(places), dtype=object)
+    levels = np.full(len(values), -1)
+    levels[there] = inverse
+    return _Column(name, number, levels, labels)
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    >>> listed(["a", "b", "c"], most=1)
+    'a and 2 others'
+    """
+    first = list(names)[:most]
+    more = len(names) - len(first)
+    if more:
+        first.append(f"{more} other{'s' * (more > 1)}")
+    return " and ".join(filter(None, (", ".join(first[:-1]), first[-1]))) if first else ""
+
+
+def _drop(columns: Sequence[str]) -> str:
+    return f"--drop {','.join(columns)}" if columns else ""
+
+
+def _leaks(table: _Table) -> Iterator[Fault]:
+    """Columns that leak, and those that are as good alone as all others together."""
+    X = np.column_stack([column.numbers for column in table.columns])
+    text = {j for j, column in enumerate(table.columns) if not column.number}
+    measure = "AUC" if table.target.n_classes else "rank correlation"
+    neutral: list[tuple[str, float]] = []
+    for leak in find_leaks(X, text, table.target, table.rows, table.copies):
+        name = table.columns[leak.column].name
+        if leak.neutral:
+            neutral.append((name, max(leak.scores.values())))
+            continue
+        domains = [] if leak.everywhere else table.names(list(leak.scores))
+        rows = int(table.sizes.sum() if leak.everywhere else table.sizes[list(leak.scores)].sum())
+        where = f" at {listed(domains)}" if domains else ""
+        yield Fault(
+            "leak",
+            [name],
+            domains,
+            rows,
+            3,
+            f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
+            f"almost perfectly{where} ({measure} {min(leak.scores.values()):.2f} alone, "
+            f"{leak.rest:.2f} with all other columns): it may contain the answer.",
+            f"If it is not known when a prediction is made, leave it out: {_drop([name])}.",
+            leak=True,
+        )
+    if neutral:
+        names, best = [name for name, _ in neutral], max(score for _, score in neutral)
+        verb, they = ("reaches", "it is") if len(names) == 1 else ("reach", "they are")
+        yield Fault(
+            "strong column",
+            names,
+            [],
+            len(table.codes),
+            1,
+            f"{listed(names)} alone {verb} {best:.2f} ({measure}), as do all other columns "
+            "together.",
+            f"Check that {they} known when a prediction is made.",
+        )
+
+
+# Cells: missing, or one value ---------------------------------------------------------------------
+
+
+def _missing(table: _Table) -> Iterator[Fault]:
+    """Columns that some domains lack and others have; those of the same domains together."""
+    large = table.sizes >= LEAST_ROWS
+    groups: dict[tuple[int, ...], list[tuple[str, Array]]] = {}
+    for column in table.columns:
+        shares = 1 - table.counts(column) / table.sizes
+        gone = large & (shares >= MISSING)
+        if gone.any() and (large & (shares <= PRESENT)).any():
+            key = tuple(np.flatnonzero(gone).tolist())
+            groups.setdefault(key, []).append((column.name, shares))
+    for places, members in groups.items():
+        names, domains = [name for name, _ in members], table.names(places)
+        here = np.array([shares[list(places)] for _, shares in members])
+        other = np.setdiff1d(np.flatnonzero(large), places)
+        least = min(float(shares[other].min()) for _, shares in members)
+        low, high = np.floor(100 * here.min()), np.floor(100 * here.max())
+        share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
+        part = "all rows" if low == 100 else f"{share} of the rows"
+        verb = "is" if len(names) == 1 else "are"
+        yield Fault(
+            "missing",
+            names,
+            domains,
+            int(table.sizes[list(places)].sum()),
+            2,
+            f"{listed(names)} {verb} missing in {part} of "
+            f"{listed(domains)}, but elsewhere in as little as {100 * least:.0f} %.",
+            f"Check whether the values exist there; if not, compare with {_drop(names)}.",
+        )
+
+
+def _fillers(table: _Table) -> Iterator[Fault]:
+    """Values that stand for none: one value in all rows of a domain, which is rare elsewhere."""
+    n = len(table.domains)
+    for column in table.columns:
+        size = len(column.labels)
+        if size < 2:
+            continue
+        there = column.levels >= 0
+        pairs = table.codes[there].astype(np.int64) * size + column.levels[there]
+        keys, counts = np.unique(pairs, return_counts=True)
+        present = table.counts(column)
+        frequent = counts >= PARTLY * present[keys // size]
+        usual = np.bincount(column.levels[there], minlength=size)
+        constant = np.zeros(n, dtype=bool)
+        whole = frequent & (counts >= FILLED * present[keys // size])
+        constant[keys[whole] // size] = True
+        large = present >= LEAST_ROWS
+        varies = large & ~constant
+        for level in np.unique(keys[frequent] % size).tolist():
+            mine = keys % size == level
+            here = np.zeros(n)
+            here[keys[mine] // size] = counts[mine]
+            share = here / np.maximum(present, 1)
+            full = large & (share >= FILLED)
+            partly = large & (share >= PARTLY) & (here >= LEAST_CLASS)
+            if not (full.any() or partly.any()) or 2 * varies.sum() < large.sum():
+                continue
+            outside = _outside(column, level, usual)
+            if outside and not partly.all():
+                full = partly
+                limit = NOWHERE
+            else:
+                limit = RARE
+            rest = ~full
+            elsewhere = here[rest].sum() / max(present[rest].sum(), 1)
+            if not full.any() or not rest.any() or elsewhere > limit:
+                continue
+            if 3 * full.sum() > large.sum() and not outside:
+                continue
+            yield _filler(table, column, level, np.flatnonzero(full), here, present)
+
+
+def _outside(column: _Column, level: int, usual: Array) -> bool:
+    """Whether a value of a quantity lies outside of all other values."""
+    if not column.quantity:
+        return False
+    value, labels = float(column.labels[level]), np.delete(column.labels, level)
+    share = np.cumsum(np.delete(usual, level)) / max(usual.sum() - usual[level], 1)
+    low, middle, high = labels[np.searchsorted(share, (0.01, 0.5, 0.99)).clip(0, len(share) - 1)]
+    if value == 0 and low > 0:
+        return bool(low >= 0.2 * middle)
+    return bool(value > high + (high - low) or value < low - (high - low))
+
+
+def _filler(
+    table: _Table, column: _Column, level: int, places: Array, here: Array, present: Array
+) -> Fault:
+    value = column.labels[level]
+    shown = f"{value:g}" if column.number else repr(str(value))
+    parts = [
+        f"all {present[d]:,.0f} rows of {table.domains[d]}"
+        if here[d] == present[d]
+        else f"{here[d]:,.0f} of {present[d]:,.0f} rows of {table.domains[d]}"
+        for d in places.tolist()
+    ]
+    name = column.name
+    return Fault(
+        "filler",
+        [name],
+        table.names(places),
+        int(here[places].sum()),
+        2,
+        f"{name} is {shown} in {listed(parts, 3)}, and hardly anywhere else: it looks like a code "
+        "for a missing value.",
+        f"Leave these cells empty, or compare with {_drop([name])}.",
+    )
+
+
+# Levels and signs ---------------------------------------------------------------------------------
+
+
+def _shifted(table: _Table, known: Sequence[Fault]) -> Iterator[Fault]:
+    """Domains in which a column is in another unit, of the other sign, or far from all others."""
+    names = [column.name for column in table.columns]
+    columns = [column.numbers if column.quantity else None for column in table.columns]
+    places = {name: place for place, name in enumerate(names)}
+    codes = {name: code for code, name in enumerate(table.domains)}
+    cells = {(places[c], codes[d]) for fault in known for c in fault.columns for d in fault.domains}
+    target = table.target.y if table.target.n_classes <= 2 else None
+    far: dict[tuple[int, ...], list[str]] = {}
+    for shift in find_shifts(names, columns, target, table.rows, cells):
+        if shift.kind == "level":
+            far.setdefault(tuple(shift.domains), []).append(names[shift.column])
+        else:
+            yield _shift_fault(table, shift)
+    for places_of, columns_of in far.items():
+        domains = table.names(places_of)
+        yield Fault(
+            "level",
+            columns_of,
+            domains,
+            int(table.sizes[list(places_of)].sum()),
+            1,
+            f"{listed(domains)} {'is' if len(domains) == 1 else 'are'} far from all other domains "
+            f"in {listed(columns_of)}.",
+            "Check that these columns are recorded there as they are elsewhere.",
+        )
+
+
+def _shift_fault(table: _Table, shift: Shift) -> Fault:
+    name, domains = table.columns[shift.column].name, table.names(shift.domains)
+    rows = int(table.sizes[shift.domains].sum())
+    here, there = (
+        " to ".join(dict.fromkeys(f"{end:.4g}" for end in ends))
+        for ends in (shift.here, shift.there)
+    )
+    looks = "it looks like another unit" if shift.kind == "unit" else "its sign looks swapped"
+    fits = f" ({shift.units} would fit)" if shift.units else ""
+    what = "a median"
+    if shift.partner is not None:
+        other = "the target" if shift.partner < 0 else table.columns[shift.partner].name
+        what = f"a rank correlation with {other}"
+    return Fault(
+        shift.kind,
+        [name],
+        domains,
+        rows,
+        2,
+        f"{name} has {what} of {here} at {listed(domains)} ({rows:,} rows) and of {there} in the "
+        f"other domains: {looks}{fits}.",
+        f"Check how {name} is recorded there and correct it, or compare with {_drop([name])}.",
+    )
+
+
+# Identifiers and copies ---------------------------------------------------------------------------
+
+
+def _identifiers(table: _Table) -> Iterator[Fault]:
+    """Columns that number the rows, or repeat the domain."""
+    n = len(table.codes)
+    for column in table.columns:
+        name, size = column.name, len(column.labels)
+        action = f"Leave it out unless new domains have it in the same meaning: {_drop([name])}."
+        reason = ""
+        if column.number:
+            reason = identifier_reason(column.numbers, table.rows)
+        elif n >= LEAST_ROWS and size >= 0.95 * n:
+            reason = "is a different text in almost every row"
+        if reason:
+            text = f"{name} {reason}: it looks like an identifier or a clock."
+            yield Fault("identifier", [name], [], n, 1, text, action)
+            continue
+        if not len(table.domains) <= size <= 2 * len(table.domains) or len(table.domains) < 3:
+            continue
+        counts = np.zeros((len(table.domains), size))
+        there = column.levels >= 0
+        np.add.at(counts, (table.codes[there], column.levels[there]), 1)
+        same = counts.max(axis=1).sum() / n
+        if same >= 0.98 and len(np.unique(counts.argmax(axis=1))) == len(table.domains):
+            text = f"{name} has one value in each domain, a different one in every domain."
+            yield Fault("copy of the domain", [name], [], n, 1, text, action)
+
+
+def _copied_columns(table: _Table) -> Iterator[Fault]:
+    for first, second in table.copies:
+        names = [table.columns[first].name, table.columns[second].name]
+        yield Fault(
+            "copied column",
+            names,
+            [],
+            len(table.codes),
+            1,
+            f"{names[1]} repeats {names[0]}: one can be computed from the other.",
+            f"One of them is enough: {_drop(names[1:])}.",
+        )
+
+
+def _copied_rows(table: _Table) -> Iterator[Fault]:
+    """Rows of a domain that are also rows of another one, more often than between other domains."""
+    n = len(table.domains)
+    rng = np.random.default_rng(0)
+    key = np.zeros(len(table.codes), dtype=np.uint64)
+    for levels in (
+        *(c.levels for c in table.columns),
+        np.unique(table.target.y, return_inverse=True)[1],
+    ):
+        marks = rng.integers(1, 2**63, size=int(levels.max(initial=0)) + 2, dtype=np.uint64)
+        key += marks[levels]
+    _, group, sizes = np.unique(key, return_inverse=True, return_counts=True)
+    several = sizes[group] > 1
+    pairs = np.unique(group[several].astype(np.int64) * n + table.codes[several])
+    domains_of = np.split(pairs % n, np.flatnonzero(np.diff(pairs // n)) + 1)
+    shared = np.zeros((n, n))
+    for places in domains_of:
+        if len(places) > 1:
+            shared[np.ix_(places, places)] += 1
+    np.fill_diagonal(shared, 0)
+    smaller = np.minimum.outer(table.sizes, table.sizes)
+    share = shared / np.maximum(smaller, 1)
+    usual = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
+    inside = 1 - len(np.unique(np.stack([group, table.codes]), axis=1).T) / len(table.codes)
+    limit = max(SHARED, 5 * usual, 2 * inside)
+    for a, b in np.argwhere(np.triu((share >= limit) & (shared >= LEAST_CLASS))).tolist():
+        names = table.names([a, b])
+        yield Fault(
+            "copied rows",
+            [],
+            names,
+            int(shared[a, b]),
+            2,
+            f"{shared[a, b]:,.0f} rows occur both in {names[0]} ({table.sizes[a]:,} rows) and in "
+            f"{names[1]} ({table.sizes[b]:,} rows): scores on one of them are not those of an "
+            "unseen domain.",
+            "Remove the copies, or give both domains one name.",
+        )
+
+
+def _small_domains(table: _Table) -> Iterator[Fault]:
+    kinds = {"tiny domain": table.sizes < TINY}
+    if table.target.n_classes:
+        least = np.array([len(np.unique(table.target.y[rows])) for rows in table.rows])
+        kinds["one class"] = (least == 1) & ~kinds["tiny domain"]
+    for kind, marked in kinds.items():
+        if not marked.any():
+            continue
+        names, rows = table.names(np.flatnonzero(marked)), int(table.sizes[marked].sum())
+        verb = "has" if len(names) == 1 else "have"
+        what = f"fewer than {TINY} rows" if kind == "tiny domain" else "one class only"
+        yield Fault(
+            kind,
+            [],
+            names,
+            rows,
+            1,
+            f"{listed(names)} {verb} {what} ({rows:,} rows together).",
+            "Their own scores say little."
+            if kind == "tiny domain"
+            else "Their rows are used for training, and are not scored.",
+        )
+
+
+# After the evaluation -----------------------------------------------------------------------------
+
+
+def stored_fault(fault: Mapping[str, Any]) -> dict[str, Any]:
+    """A fault as it is now, from a file of this or an earlier version."""
+    if "words" in fault:
+        where = [fault["column"]], [fault["domain"]]
+        return asdict(Fault(fault["kind"], *where, 0, 2, f"{fault['words']}.", ""))
+    return dict(fault)
+
+
+def leaking_columns(faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns without which methods are also compared."""
+    return list(dict.fromkeys(c for fault in faults if fault["leak"] for c in fault["columns"]))
+
+
+def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dict[str, Any]]:
+    """Say at which faults methods fail, and add a fault where scores are too good to be true.
+
+    A method fails on a domain if it gains there, over a constant prediction, less than half of what
+    it gains on domains without the fault.
+    """
+    constant = next((result.known for result in results.results if result.trivial), {})
+    gains = {
+        result.label: {str(d): s - constant[d] for d, s in result.known.items() if d in constant}
+        for result in results.results
+        if not result.trivial
+    }
+    connected = [{**fault, "effect": _effect(fault, gains)} for fault in faults]
+    if not leaking_columns(faults) and (fault := _too_good(results, constant)) is not None:
+        connected.insert(0, asdict(fault))
+    return connected
+
+
+def _effect(fault: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> str:
+    failing: dict[str, int] = {}
+    for by_domain in gains.values():
+        others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
+        usual = float(np.median(others)) if others else 0.0
+        for d in fault["domains"] if usual > 0 else ():
+            failing[d] = failing.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
+    worst = max(failing, key=lambda d: failing[d], default="")
+    if fault["severity"] != 2 or not worst or 2 * failing[worst] < len(gains):
+        return ""
+    return (
+        f"{in_words(failing[worst]).capitalize()} of {in_words(len(gains))} methods fail at {worst}"
+        ": they gain less than half of what they gain elsewhere over a constant prediction."
+    )
+
+
+def _too_good(results: Results, constant: Mapping[Any, float]) -> Fault | None:
+    """Nearly perfect scores on all held-out domains."""
+    best = next((result for result in results.results if not result.trivial), None)
+    if best is None:
+        return None
+    if results.measure.sign > 0:
+        perfect = best.worst >= 0.99 and best.mean >= 0.995
+    else:
+        perfect = all(s >= 0.02 * constant.get(d, -np.inf) for d, s in best.known.items())
+    if not perfect:
+        return None
+    columns = sorted(best.importance, key=lambda name: -best.importance[name])[:3]
+    columns = [name for name in columns if best.importance[name] > 0]
+    return Fault(
+        "score",
+        columns,
+        [],
+        int(results.facts["rows"]),
+        3,
+        f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is too "
+        "good for most tasks: a column may contain the answer.",
+        f"Check the columns that matter most: {listed(columns)}." * bool(columns)
+        or "Check how the columns were made.",
+    )

@@ -1,0 +1,219 @@
+"""Leaks: columns that predict the target almost perfectly where all other columns do not.
+
+Honest columns may predict a target almost perfectly, too, so that the comparison is made inside a
+domain: with a cross-validated model of all other columns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from domainwise.arrays import Array
+from domainwise.splits.folds import row_folds
+
+#: Rows of a domain, and of its rarer class, that a check inside it needs.
+LEAST_ROWS, LEAST_CLASS = 20, 8
+#: A column predicts the target almost perfectly from here (AUC or rank correlation). It leaks if it
+#: leads all others by so much, and so many standard errors. From PERFECT there is nothing to lead.
+NEARLY, LEAD, ERRORS, PERFECT = 0.95, 0.1, 2.0, 0.97
+#: Bins of a column's values.
+BINS = 20
+#: Rows of a domain whose columns are looked at, and those that models are fitted to; how many such
+#: models there are, and in how many domains for each column.
+MOST_ROWS, MODEL_ROWS, MODELS, MODEL_DOMAINS = 5000, 600, 40, 6
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column that leaks, or that is as good alone as all other columns together."""
+
+    column: int
+    by_missing: bool  #: whether its missing cells predict the target, and not its values
+    scores: dict[int, float]  #: by domain, of the column alone; domain -1 is all rows
+    rest: float  #: the best of all other columns
+    everywhere: bool
+    neutral: bool  #: whether all other columns predict the target as well
+
+
+@dataclass(frozen=True)
+class Target:
+    """Classes as 0, 1, …, or numbers if there are no classes."""
+
+    y: Array
+    n_classes: int
+
+    def parts(self, rows: Array) -> list[Array]:
+        """Numbers of some rows, or whether they are of each class that is frequent enough there."""
+        y = self.y[rows]
+        if not self.n_classes:
+            return [y] if len(np.unique(y)) > 2 else []
+        classes = [1] if self.n_classes == 2 else range(self.n_classes)
+        members = [y == c for c in classes]
+        return [m for m in members if LEAST_CLASS <= m.sum() <= len(y) - LEAST_CLASS]
+
+    def agreement(self, part: Array, ranks: Array) -> Array:
+        """AUC, or rank correlation, of a part with ranks in columns."""
+        if self.n_classes:
+            n = int(part.sum())
+            return np.asarray(ranks[part].sum(axis=0) - n * (n + 1) / 2) / (n * (len(part) - n))
+        a, b = rankdata(part), ranks - ranks.mean(axis=0)
+        scale = np.std(a) * np.sqrt((b**2).mean(axis=0))
+        return np.asarray((a - a.mean()) @ b / len(a) / np.maximum(scale, 1e-12))
+
+    def either_way(self, agreement: Array) -> Array:
+        """The same where ranks may also be turned round."""
+        return np.maximum(agreement, 1 - agreement) if self.n_classes else np.abs(agreement)
+
+    def error(self, rows: Array, score: float) -> float:
+        """Standard error of an AUC (Hanley and McNeil), or of a rank correlation."""
+        n = min(len(rows), MODEL_ROWS)
+        if not self.n_classes:
+            return float((1 - score**2) / np.sqrt(n - 1))
+        shares = [part.mean() for part in self.parts(rows)]
+        rare = n * float(np.mean([min(share, 1 - share) for share in shares]))
+        often = n - rare
+        one, two = score / (2 - score), 2 * score**2 / (1 + score)
+        variance = score * (1 - score)
+        variance += (rare - 1) * (one - score**2) + (often - 1) * (two - score**2)
+        return float(np.sqrt(max(variance, 0.0) / (rare * often)))
+
+
+def spaced(rows: Array, most: int) -> Array:
+    """At most so many of some rows, evenly spaced."""
+    return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
+
+
+def find_leaks(
+    X: Array,
+    text: Collection[int],
+    target: Target,
+    rows: list[Array],
+    copies: list[tuple[int, int]],
+) -> list[Leak]:
+    """Columns that leak, the clearest first, and neutral ones.
+
+    ``X`` holds numbers, NaN where they are missing, and categories of ``text`` columns as 0, 1, ….
+    ``rows`` are those of each domain, and ``copies`` pairs of columns that are alike: a column is
+    compared with models that have no copy of it.
+    """
+    groups = {d: spaced(own, MOST_ROWS) for d, own in enumerate(rows) if len(own) >= LEAST_ROWS}
+    groups = {d: own for d, own in groups.items() if target.parts(own)}
+    if 2 * sum(len(rows[d]) for d in groups) < len(X):  # domains are small: all rows together
+        whole = spaced(np.arange(len(X)), MOST_ROWS)
+        groups = {-1: whole} if len(whole) >= LEAST_ROWS and target.parts(whole) else {}
+    alone: dict[tuple[int, bool], dict[int, float]] = {}
+    for d, own in groups.items():
+        for by_missing, scores in enumerate(_alone(X[own], text, target, own)):
+            for column in np.flatnonzero(scores >= NEARLY).tolist():
+                alone.setdefault((column, bool(by_missing)), {})[d] = float(scores[column])
+    leaks, models = [], MODELS
+    for (column, by_missing), scores in sorted(alone.items(), key=lambda i: -max(i[1].values())):
+        other = alone.get((column, not by_missing), {})
+        if max(other.values(), default=0.0) > max(scores.values()) + 0.01 * (2 * by_missing - 1):
+            continue  # values and missing cells of one column: the better of both, once
+        without = {column} | {c for pair in copies if column in pair for c in pair}
+        leads, tied = [], 0
+        for d in sorted(scores, key=lambda d: -len(groups[d]))[: min(MODEL_DOMAINS, models)]:
+            models -= 1
+            rest = _rest(X[spaced(groups[d], MODEL_ROWS)], without, text, target, groups[d])
+            error = np.hypot(target.error(groups[d], rest), target.error(groups[d], scores[d]))
+            if scores[d] - rest >= max(LEAD, ERRORS * error):
+                leads.append(rest)
+            tied += rest >= PERFECT
+        if leads or tied:
+            everywhere = len(scores) == len(groups)
+            rest = max(leads, default=PERFECT)
+            leaks.append(Leak(column, by_missing, scores, rest, everywhere, len(leads) <= tied))
+    return leaks
+
+
+def _alone(X: Array, text: Collection[int], target: Target, rows: Array) -> tuple[Array, Array]:
+    """How well each column predicts the target, by its values and by which of them are missing."""
+    there = np.isfinite(X)
+    n, p = X.shape
+    gone = n - there.sum(axis=0)
+    ranks = rankdata(np.where(there, X, np.inf), axis=0)
+    bins = np.minimum((ranks - 1) * BINS // n, BINS - 1).astype(np.intp)
+    for j in range(p):  # few values are bins of their own
+        distinct, place = np.unique(X[:, j], return_inverse=True)
+        if len(distinct) <= BINS or j in text:
+            bins[:, j] = place
+    bins = np.where(there, bins, bins.max() + 1)
+    width = int(bins.max()) + 1
+    flat = bins + width * np.arange(p)
+    counts = np.bincount(flat.ravel(), minlength=width * p)
+    scores = [np.zeros(p), np.zeros(p)]
+    middle = np.where(there, ranks, (n - gone + 1) / 2)  # what is missing is in the middle
+    middle = rankdata(middle, axis=0) if gone.any() else middle
+    parts = target.parts(rows)
+    for part in parts:
+        weights = np.repeat(part.astype(np.float64), p)
+        sums = np.bincount(flat.ravel(), weights, minlength=width * p)
+        # The mean of the other rows in a bin, drawn to the mean of all by one row.
+        others = (sums[flat] - part[:, None] + part.mean()) / counts[flat]
+        by_bin = target.agreement(part, rankdata(others, axis=0))
+        by_rank = target.either_way(target.agreement(part, middle))
+        by_rank[list(text)] = 0.0
+        scores[0] += np.maximum(by_bin, by_rank) / len(parts)
+        known = target.either_way(target.agreement(part, rankdata(there, axis=0)))
+        known[(gone < LEAST_CLASS) | (n - gone < LEAST_CLASS)] = 0.0
+        scores[1] += known / len(parts)
+    return scores[0], scores[1]
+
+
+def _rest(
+    X: Array, without: Collection[int], text: Collection[int], target: Target, rows: Array
+) -> float:
+    """How well all other columns predict the target inside a domain: the better of two models."""
+    rows = spaced(rows, MODEL_ROWS)
+    y, classes = target.y[rows], bool(target.n_classes)
+    parts = []
+    for j in range(X.shape[1]):
+        gone = np.isnan(X[:, j])
+        if j in without or gone.all():
+            continue
+        parts.append(np.where(gone, np.nanmedian(X[:, j]), X[:, j]))
+        if gone.sum() >= LEAST_CLASS:
+            parts.append(gone.astype(np.float64))
+        if j in text:
+            often = np.unique(X[~gone, j], return_counts=True)
+            frequent = often[0][np.argsort(-often[1])[:BINS]]
+            parts += [(X[:, j] == level).astype(np.float64) for level in frequent]
+    if not parts:
+        return 0.5 if classes else 0.0
+    Z = np.column_stack(parts)
+    trees: Any = ExtraTreesClassifier if classes else ExtraTreesRegressor
+    linear: Any = LogisticRegression(max_iter=200) if classes else Ridge()
+    best = 0.0
+    for model in (
+        trees(40, min_samples_leaf=2, random_state=0),
+        make_pipeline(StandardScaler(), linear),
+    ):
+        outputs = np.zeros((len(y), max(target.n_classes, 1)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for train, test in row_folds(y, classes, 4):
+                model.fit(Z[train], y[train])
+                if classes:
+                    outputs[np.ix_(test, model.classes_)] = model.predict_proba(Z[test])
+                else:
+                    outputs[test, 0] = model.predict(Z[test])
+        ranks = rankdata(outputs, axis=0)
+        members = [(y == c, c) for c in range(target.n_classes)] if classes else [(y, 0)]
+        scores = [
+            float(target.agreement(part, ranks[:, [c]])[0])
+            for part, c in members
+            if not classes or LEAST_CLASS <= part.sum() <= len(y) - LEAST_CLASS
+        ]
+        best = max([best, float(np.mean(scores)) if scores else 0.0])
+    return best

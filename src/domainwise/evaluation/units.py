@@ -1,0 +1,267 @@
+"""Domains in which a quantity is in another unit, has the other sign, or is far from all others.
+
+A domain is compared with the spread of the other domains, by a t-test whose level is divided by the
+number of columns, domains and kinds, and with the spread of rows inside domains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata, t
+
+from domainwise.arrays import Array
+
+#: Share of tables without faults that raise an alarm.
+ALARMS = 0.1
+#: Values of a column in a domain, and domains, that a comparison needs.
+LEAST_VALUES, LEAST_DOMAINS = 20, 3
+#: A domain is off by this many standard deviations inside domains, and by so many if no unit fits.
+FAR, VERY_FAR = 2.0, 4.0
+#: A unit fits if it brings a domain to the others by so many standard errors, with a spread that is
+#: theirs up to a factor.
+FITS, ALIKE = 2.0, 1.6
+#: Units are not guessed if the other domains' medians differ by this factor, or if units would also
+#: explain this share of pairs of them.
+SPREAD, BY_CHANCE = 3.0, 0.05
+#: Columns whose correlations are compared.
+MOST_COLUMNS = 200
+
+#: Units that are mixed up, by parts of column names: the first is the second times a factor, plus
+#: an offset.
+QUANTITIES = {
+    r"temp|celsius|fahrenheit|kelvin": (("°F", "°C", 1.8, 32.0), ("K", "°C", 1.0, 273.15)),
+    r"gluc|sugar|glyc": (("mg/dl", "mmol/l", 18.016, 0.0),),
+    r"chol|ldl|hdl": (("mg/dl", "mmol/l", 38.67, 0.0),),
+    r"trigly": (("mg/dl", "mmol/l", 88.57, 0.0),),
+    r"creat": (("µmol/l", "mg/dl", 88.42, 0.0),),
+    r"bilirubin": (("µmol/l", "mg/dl", 17.1, 0.0),),
+    r"urea|bun": (("mg/dl", "mmol/l", 2.8, 0.0),),
+    r"press|bps?|sys|dia": (("mmHg", "kPa", 7.50062, 0.0), ("psi", "bar", 14.5038, 0.0)),
+    r"weight|wt|mass": (("pounds", "kilograms", 2.20462, 0.0),),
+    r"height|length|width|waist": (("centimetres", "inches", 2.54, 0.0),),
+    r"height|length|depth|elev|altitude": (("feet", "metres", 3.28084, 0.0),),
+    r"dist|speed|wind|veloc": (("kilometres", "miles", 1.60934, 0.0),),
+    r"speed|wind|veloc": (("km/h", "m/s", 3.6, 0.0),),
+    r"area|sqft|square|surface": (("square feet", "square metres", 10.7639, 0.0),),
+    r"time|duration|hour|minute": (("minutes", "hours", 60.0, 0.0),),
+    r"age|months?|years?": (("months", "years", 12.0, 0.0), ("days", "years", 365.25, 0.0)),
+}
+Unit = tuple[str, float, float]  #: what it would be, factor and offset
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A column that is different in some domains."""
+
+    kind: str  #: "unit", "sign" or "level"
+    column: int
+    domains: list[int]
+    here: tuple[float, float]  #: lowest and highest median; of signs, the correlation
+    there: tuple[float, float]  #: of all other domains
+    units: str = ""  #: which would fit
+    partner: int | None = None  #: the other column of the correlation, -1 for the target
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """A quantity by domain, on the scale on which domains are compared."""
+
+    column: int
+    domains: Array
+    medians: Array
+    widths: Array  #: interquartile ranges, as standard deviations
+    errors: Array  #: standard errors of medians
+    logarithm: bool  #: of columns whose values are all positive
+
+    def scaled(self, medians: Array) -> Array:
+        """Medians on the scale of comparison; NaN for those that it does not have."""
+        if not self.logarithm:
+            return medians
+        return np.log(np.where(medians > 0, medians, np.nan))
+
+    def spread(self, rest: Array) -> tuple[float, float]:
+        """Mean of some domains, and the variance between them, at least that by chance."""
+        values = self.scaled(self.medians[rest])
+        between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[rest] ** 2)))
+        return float(np.mean(values)), between * (1 + 1 / len(values))
+
+    def far(self) -> tuple[Array, Array]:
+        """p-values of being apart from the others, and distances in deviations inside domains.
+
+        Groups of up to a third of the domains, the highest or the lowest, are compared with all
+        others: t with as many degrees of freedom as there are others, less one. All members of a
+        group have to be apart, so that two domains with the same fault do not hide each other.
+        """
+        values, n = self.scaled(self.medians), len(self.medians)
+        inside = float(np.median(self.scaled_widths))
+        p_values, distance, order = np.ones(n), np.zeros(n), np.argsort(values)
+        for size in range(1, max(n // 3, 1) + 1):
+            for group, rest in ((order[:size], order[size:]), (order[-size:], order[:-size])):
+                center, between = self.spread(rest)
+                away = np.abs(values[group] - center)
+                p = 2 * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(rest) - 1).max()
+                closer = group[p < p_values[group]]
+                distance[closer] = np.abs(values[closer] - center) / inside
+                p_values[closer] = p
+        return p_values, distance
+
+    @property
+    def scaled_widths(self) -> Array:
+        """Spread of rows inside each domain, on the scale of comparison."""
+        return self.widths / self.medians if self.logarithm else self.widths
+
+
+def find_shifts(
+    names: Sequence[str],
+    columns: Sequence[Array | None],
+    target: Array | None,
+    rows: Sequence[Array],
+    known: set[tuple[int, int]],
+) -> list[Shift]:
+    """Columns, None for those that are no quantities, and domains that differ from all others.
+
+    ``rows`` are those of each domain; ``known`` are columns and domains with another fault.
+    """
+    levels = [
+        made
+        for place, x in enumerate(columns)
+        if x is not None and (made := _levels(place, x, rows, known)) is not None
+    ]
+    tests = 2 * sum(len(each.domains) for each in levels)
+    shifts = []
+    for each in levels:
+        p_values, distance = each.far()
+        off = (p_values <= ALARMS / tests) & (distance >= FAR)
+        reasons: dict[tuple[str, str], list[int]] = {}
+        for i in np.flatnonzero(off).tolist():
+            kind, units = _explain(each, names[each.column], i, off)
+            if kind != "level" or distance[i] >= VERY_FAR:
+                reasons.setdefault((kind, units), []).append(i)
+        there = _ends(each.medians[~off])
+        for (kind, units), places in reasons.items():
+            domains = each.domains[places].tolist()
+            here = _ends(each.medians[places])
+            shifts.append(Shift(kind, each.column, domains, here, there, units))
+            known = known | {(each.column, d) for d in domains}
+    if tests:
+        quantities = {each.column: columns[each.column] for each in levels[:MOST_COLUMNS]}
+        signs = _signs(quantities, target, rows, ALARMS / tests)
+        shifts += [sign for sign in signs if (sign.column, sign.domains[0]) not in known]
+    return shifts
+
+
+def _ends(values: Array) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
+def _levels(
+    place: int, x: Array, rows: Sequence[Array], known: set[tuple[int, int]]
+) -> _Levels | None:
+    domains, counts, quartiles, lowest = [], [], [], np.inf
+    for d, own in enumerate(rows):
+        values = x[own]
+        values = values[np.isfinite(values)]
+        if len(values) >= LEAST_VALUES and (place, d) not in known:
+            domains.append(d)
+            counts.append(len(values))
+            quartiles.append(np.quantile(values, (0.25, 0.5, 0.75)))
+            lowest = min(lowest, float(values.min()))
+    if len(domains) < LEAST_DOMAINS:
+        return None
+    low, middle, high = np.array(quartiles).T
+    widths = (high - low) / 1.349
+    if np.median(widths) <= 0:  # most rows have one value: it has no level
+        return None
+    errors = 1.2533 * widths / (middle if lowest > 0 else 1.0) / np.sqrt(counts)
+    return _Levels(place, np.array(domains), middle, widths, errors, lowest > 0)
+
+
+def _units(name: str) -> Iterator[Unit]:
+    """Units that a column may be in by mistake: powers of ten, and those of its quantity."""
+    for k in range(1, 7):
+        yield f"a factor of {10**k:,}", 10.0**k, 0.0
+        yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
+    for pattern, pairs in QUANTITIES.items():
+        if re.search(rf"(?<![a-z])(?:{pattern})|(?:{pattern})(?![a-z])", name.lower()):
+            for one, other, factor, offset in pairs:
+                yield f"{one} instead of {other}", factor, offset
+                yield f"{other} instead of {one}", 1 / factor, -offset / factor
+
+
+def _explain(levels: _Levels, name: str, i: int, off: Array) -> tuple[str, str]:
+    """Kind of a shift, and the units that would bring a domain to the others."""
+    center, between = levels.spread(np.flatnonzero(~off))
+    others, median, width = levels.medians[~off], levels.medians[i], levels.widths[i]
+    inside = float(np.median(levels.scaled_widths[~off]))
+    reach = FITS * np.sqrt(between + levels.errors[i] ** 2)
+
+    def fits(factor: float, offset: float) -> bool:
+        corrected = (median - offset) / factor
+        spread = width / abs(factor) / (corrected if levels.logarithm else 1.0)
+        alike = 1 / ALIKE < spread / inside < ALIKE
+        return bool(alike and abs(levels.scaled(corrected) - center) < reach)
+
+    if not levels.logarithm and abs(center) > 2 * reach and fits(-1.0, 0.0):
+        return "sign", ""
+    size = np.abs(others)
+    if size.max() >= SPREAD * size.min():
+        return "level", ""
+    units = list(_units(name))
+    explained = np.zeros((len(others), len(others)), dtype=bool)
+    for _, factor, offset in units:
+        corrected = levels.scaled((others - offset) / factor)
+        explained |= np.abs(corrected[:, None] - levels.scaled(others)) < reach
+    if explained[~np.eye(len(others), dtype=bool)].mean() > BY_CHANCE:
+        return "level", ""
+    fitting = [name for name, *unit in units if fits(*unit)]
+    return ("unit", " or ".join(fitting)) if fitting else ("level", "")
+
+
+def _signs(
+    quantities: dict[int, Array], target: Array | None, rows: Sequence[Array], alarm: float
+) -> Iterator[Shift]:
+    """Columns that go along with others in all domains, and against them in one.
+
+    In each domain the clearest column comes first; its sign is corrected before the next one, since
+    what goes against a swapped column is not at fault.
+    """
+    large = [d for d, own in enumerate(rows) if len(own) >= LEAST_VALUES]
+    if len(large) <= LEAST_DOMAINS or len(quantities) < 2:
+        return
+    places = [-1, *quantities]
+    first = np.zeros(sum(map(len, rows))) if target is None else target
+    X = np.column_stack([first, *quantities.values()])
+    tables = np.array([_correlations(X[rows[d]]) for d in large])
+    usual = np.median(tables, axis=0)
+    strength = np.maximum((usual**2).sum(axis=1), 1e-12)
+    along = (tables * usual).sum(axis=2) / strength
+    for number, d in enumerate(large):
+        mine, others = tables[number], np.delete(along, number, axis=0)
+        variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
+        error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
+        for _ in quantities:
+            score = (mine * usual).sum(axis=1) / strength
+            score[0] = 1.0  # the target is what it is
+            worst = int(np.argmin(score))
+            z = (others[:, worst].mean() - score[worst]) / error[worst]
+            if score[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > alarm:
+                break
+            partner = int(np.argmax(np.abs(usual[worst])))
+            here, there = float(mine[worst, partner]), float(usual[worst, partner])
+            ends = (here, here), (there, there)
+            yield Shift("sign", places[worst], [d], *ends, partner=places[partner])
+            mine[worst] *= -1
+            mine[:, worst] *= -1
+
+
+def _correlations(X: Array) -> Array:
+    """Rank correlations of columns over the rows that each has; 0 on the diagonal."""
+    there = np.isfinite(X)
+    ranks = rankdata(np.where(there, X, np.inf), axis=0)
+    Z = np.where(there, ranks - (there.sum(axis=0) + 1) / 2, 0.0)
+    Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-12)
+    return np.asarray(Z.T @ Z * (1 - np.eye(X.shape[1])))

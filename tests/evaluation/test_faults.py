@@ -1,0 +1,372 @@
+"""Faults in a table: each kind is named where it is, and a table without faults gives none."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from domainwise import evaluate
+from domainwise.evaluation.faults import Fault, find_faults, leaking_columns, with_effects
+from domainwise.evaluation.problem import make_problem
+from domainwise.tables.schema import identifier_reason
+
+SITES = [f"site {mark}" for mark in "ABCDEF"]
+N = 80
+
+
+def table(seed=0, n=N):
+    """Six sites; three columns go along with how ill somebody is, two do not."""
+    rng = np.random.default_rng(seed)
+    site = np.repeat(np.arange(6), n)
+    ill = rng.normal(size=len(site))
+    columns = {
+        "temperature": 37 + 0.4 * ill + 0.3 * rng.normal(size=len(site)),
+        "weight": 75 + 12 * rng.normal(size=len(site)),
+        "balance": ill + 0.5 * rng.normal(size=len(site)),
+        "lactate": np.exp(0.5 * ill + 0.3 * rng.normal(size=len(site))),
+        "ward": rng.choice(["east", "west", "south"], size=len(site)).astype(object),
+    }
+    return columns, (ill + 1.5 * rng.normal(size=len(site)) > 0).astype(int), site
+
+
+def faults(columns, y, site, classification=True, least=2):
+    found = find_faults(list(columns.items()), y, classification, site, SITES)
+    assert found == sorted(found, key=lambda fault: -fault.severity)
+    return [fault for fault in found if fault.severity >= least]
+
+
+def only(columns, y, site, **options):
+    (fault,) = faults(columns, y, site, **options)
+    return fault
+
+
+@pytest.mark.parametrize("classification", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_without_faults_has_none(seed, classification):
+    columns, y, site = table(seed)
+    if not classification:
+        y = columns["balance"] + np.random.default_rng(100 + seed).normal(size=len(y))
+    assert faults(columns, y, site, classification, least=1) == []
+
+
+# Leaks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_of_the_target_is_a_leak_everywhere(seed):
+    columns, y, site = table(seed)
+    columns["followup"] = y + 0.1 * np.random.default_rng(seed).normal(size=len(y))
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns, fault.domains) == ("leak", ["followup"], [])
+    assert (fault.leak, fault.severity, fault.rows) == (True, 3, len(y))
+    assert "--drop followup" in fault.action
+    assert "predicts the target almost perfectly (AUC 1.00 alone" in fault.message
+
+
+def test_a_leak_in_two_domains_names_them():
+    columns, y, site = table()
+    rng = np.random.default_rng(1)
+    leak = rng.integers(5, size=len(y)).astype(float)
+    columns["code"] = np.where(site < 2, 10.0 * y, leak)
+    fault = next(f for f in faults(columns, y, site) if f.kind == "leak")
+    assert (fault.columns, fault.domains, fault.rows) == (["code"], ["site A", "site B"], 2 * N)
+    assert "at site A and site B" in fault.message
+
+
+def test_text_and_missing_cells_leak_as_well():
+    columns, y, site = table()
+    columns["treatment"] = np.where(y == 1, "surgery", "none").astype(object)
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns) == ("leak", ["treatment"])
+    columns, y, site = table()
+    result = np.random.default_rng(0).normal(size=len(y))
+    columns["result"] = np.where(y == 1, result, np.nan)
+    fault = next(f for f in faults(columns, y, site) if f.kind == "leak")
+    assert fault.message.startswith("Whether result is missing predicts the target")
+
+
+def test_a_level_between_two_others_leaks_though_no_order_does():
+    columns, y, site = table()
+    rng = np.random.default_rng(0)
+    columns["code"] = np.where(y == 1, 5.0, rng.choice([1.0, 9.0], size=len(y)))
+    assert only(columns, y, site).columns == ["code"]
+
+
+def test_a_number_and_several_classes_leak_too():
+    columns, _, site = table()
+    rng = np.random.default_rng(100)
+    y = columns["balance"] + 2 * rng.normal(size=len(site))
+    columns["copy"] = np.round(y, 1)
+    assert only(columns, y, site, classification=False).columns == ["copy"]
+    columns, _, site = table()
+    classes = rng.integers(4, size=len(site))
+    columns["copy"] = 3.0 * classes + rng.normal(scale=0.1, size=len(site))
+    assert only(columns, classes, site).columns == ["copy"]
+
+
+def test_a_leak_and_its_copy_are_both_named():
+    columns, y, site = table()
+    columns["first"] = y + 0.05 * np.random.default_rng(0).normal(size=len(y))
+    columns["second"] = 3 * columns["first"] + 1
+    leaks = [asdict(f) for f in faults(columns, y, site)]
+    assert sorted(leaking_columns(leaks)) == ["first", "second"]
+
+
+def test_honest_columns_that_are_nearly_perfect_get_one_neutral_line():
+    rng = np.random.default_rng(0)
+    site, y = np.repeat(np.arange(6), N), rng.integers(2, size=6 * N)
+    columns = {name: 4 * y + rng.normal(size=len(y)) for name in ("a", "b", "c")}
+    (fault,) = faults(columns, y, site, least=1)
+    assert (fault.kind, fault.severity, fault.leak) == ("strong column", 1, False)
+    assert "known when a prediction is made" in fault.action
+
+
+def test_few_rows_of_a_class_do_not_leak_by_chance():
+    rng = np.random.default_rng(0)
+    site = np.repeat(np.arange(6), 20)
+    y = np.tile(np.arange(20) < 5, 6).astype(int)
+    columns = {f"x{j}": rng.normal(size=len(y)) for j in range(200)}
+    assert not any(f.leak for f in faults(columns, y, site))
+
+
+def test_leaks_of_many_small_domains_are_seen_in_all_rows_together():
+    rng = np.random.default_rng(0)
+    site, y = np.repeat(np.arange(60), 8), rng.integers(2, size=480)
+    columns = {"x": rng.normal(size=480), "leak": y + 0.05 * rng.normal(size=480)}
+    found = find_faults(list(columns.items()), y, True, site, [str(d) for d in range(60)])
+    assert leaking_columns([asdict(fault) for fault in found]) == ["leak"]
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+def test_a_constant_filler_at_one_site_is_named_with_its_rows():
+    columns, y, site = table()
+    columns["weight"][site == 2] = 0.0
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns, fault.domains, fault.rows) == (
+        "filler",
+        ["weight"],
+        ["site C"],
+        N,
+    )
+    assert f"weight is 0 in all {N} rows of site C" in fault.message
+
+
+@pytest.mark.parametrize("value", [0.0, 999.0, -99.0])
+def test_a_code_for_missing_values_in_some_rows_is_named(value):
+    columns, y, site = table()
+    rows = np.flatnonzero(site == 3)[::3]
+    columns["weight"][rows] = value
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.domains, fault.rows) == ("filler", ["site D"], len(rows))
+    assert f"weight is {value:g} in {len(rows)} of {N} rows of site D" in fault.message
+
+
+def test_values_that_belong_to_a_domain_are_no_filler():
+    columns, y, site = table()
+    columns["altitude"] = np.array([10.0, 250.0, 40.0, 700.0, 95.0, 3.0])[site]
+    columns["rain"] = np.maximum(columns["balance"], 0)  # half of all rows are 0
+    assert faults(columns, y, site) == []
+
+
+def test_missing_columns_of_the_same_sites_are_one_fault():
+    columns, y, site = table()
+    columns["weight"][site >= 2] = np.nan  # most sites lack it
+    columns["ward"][(site >= 2) & (np.arange(len(site)) % 10 > 0)] = None
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns) == ("missing", ["weight", "ward"])
+    assert (fault.domains, fault.rows) == (SITES[2:], 4 * N)
+    assert "missing in 90 to 100 % of the rows" in fault.message
+    assert "--drop weight,ward" in fault.action
+
+
+def test_cells_missing_alike_at_all_sites_are_no_fault():
+    columns, y, site = table()
+    columns["weight"][np.random.default_rng(0).random(len(site)) < 0.7] = np.nan
+    assert faults(columns, y, site) == []
+
+
+# Units, signs and levels --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "words"),
+    [
+        ("temperature", lambda v: 1.8 * v + 32, "°F instead of °C would fit"),
+        ("temperature", lambda v: v + 273.15, "K instead of °C would fit"),
+        ("weight", lambda v: 2.20462 * v, "pounds instead of kilograms would fit"),
+        ("weight", lambda v: 1000 * v, "a factor of 1,000 would fit"),
+        ("lactate", lambda v: v / 1000, "a factor of 1/1,000 would fit"),
+    ],
+)
+def test_another_unit_at_one_site_is_named(column, change, words):
+    columns, y, site = table()
+    columns[column][site == 2] = change(columns[column][site == 2])
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns, fault.domains, fault.rows) == (
+        "unit",
+        [column],
+        ["site C"],
+        N,
+    )
+    medians = [np.median(columns[column][site == d]) for d in range(6)]
+    others = np.delete(medians, 2)
+    assert f"a median of {medians[2]:.4g} at site C" in fault.message
+    assert f"{others.min():.4g} to {others.max():.4g} in the other domains" in fault.message
+    assert words in fault.message
+
+
+def test_another_unit_at_two_of_six_sites_is_one_fault():
+    columns, y, site = table()
+    rows = np.isin(site, [0, 4])
+    columns["temperature"][rows] = 1.8 * columns["temperature"][rows] + 32
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.domains) == ("unit", ["site A", "site E"])
+
+
+def test_units_of_a_quantity_are_not_guessed_for_another_one():
+    columns, y, site = table()
+    columns["price"] = columns.pop("temperature")
+    columns["price"][site == 2] += 273.15
+    assert faults(columns, y, site) == []
+    fault = next(f for f in faults(columns, y, site, least=1) if f.columns == ["price"])
+    assert fault.kind == "level"
+
+
+@pytest.mark.parametrize("column", ["temperature", "balance"])
+def test_a_swapped_sign_is_named_by_its_level_or_by_its_correlations(column):
+    columns, y, site = table()
+    columns[column][site == 3] *= -1
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns, fault.domains) == ("sign", [column], ["site D"])
+
+
+def test_a_site_far_from_all_others_is_a_remark_though_no_unit_fits():
+    columns, y, site = table()
+    columns["weight"][site == 5] += 400.0
+    (fault,) = faults(columns, y, site, least=1)
+    assert (fault.kind, fault.severity, fault.domains) == ("level", 1, ["site F"])
+
+
+def test_sites_whose_levels_differ_by_nature_raise_no_alarm():
+    columns, y, site = table()
+    rng = np.random.default_rng(0)
+    columns["price"] = np.exp(rng.normal(scale=1.5, size=6)[site] + 0.2 * rng.normal(size=len(y)))
+    assert faults(columns, y, site, least=1) == []
+
+
+# Remarks ------------------------------------------------------------------------------------------
+
+
+def remark(columns, y, site, names=SITES):
+    found = find_faults(list(columns.items()), y, True, site, names)
+    (fault,) = [fault for fault in found if fault.severity < 3]
+    return fault
+
+
+def test_identifiers_and_copies_of_the_domain_are_remarks():
+    columns, y, site = table()
+    columns["patient"] = np.random.default_rng(0).permutation(len(y)).astype(float)
+    assert remark(columns, y, site).kind == "identifier"
+    columns["patient"] = np.array([f"p{i}" for i in range(len(y))], dtype=object)
+    assert remark(columns, y, site).kind == "identifier"
+    columns["patient"] = np.array(["a", "b", "c", "d", "e", "f"], dtype=object)[site]
+    fault = remark(columns, y, site)
+    assert (fault.kind, fault.columns) == ("copy of the domain", ["patient"])
+    assert identifier_reason(np.array([1.0, 2.0, 1.0]), [np.arange(3)]) == ""
+
+
+def test_copied_columns_are_remarks():
+    columns, y, site = table()
+    columns["pounds"] = 2.20462 * columns["weight"]
+    columns["wing"] = np.array(
+        [{"east": "e", "west": "w", "south": "s"}[v] for v in columns["ward"]]
+    )
+    columns["wing"] = columns["wing"].astype(object)
+    found = faults(columns, y, site, least=1)
+    assert [(f.kind, f.columns) for f in found] == [
+        ("copied column", ["weight", "pounds"]),
+        ("copied column", ["ward", "wing"]),
+    ]
+    assert all(f.severity == 1 for f in found)
+
+
+def test_rows_that_two_sites_share_are_counted():
+    columns, y, site = table()
+    first, second = np.flatnonzero(site == 1)[:30], np.flatnonzero(site == 4)[:30]
+    for values in (*columns.values(), y):
+        values[second] = values[first]
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.domains, fault.rows) == ("copied rows", ["site B", "site E"], 30)
+
+
+def test_rows_that_are_alike_in_all_domains_by_chance_are_not_copies():
+    rng = np.random.default_rng(0)
+    site, y = np.repeat(np.arange(6), 200), rng.integers(2, size=1200)
+    columns = {f"x{j}": rng.integers(3, size=1200).astype(float) for j in range(4)}
+    assert faults(columns, y, site, least=1) == []
+
+
+def test_domains_with_one_class_and_tiny_ones_are_remarks():
+    columns, y, site = table()
+    y[site == 2] = 1
+    fault = remark(columns, y, site)
+    assert (fault.kind, fault.domains, fault.rows) == ("one class", ["site C"], N)
+    columns, y, site = table()
+    rows = (site != 5) | (np.cumsum(site == 5) <= 4)
+    columns = {name: values[rows] for name, values in columns.items()}
+    fault = remark(columns, y[rows], site[rows])
+    assert (fault.kind, fault.domains, fault.rows) == ("tiny domain", ["site F"], 4)
+
+
+# In an evaluation ---------------------------------------------------------------------------------
+
+
+def test_a_fault_is_connected_to_the_methods_that_fail_there():
+    pandas = pytest.importorskip("pandas")
+    columns, _, site = table()
+    y = (columns["balance"] > 0).astype(int)
+    columns["balance"] = np.exp(columns["balance"])
+    columns["balance"][site == 2] /= 1000
+    frame = pandas.DataFrame({name: columns[name] for name in ("balance", "weight")})
+    options = dict(methods=["constant", "linear"], progress=False, scoring="accuracy")
+    result = evaluate(frame, y, np.array(SITES)[site], **options)
+    (fault,) = [f for f in result.differences["faults"] if f["kind"] == "unit"]
+    assert fault["effect"].startswith("One of one methods fail at site C")
+
+
+def test_perfect_scores_are_a_fault_of_their_own():
+    rng = np.random.default_rng(0)
+    site = np.repeat(["a", "b", "c", "d"], 60)
+    y = rng.integers(2, size=240)
+    X = np.column_stack([9 * y + rng.normal(size=240), 9 * y + rng.normal(size=240)])
+    result = evaluate(X, y, site, methods=["constant", "linear"], progress=False)
+    assert result.differences["faults"][0]["kind"] == "score"
+    assert "too good" in result.differences["faults"][0]["message"]
+    noisy = np.where(rng.random(240) < 0.2, 1 - y, y)
+    result = evaluate(X, noisy, site, methods=["constant", "linear"], progress=False)
+    assert with_effects([], result) == []
+
+
+def test_columns_are_left_out_of_frames_and_arrays():
+    pandas = pytest.importorskip("pandas")
+    columns, y, site = table()
+    asked = dict(task="auto", scoring=None, max_rows=100, random_state=0)
+    problem = make_problem(pandas.DataFrame(columns), y, site, **asked)
+    fewer = problem.without_columns(["ward", "weight"])
+    assert list(fewer.X.columns) == ["temperature", "balance", "lactate"]
+    assert list(fewer.whole.X.columns) == ["temperature", "balance", "lactate"]
+    assert fewer.preprocessor.fit_transform(fewer.X).shape == (100, 3)
+    X = np.column_stack([columns["weight"], columns["balance"]])
+    array = make_problem(X, y, site, **asked).without_columns(["x0"])
+    np.testing.assert_array_equal(array.whole.X[:, 0], columns["balance"])
+
+
+def test_a_fault_of_an_earlier_file_is_read():
+    from domainwise.evaluation.faults import stored_fault
+
+    old = {"kind": "unit", "column": "a", "domain": "b", "words": "a at b looks odd"}
+    assert stored_fault(old)["message"] == "a at b looks odd."
+    new = asdict(Fault("unit", ["a"], ["b"], 3, 2, "x.", "y."))
+    assert stored_fault(new) == new
