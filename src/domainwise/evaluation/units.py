@@ -7,13 +7,14 @@ number of columns, domains and kinds, and with the spread of rows inside domains
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata, t
 
 from domainwise.arrays import Array
+from domainwise.tables.statistics import NORMAL_IQR, quantiles_by_domain
 
 #: Share of tables without faults that raise an alarm.
 ALARMS = 0.1
@@ -117,19 +118,20 @@ class _Levels:
 
 def find_shifts(
     names: Sequence[str],
-    columns: Sequence[Array | None],
+    quantities: Mapping[int, Array],
     target: Array | None,
-    rows: Sequence[Array],
+    codes: Array,
     known: set[tuple[int, int]],
 ) -> list[Shift]:
-    """Columns, None for those that are no quantities, and domains that differ from all others.
+    """Quantities, by their places among the columns, and domains that differ from all others.
 
-    ``rows`` are those of each domain; ``known`` are columns and domains with another fault.
+    ``codes`` are the domains of all rows; ``known`` are columns and domains with another fault.
     """
+    n_domains = int(codes.max()) + 1
     levels = [
         made
-        for place, x in enumerate(columns)
-        if x is not None and (made := _levels(place, x, rows, known)) is not None
+        for place, x in quantities.items()
+        if (made := _levels(place, x, codes, n_domains, known)) is not None
     ]
     tests = 2 * sum(len(each.domains) for each in levels)
     shifts = []
@@ -148,7 +150,8 @@ def find_shifts(
             shifts.append(Shift(kind, each.column, domains, here, there, units))
             known = known | {(each.column, d) for d in domains}
     if tests:
-        quantities = {each.column: columns[each.column] for each in levels[:MOST_COLUMNS]}
+        quantities = {each.column: quantities[each.column] for each in levels[:MOST_COLUMNS]}
+        rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
         signs = _signs(quantities, target, rows, ALARMS / tests)
         shifts += [sign for sign in signs if (sign.column, sign.domains[0]) not in known]
     return shifts
@@ -159,25 +162,19 @@ def _ends(values: Array) -> tuple[float, float]:
 
 
 def _levels(
-    place: int, x: Array, rows: Sequence[Array], known: set[tuple[int, int]]
+    place: int, x: Array, codes: Array, n_domains: int, known: set[tuple[int, int]]
 ) -> _Levels | None:
-    domains, counts, quartiles, lowest = [], [], [], np.inf
-    for d, own in enumerate(rows):
-        values = x[own]
-        values = values[np.isfinite(values)]
-        if len(values) >= LEAST_VALUES and (place, d) not in known:
-            domains.append(d)
-            counts.append(len(values))
-            quartiles.append(np.quantile(values, (0.25, 0.5, 0.75)))
-            lowest = min(lowest, float(values.min()))
-    if len(domains) < LEAST_DOMAINS:
+    counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
+    usable = [d for d in np.flatnonzero(counts >= LEAST_VALUES).tolist() if (place, d) not in known]
+    if len(usable) < LEAST_DOMAINS:
         return None
-    low, middle, high = np.array(quartiles).T
-    widths = (high - low) / 1.349
+    shares = (0.0, 0.25, 0.5, 0.75)
+    lowest, low, middle, high = quantiles_by_domain(x, codes, n_domains, shares)[:, usable]
+    widths, positive = (high - low) / NORMAL_IQR, bool(lowest.min() > 0)
     if np.median(widths) <= 0:  # most rows have one value: it has no level
         return None
-    errors = 1.2533 * widths / (middle if lowest > 0 else 1.0) / np.sqrt(counts)
-    return _Levels(place, np.array(domains), middle, widths, errors, lowest > 0)
+    errors = 1.2533 * widths / (middle if positive else 1.0) / np.sqrt(counts[usable])
+    return _Levels(place, np.array(usable), middle, widths, errors, positive)
 
 
 def _units(name: str) -> Iterator[Unit]:
@@ -222,7 +219,7 @@ def _explain(levels: _Levels, name: str, i: int, off: Array) -> tuple[str, str]:
 
 
 def _signs(
-    quantities: dict[int, Array], target: Array | None, rows: Sequence[Array], alarm: float
+    quantities: Mapping[int, Array], target: Array | None, rows: Sequence[Array], alarm: float
 ) -> Iterator[Shift]:
     """Columns that go along with others in all domains, and against them in one.
 

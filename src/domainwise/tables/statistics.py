@@ -86,7 +86,7 @@ def quantiles_by_domain(
     array([[2., 5.]])
     """
     quantiles = np.full((len(probabilities), n_domains, *values.shape[1:]), np.nan)
-    columns = values.reshape(len(values), -1)
+    columns = values[:, None] if values.ndim == 1 else values
     flat = quantiles.reshape(len(probabilities), n_domains, columns.shape[1])
     for d in range(n_domains):
         for j, column in enumerate(columns[codes == d].T):
