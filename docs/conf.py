@@ -34,6 +34,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "pages",
+    "outputs",
 ]
 root_doc = "index"
 exclude_patterns = ["_build", "_tools", "_templates", "gallery/*.ipynb", "gallery/*.py"]
