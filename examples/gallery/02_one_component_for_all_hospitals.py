@@ -82,8 +82,6 @@ for axes, (name, method) in zip(panels, methods.items(), strict=True):
     limit = np.abs(values).max()
     levels = np.linspace(-limit, limit, 15)
     axes.contourf(side, side, values, levels=levels, cmap="RdBu_r", alpha=0.6)
-        side, side, values, levels=np.linspace(-limit, limit, 15), cmap="RdBu_r", alpha=0.6
-    )
     for value, colour in ((0, BLUE), (1, RED)):
         old, new = (hospital != HELD_OUT) & (ill == value), (hospital == HELD_OUT) & (ill == value)
         axes.scatter(*X[old].T, s=7, color=colour, linewidths=0)
