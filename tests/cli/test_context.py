@@ -97,14 +97,15 @@ def test_a_domain_is_taken_row_by_row_as_a_whole_or_not_at_all(ensemble, tmp_pat
     """The shares of classes in a piece say nothing: those of the whole domain decide."""
     model = copy.deepcopy(ensemble)
     machine = model.pipeline[-1].estimator_
-    machine._shares = ShareRange(np.array([0.45, 0.45]), np.array([0.55, 0.55]), 8)
-    frame = make_frame(240, seed=5, sites="XYZ").sort_values("ill")
+    machine._shares = ShareRange(np.array([0.4, 0.4]), np.array([0.6, 0.6]), 8)
+    machine._source_range = None
+    frame = make_frame(75, seed=5, sites="XYZ").sort_values("ill")
     # Of the rows of Z nine in ten lie below its mean.
-    frame.loc[frame["site"] == "Z", "dose"] = np.repeat([-3.0, 12.0], [72, 8])
+    frame.loc[frame["site"] == "Z", "dose"] = np.repeat([-3.0, 12.0], [22, 3])
     frame.to_parquet(tmp_path / "new.parquet")
     out = tmp_path / "out.parquet"
-    done = apply_to_file(model, tmp_path / "new.parquet", out, chunk_rows=60, context="column")
-    assert [note[:27] for note in done.notes] == ["domains without context: Z."]
+    done = apply_to_file(model, tmp_path / "new.parquet", out, chunk_rows=20, context="column")
+    assert [note[:31] for note in done.notes] == ["domains without context: Z (sha"]
     found = pandas.read_parquet(out)[["probability_no", "probability_yes"]]
     np.testing.assert_allclose(found, directly(model, frame, frame["site"]), atol=1e-9)
 

@@ -27,6 +27,14 @@ class RowFoldsWarning(UserWarning):
     """Rows are held out where domains should be."""
 
 
+class ContextWarning(UserWarning):
+    """Rows of a domain are predicted one by one, although those of its domain are given."""
+
+
+class ClassShareWarning(UserWarning):
+    """Class shares differ between source domains, and ``class_weight`` is None."""
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is of the user's own code."""
     frame, stacklevel = sys._getframe(), 1

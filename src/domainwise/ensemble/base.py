@@ -24,7 +24,8 @@ from domainwise.arrays import (
 )
 from domainwise.backends import refuse_elsewhere
 from domainwise.calibration.conformal import PROMISES, calibration_split
-from domainwise.checks import warn_caller
+from domainwise.calibration.curves import equal_weights
+from domainwise.checks import ContextWarning, warn_caller
 from domainwise.checks.inputs import (
     Labels,
     check_class_weight,
@@ -33,6 +34,15 @@ from domainwise.checks.inputs import (
     validate_rows,
 )
 from domainwise.checks.signatures import arguments
+from domainwise.ensemble.batches import (
+    TRUST_ROWS,
+    Batch,
+    Outlier,
+    SourceRange,
+    Thinned,
+    Trust,
+    row_keys,
+)
 from domainwise.ensemble.context import (
     RELATIVE_SHARE,
     DomainContext,
@@ -41,7 +51,7 @@ from domainwise.ensemble.context import (
 )
 from domainwise.ensemble.held_out import PRIOR, HeldOutScore, ShareRange, class_shares
 from domainwise.ensemble.members import AUTO, MEMBER_TYPES, Member, MemberData, MemberType, Own
-from domainwise.ensemble.moments import sources_reach
+from domainwise.ensemble.moments import Moments, sources_reach
 from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
@@ -73,6 +83,9 @@ class DomainEnsemble(Adaptable, BaseEstimator):
     #: Shares of predicted classes on source domains, in context and row by row.
     _shares: ShareRange | None = field(default=None, init=False)
     _plain_shares: ShareRange | None = field(default=None, init=False)
+    #: Statistics of source domains, and how much context counts by rows; None in older model files.
+    _source_range: SourceRange | None = field(default=None, init=False)
+    _trust: Trust | None = field(default=None, init=False)
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
     __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
@@ -138,8 +151,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
-        plain = np.nan_to_num(self.domain_context_._standardised(X))
-        self._reach = sources_reach(plain, domain.codes, domain.n_categories)
+        Z = self.domain_context_._standardised(X)
+        self._reach = sources_reach(np.nan_to_num(Z), domain.codes, domain.n_categories)
         if learn_from is None:
             rows = draw_rows(domain.codes, max(MAX_ROWS, 2 * domain.n_categories), self._seed)
         else:
@@ -147,6 +160,12 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         classification = target.codes is not None
         mixed = self._domains_for_context(target, domain)
         features = self._features(X, domain if len(mixed) else None)
+        self._source_range = self._trust = None
+        self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
+        if len(mixed):
+            known = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
+            self._source_range = SourceRange.of_sources(Z, *known, self._seed)
+        places = np.asarray(domain.codes)
         y, domain, target = y[rows], domain.take(rows), target.take(rows)
         if classification:  # class weights are by code
             target = Labels(target.codes, np.arange(target.n_categories))
@@ -157,6 +176,18 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         tested = np.unique(np.concatenate([test for _, test in splits]))
         inside = tested[np.isin(domain.codes[tested], mixed)]
         scores = {False: self._score(y, domain, tested), True: self._score(y, domain, inside)}
+        weights = self._code_weights()
+        data = {
+            kind: MemberData(
+                values[rows],
+                y,
+                target=target,
+                domain=domain,
+                class_weight=weights,
+                seed=self._seed,
+            )
+            for kind, values in features.items()
+        }
         members = [(member, member.name, False) for member in types]
         if len(mixed):
             members += [(m, IN_CONTEXT + m.name, True) for m in types if m.in_context]
@@ -172,16 +203,13 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             if predicted and late:
                 self.dropped_.append(name)
                 continue
-            data = MemberData(
-                features[in_context][rows],
-                y,
-                target=target,
-                domain=domain,
-                class_weight=self._code_weights(),
-                seed=self._seed,
-            )
             self.members_[name], predicted[name] = member.search(
-                data, splits, scores[in_context], name, in_context=in_context, n_jobs=self.n_jobs
+                data[in_context],
+                splits,
+                scores[in_context],
+                name,
+                in_context=in_context,
+                n_jobs=self.n_jobs,
             )
             seconds[name] = time.monotonic() - begun
             if self.verbose:
@@ -191,6 +219,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
                 f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}"
             )
         self._weigh(predicted, scores[False], scores[True], mixed)
+        if self.uses_context:
+            kinds = {IN_CONTEXT + kind.name: kind for kind in types}
+            thinned = Thinned(Z, places, rows, mixed, self.context_batch_size_)
+            self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
         """Types of members by name, and the user's own estimators."""
@@ -235,11 +267,16 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         if domain is None:
             return {False: plain}
         refuse_too_large(X, "X")
-        shrunk = context._shrunk(context._moments_of(Z, domain), given=True)
-        relative = context._relative(Z, domain.codes, *shrunk)
+        moments = context._moments_of(Z, domain)
+        return {False: plain, True: self._in_context(Z, plain, domain.codes, moments)}
+
+    def _in_context(self, Z: Array, plain: Array, codes: Array, moments: Moments) -> Array:
+        """Features of members in context; ``codes`` are the places of rows in the moments."""
+        context = self.domain_context_
+        relative = context._relative(Z, codes, *context._shrunk(moments, given=True))
         share = np.ones(Z.shape[1])
         share[context.relative_features_] = RELATIVE_SHARE
-        return {False: plain, True: np.column_stack([share * plain, relative])}
+        return np.column_stack([share * plain, relative])
 
     def _weigh(
         self, predicted: dict[str, Array], score: HeldOutScore, inside: HeldOutScore, mixed: Array
@@ -279,19 +316,58 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         self._forget_site()
         self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
 
-    def _mixes(self, X: Array, domain: Labels | None) -> tuple[Array, Array | None]:
-        """Average the members for rows one by one and, where domains are given, in context."""
-        features = self._features(X, domain if self.uses_context else None)
-        predicted = {
-            name: member.predict(features[member.in_context])
-            for name, member in self.members_.items()
-            if member.in_context in features
-        }
+    def _learn_trust(
+        self,
+        data: MemberData,
+        thinned: Thinned,
+        predicted: dict[str, Array],
+        kinds: dict[str, MemberType],
+    ) -> Trust:
+        """How much context counts in small batches, measured on source domains that are thinned.
 
-        def mix(weights: dict[str, float]) -> Array:
-            return np.asarray(sum(weight * predicted[n] for n, weight in weights.items()))
+        Members in context are fitted again, without half of the domains at a time and to few rows:
+        they show how much predictions for the other half change if these come in small batches.
+        These changes are added to the predictions that members are judged by.
+        """
+        weights = self.context_weights_
+        members = [m for n, m in self.members_.items() if m.in_context and weights.get(n, 0.0) > 0]
+        plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
+        context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
+        found = []
+        for held, batches in thinned.halves(self._seed):
+            train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held)), TRUST_ROWS)
+            few = len(np.unique(data.domain.codes[train])) < 2
+            if not batches or few or (data.n_classes and len(np.unique(data.y[train])) < 2):
+                continue
+            rows = np.concatenate([batch.rows for batch in batches])
+            Z = thinned.Z[thinned.learnt[rows]]
+            moments = Moments.stacked([batch.moments for batch in batches])
+            group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
+            small = self._in_context(Z, np.clip(np.nan_to_num(Z), *self._reach), group, moments)
+            both, n = np.concatenate([small, data.X[rows]]), len(rows)
+            change = np.zeros((n, plain.shape[1]))
+            for member in members:
+                values = kinds[member.name].again(data, member, train, both)
+                change += weights[member.name] * (values[:n] - values[n:])
+            sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
+            found.append((rows, sizes, context[rows] + change))
+        if not found:
+            return Trust(thinned.size)
+        rows, sizes, mixed = (np.concatenate(values) for values in zip(*found, strict=True))
+        domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
+        y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
+        share = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
+        return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, share)
 
-        return mix(self.weights_), mix(self.context_weights_) if True in features else None
+    def _mix(self, weights: dict[str, float], features: Array, *, in_context: bool) -> Array | None:
+        """Weighted sum of the members that see rows in context, or of those that do not."""
+        members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
+        total = None
+        for name, member in members.items():
+            if name in weights:
+                part = weights[name] * member.predict(features)
+                total = part if total is None else total + part
+        return total
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities, or values of unit variance."""
@@ -300,20 +376,103 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
-        plain, mixed = self._mixes(X, None if sample_domain is None else domain)
-        if mixed is None:
-            return plain
-        alone = self._without_context(plain, mixed, domain)
-        if len(alone):
-            named = ", ".join(str(name) for name in domain.names[alone[:5]])
-            warn_caller(
-                f"domains without context: {named}{' ...' if len(alone) > 5 else ''}. Shares of "
-                "predicted classes lie outside those of the source domains, so that rows are "
-                "predicted one by one"
+        if sample_domain is None or not self.uses_context:
+            return np.asarray(self._mix(self.weights_, self._features(X)[False], in_context=False))
+        plain, mixed, outliers, rows = self._in_batches(X, domain)
+        alone = self._without_context(plain[rows], mixed[rows], domain, outliers)
+        if alone:
+            self._warn_without_context(alone, domain)
+            codes = np.isin(np.asarray(domain.codes), list(alone))
+            mixed[rows[codes]] = plain[rows[codes]]
+        return np.asarray(mixed[rows])
+
+    def _in_batches(
+        self, X: Array, domain: Labels
+    ) -> tuple[Array, Array, dict[int, Outlier | None], Array]:
+        """Predictions of distinct rows one by one, and with the batches they come in.
+
+        Also statistics of batches that lie outside those of sources, by the code of the domain, and
+        the place of each row of X among the distinct ones. These stand in an order of their own, so
+        that the order of X changes nothing.
+        """
+        refuse_too_large(X, "X")
+        codes, keys = np.asarray(domain.codes), row_keys(X, self._seed)
+        order = np.lexsort([keys, codes])
+        new = np.ones(len(X), dtype=bool)
+        new[1:] = (np.diff(codes[order]) != 0) | (keys[order][1:] != keys[order][:-1])
+        place = np.empty(len(X), dtype=np.intp)
+        place[order] = np.cumsum(new) - 1
+        Z = self.domain_context_._standardised(X)
+        batches = self._batches(Z, keys, domain)
+        distinct = order[new]
+        codes, keys, Z, X = codes[distinct], keys[distinct], Z[distinct], X[distinct]
+        features = self._features(X)[False]
+        plain = np.asarray(self._mix(self.weights_, features, in_context=False))
+        outliers = {}
+        if self._source_range is not None:
+            outliers = {
+                code: self._source_range.outlier(batch.moments) for code, batch in batches.items()
+            }
+        n_rows = np.array([batches[code].n_rows for code in range(len(batches))])
+        trust = np.ones(len(n_rows)) if self._trust is None else self._trust(n_rows)
+        trust[[code for code, outlier in outliers.items() if outlier is not None]] = 0.0
+        used = np.flatnonzero(trust[codes] > 0.0)
+        mixed = plain.copy()
+        if not len(used):
+            return plain, mixed, outliers, place
+        base = self._mix(self.context_weights_, features[used], in_context=False)
+        total = np.zeros((len(used), plain.shape[1]))
+        times = np.array([batches[c].n_parts for c in range(len(batches))])[codes[used]]
+        for number in range(int(times.max())):
+            some = np.flatnonzero(times > number)
+            rows = used[some]
+            moments = self._moments_around(batches, number, Z[rows], keys[rows], codes[rows])
+            inside = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
+            total[some] += np.asarray(self._mix(self.context_weights_, inside, in_context=True))
+        together = total / times[:, None]
+        together = together if base is None else together + base
+        share = trust[codes[used]][:, None]
+        mixed[used] = np.where(
+            share < 1.0, share * together + (1.0 - share) * plain[used], together
+        )
+        return plain, mixed, outliers, place
+
+    def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
+        """The batch of each domain, by its code."""
+        known = self.domain_context_._statistics
+        codes = np.asarray(domain.codes)
+        batches = {}
+        for code, name in enumerate(np.asarray(domain.names).tolist()):
+            if known is not None:
+                batches[code] = known.batch(name)
+            else:
+                rows = np.flatnonzero(codes == code)
+                batches[code] = Batch.of(Z[rows], keys[rows], self._batch_size)
+        return batches
+
+    @property
+    def _batch_size(self) -> float:
+        """Rows of a source domain; larger batches are divided into parts of so many."""
+        return np.inf if self._trust is None else self._trust.size
+
+    def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
+        """Make the batch of a domain from some of its rows, and the moments of all of them."""
+        Z, keys = self.domain_context_._standardised(X), row_keys(X, self._seed)
+        return Batch.of(Z, keys, self._batch_size, n_rows, moments)
+
+    @staticmethod
+    def _moments_around(
+        batches: dict[int, Batch], number: int, Z: Array, keys: Array, codes: Array
+    ) -> Moments:
+        """Moments of a part of its batch for each row; rows are sorted by domain."""
+        present, firsts = np.unique(codes, return_index=True)
+        parts = [
+            batches[code].around(number, Z[rows], keys[rows])
+            for code, rows in zip(
+                present.tolist(), np.split(np.arange(len(Z)), firsts[1:]), strict=True
             )
-            rows = np.isin(np.asarray(domain.codes), alone)
-            mixed[rows] = plain[rows]
-        return mixed
+        ]
+        return Moments.stacked(parts)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return self._in_unit(self._predict(X, sample_domain))
@@ -328,37 +487,59 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         """Whether there are members that see rows in context."""
         return any(member.in_context for member in self.members_.values())
 
-    @property
-    def guards_context(self) -> bool:
-        """Whether some domains may be predicted row by row although context is given."""
-        return self._shares is not None
-
-    def _without_context(self, plain: Array, mixed: Array, domain: Labels) -> Array:
-        """Codes of domains whose rows are better predicted one by one.
+    def _without_context(
+        self, plain: Array, mixed: Array, domain: Labels, outliers: dict[int, Outlier | None]
+    ) -> dict[int, Outlier | None]:
+        """Domains whose rows are better predicted one by one, and the statistic that shows it.
 
         In context a batch of one class looks like any other; predictions row by row show it.
         """
         known = self.domain_context_._statistics
+        alone = {code: outlier for code, outlier in outliers.items() if outlier is not None}
         if known is not None and known.without_context is not None:
-            return np.flatnonzero(np.isin(np.asarray(domain.names), list(known.without_context)))
-        if self._shares is None:
-            return np.zeros(0, dtype=np.intp)
+            names = np.asarray(domain.names).tolist()
+            told = {c for c, name in enumerate(names) if name in known.without_context}
+            return {code: alone.get(code) for code in sorted(told | set(alone))}
         outside = np.zeros(domain.n_categories, dtype=bool)
         for predicted, known_shares in ((mixed, self._shares), (plain, self._plain_shares)):
             if known_shares is not None:
                 shares = class_shares(predicted, domain.codes, domain.n_categories)
                 outside |= known_shares.left_by(shares, np.bincount(domain.codes))
-        return np.flatnonzero(outside)
+        return {c: alone.get(c) for c in sorted({*np.flatnonzero(outside).tolist(), *alone})}
+
+    def _warn_without_context(self, alone: dict[int, Outlier | None], domain: Labels) -> None:
+        """Say which domains are predicted row by row, why, and what to do."""
+        names = np.asarray(domain.names)
+        features = getattr(self, "feature_names_in_", None)
+        reasons = []
+        for code, outlier in list(alone.items())[:5]:
+            if outlier is None:
+                reason = "shares of predicted classes lie outside those of the source domains"
+            else:
+                column = outlier.feature if features is None else features[outlier.feature]
+                reason = (
+                    f"the {outlier.statistic} of column {column} is {abs(outlier.distance):.1f} "
+                    f"standard deviations from that of source domains with as many rows, which "
+                    f"reach {outlier.limit:.1f}"
+                )
+            reasons.append(f"{names[code]} ({reason})")
+        more = " ..." if len(alone) > 5 else ""
+        warn_caller(
+            f"domains without context: {', '.join(reasons)}{more}. Their rows are predicted one by "
+            "one: pass all rows of a domain together, check its units, or leave out sample_domain",
+            ContextWarning,
+        )
 
     def domains_without_context(self, X: ArrayLike, sample_domain: ArrayLike) -> list[Hashable]:
         """Domains that ``predict`` takes row by row, because context would mislead it there."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         domain = domain_labels(sample_domain, rows)
-        plain, mixed = self._mixes(rows, domain)
-        if mixed is None:
+        if not self.uses_context:
             return []
-        return np.asarray(domain.names)[self._without_context(plain, mixed, domain)].tolist()
+        plain, mixed, outliers, place = self._in_batches(rows, domain)
+        alone = self._without_context(plain[place], mixed[place], domain, outliers)
+        return np.asarray(domain.names)[list(alone)].tolist()
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that takes the statistics of domains from here, not from the rows in X."""

@@ -16,6 +16,7 @@ from domainwise.arrays.namespace import beside, cast, namespace
 from domainwise.backends import backend_of
 from domainwise.checks.inputs import Labels, plain_array, refuse_too_large, validate_rows
 from domainwise.checks.signatures import arguments, batch_record, check_batch, with_shared_arguments
+from domainwise.ensemble.batches import Batch
 from domainwise.ensemble.moments import Levels, Moments, no_moments, rows_moments
 
 #: What a feature and its relative value are both multiplied with.
@@ -31,6 +32,15 @@ class DomainStatistics:
     moments: dict[Any, Moments]  #: by domain, in the sources' units
     #: Domains that an ensemble predicts row by row; None lets the rows at hand decide.
     without_context: frozenset[Any] | None = None
+    #: The same as batches, for ensembles.
+    batches: dict[Any, Batch] = field(default_factory=dict)
+
+    def batch(self, domain: Any) -> Batch:
+        """All rows of a domain, with their parts where these are known."""
+        if domain in self.batches:
+            return self.batches[domain]
+        moments = self.moments[domain]
+        return Batch(int(moments.count.max(initial=0.0)), moments, [])
 
 
 def rounded(values: Any) -> Any:

@@ -161,6 +161,13 @@ class MemberType:
         rows = data.evenly(np.arange(len(data.X)), self.most_rows)
         return [self.fitted(data, candidate, rows) for candidate in chosen]
 
+    def again(self, data: Any, member: Member, train: Array, X: Array) -> Array:
+        """Predict other rows by the best candidate of a member, fitted to some rows alone."""
+        data = replace(data, X=levelled(data.X, self.clip)).take(train)
+        with threadpool_limits(1), one_thread():
+            models = self.fit(data, member.parameters[:1])
+        return replace(member, estimators=models).predict(X)
+
     @abstractmethod
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         """Make an estimator with the arguments of a candidate; class weights are set later."""

@@ -33,6 +33,7 @@ OWN = {
     "domainwise.calibration.conformal": "DomainConformal",
     "domainwise.calibration.curves": "Calibration Curve",
     "domainwise.calibration.quantiles": "DomainQuantiles",
+    "domainwise.ensemble.batches": "SourceRange Trust",
     "domainwise.ensemble.context": "DomainContext",
     "domainwise.ensemble.ensemble": "DomainEnsembleClassifier DomainEnsembleRegressor",
     "domainwise.ensemble.held_out": "ShareRange",

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn import config_context
 
 from domainwise.arrays import Array
+from domainwise.ensemble.batches import drawn_numbers, row_keys
 from domainwise.ensemble.context import DomainContext, DomainStatistics
 from domainwise.ensemble.moments import Moments
 from domainwise.jobs.store import replacing_folder
@@ -29,8 +30,9 @@ from domainwise.tables.schema import (
     table_columns,
 )
 
-#: Rows of a domain, drawn at random, from which an ensemble decides whether context is safe there.
-GUARD_ROWS = 2000
+#: Rows of a domain, drawn at random, that an ensemble divides into parts, and from which it decides
+#: whether context is safe there.
+HELD_ROWS = 4000
 #: Such rows of all domains together, at most.
 MOST_ROWS = 200_000
 
@@ -39,6 +41,7 @@ MOST_ROWS = 200_000
 class Statistics:
     """Statistics of some rows of a domain: moments, and the rows that drew the smallest numbers."""
 
+    n_rows: int
     moments: Moments
     drawn: Array
     rows: Array
@@ -48,7 +51,8 @@ class Statistics:
         drawn = np.concatenate([self.drawn, other.drawn])
         order = np.argsort(drawn, kind="stable")
         rows = np.concatenate([self.rows, other.rows])[order]
-        return Statistics(self.moments.merged(other.moments), drawn[order], rows)
+        n_rows = self.n_rows + other.n_rows
+        return Statistics(n_rows, self.moments.merged(other.moments), drawn[order], rows)
 
     def first(self, most: int) -> Statistics:
         """Keep at most so many rows."""
@@ -81,28 +85,29 @@ def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
         yield from _owners(model.estimator_, before)
 
 
-def domain_statistics(model: Any, X: Any, domains: Array, seed: int) -> dict[Any, Statistics]:
-    """Statistics of rows, as the model takes them, by domain; every piece has its own seed."""
+def domain_statistics(model: Any, X: Any, domains: Array) -> dict[Any, Statistics]:
+    """Statistics of rows, as the model takes them, by domain."""
     owner, context, before = find_context(model)
     for step in before:
         X = step.transform(X)
     rows = np.asarray(X, dtype=np.float64)
     moments = context.domain_moments(rows, domains)
-    drawn = np.random.default_rng(seed).random(len(rows))
-    if not getattr(owner, "guards_context", False):
-        drawn = drawn[:0]
     statistics = {}
     for name, known in moments.items():
-        mine = np.flatnonzero(domains[: len(drawn)] == name)
-        mine = mine[np.argsort(drawn[mine], kind="stable")]
-        statistics[name] = Statistics(known, drawn[mine], rows[mine]).first(GUARD_ROWS)
+        mine = rows[domains == name]
+        n = len(mine)
+        if owner is context:
+            mine = mine[:0]
+        drawn = drawn_numbers(row_keys(mine, 0))
+        order = np.argsort(drawn, kind="stable")[:HELD_ROWS]
+        statistics[name] = Statistics(n, known, drawn[order], mine[order])
     return statistics
 
 
 def merged_domains(a: dict[Any, Statistics], b: dict[Any, Statistics]) -> dict[Any, Statistics]:
     """Merge the statistics of two pieces of a table."""
     merged = a | {name: a[name].merged(b[name]) if name in a else b[name] for name in b}
-    most = min(GUARD_ROWS, MOST_ROWS // max(1, len(merged)))
+    most = min(HELD_ROWS, MOST_ROWS // max(1, len(merged)))
     return {name: each.first(most) for name, each in merged.items()}
 
 
@@ -113,7 +118,9 @@ def with_statistics(model: Any, statistics: dict[Any, Statistics]) -> Any:
     """
     owner, _, _ = find_context(model)
     known = DomainStatistics({name: each.moments for name, each in statistics.items()})
-    if any(len(each.rows) for each in statistics.values()):
+    if not isinstance(owner, DomainContext) and statistics:
+        batches = {n: owner.batch_of(s.rows, s.n_rows, s.moments) for n, s in statistics.items()}
+        known = replace(known, batches=batches)
         rows = np.concatenate([each.rows for each in statistics.values()])
         names = np.repeat(list(statistics), [len(each.rows) for each in statistics.values()])
         alone = owner.with_statistics(known).domains_without_context(rows, names)
@@ -192,7 +199,7 @@ class Application:
         domains = self._context_domains(frame)
         if not self.act:
             pipeline = model.pipeline
-            known = {} if domains is None else domain_statistics(pipeline, X, domains, first_row)
+            known = {} if domains is None else domain_statistics(pipeline, X, domains)
             return Part([], len(frame), views, [], None, known)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
