@@ -3,7 +3,7 @@
 Members in context learn from source domains of about so many rows, their *size*, and the mean of
 few rows is noisier than that of many. A larger batch is therefore divided at random into parts of
 that size, and each row is predicted relative to several of them. In a smaller batch, context counts
-less (theory 15).
+less (theory 14).
 """
 
 from __future__ import annotations
