@@ -204,19 +204,6 @@ UNDER_WAY = {
         "_uses_domain",
         "_kinds",
     },
-    "distributed": {"_fit_on"},
-    "export": {
-        "_positive",
-        "_target_mean",
-        "_mean",
-        "_deviation",
-        "_support",
-        "_offset",
-        "_row_means",
-        "_reach",
-        "_dual",
-        "_images",
-    },
 }
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))

@@ -89,7 +89,7 @@ def fit_parquet(
     with _computing_on(client):
         frame, known = known_rows(path, labels, chosen)
         attempt = copy.copy(estimator)
-        attempt._fit_on(DaskBackend(known), frame, target, domain)
+        attempt.fit_with(DaskBackend(known), frame, target, domain)
     estimator.__dict__ = attempt.__dict__
     return estimator
 

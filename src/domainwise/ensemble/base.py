@@ -475,12 +475,19 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         return Moments.stacked(parts)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        return self._in_unit(self._predict(X, sample_domain))
+        return self.on_target_scale(self._predict(X, sample_domain))
 
     def _site_outputs(self, X: Any, X_site: Any) -> Array:
         rows = [self._check_rows(part, reset=False) for part in (X, X_site)]
         domain = np.zeros(sum(map(len, rows)), dtype=np.intp)
-        return self._in_unit(self._predict_checked(np.concatenate(rows), domain))[: len(rows[0])]
+        return self.on_target_scale(self._predict_checked(np.concatenate(rows), domain))[
+            : len(rows[0])
+        ]
+
+    @property
+    def feature_limits(self) -> Any:
+        """Lowest and highest standardised value of each feature that members receive."""
+        return self._reach
 
     @property
     def uses_context(self) -> bool:

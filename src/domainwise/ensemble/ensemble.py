@@ -202,7 +202,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         scores = class_scores(self._corrected(X, sample_domain))
         return self._quantiles_for(sample_domain).sets(scores, coverage)
 
-    def _in_unit(self, values: Array) -> Array:
+    def on_target_scale(self, values: Any) -> Any:
+        """Class probabilities, unchanged."""
         return values
 
     def _code_weights(self) -> Any:
@@ -320,7 +321,8 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         predicted = self.predict(X, sample_domain)
         return self._quantiles_for(sample_domain).intervals(predicted, coverage)
 
-    def _in_unit(self, values: Array) -> Array:
+    def on_target_scale(self, values: Any) -> Any:
+        """Outputs of members, which are fitted to a standardised target, on the target's scale."""
         return values * self._deviation + self._mean
 
     def _code_weights(self) -> None:

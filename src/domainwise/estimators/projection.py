@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,10 +14,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask, is_tensor
+from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.devices import Movable, portable, restored
+from domainwise.backends.devices import Movable, moved, portable, restored
 from domainwise.checks.inputs import Labels, count_rows, warn_about_domains
 from domainwise.gram import Gram
+from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
@@ -39,6 +42,45 @@ def is_small(X: Any) -> bool:
 def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
     """One BLAS thread where rows are few: several would wait for each other longer than work."""
     return single_blas_thread(is_small(X))
+
+
+_ARRAYS = ("landmarks", "dual", "intercept")
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c values."""
+
+    kernel: Basis
+    landmarks: Any  #: rows; None for a precomputed kernel
+    dual: Any
+    intercept: Any
+
+    @classmethod
+    def of_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
+        """Write a function of the features in terms of the kernel, where its coefficients are."""
+        dual = features.dual(to_host(coefficients))
+        constant = features.kernel.constant * dual.sum(axis=0)
+        dual, constant = placed(dual, coefficients), placed(constant, coefficients)
+        landmarks = placed(features.landmarks, coefficients)
+        return cls(features.kernel, landmarks, dual, intercept + constant)
+
+    def __call__(self, X: Any) -> Any:
+        """Values of rows, of shape (n, c)."""
+        backend = backend_of(X)
+        if not hasattr(X, "cpu"):
+            X = X.astype(self.landmarks.dtype, copy=False)
+        return backend.cross_product(self.kernel, X, self.landmarks, self.dual) + self.intercept
+
+    def to(self, device: Any) -> Expansion:
+        """Return the function on a torch device, or in memory for ``"numpy"``."""
+        return replace(self, **{name: moved(getattr(self, name), device) for name in _ARRAYS})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return portable(vars(self), _ARRAYS)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(restored(state))
 
 
 class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -99,10 +141,10 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Classes or continuous targets.
         {row_domains}
         """
-        return self._fit_on(backend_of(X), X, y, sample_domain)
+        return self.fit_with(backend_of(X), X, y, sample_domain)
 
-    def _fit_on(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
-        """Fit with a backend that knows more of X than X says."""
+    def fit_with(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
+        """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with backend.explaining_memory(X), one_thread_for_few(X):
             try:
@@ -151,6 +193,12 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         else:
             Z = backend.cross_product(self._kernel, rows, self._support, self.dual_coef_)
         return backend.like_rows(Z - self._offset, rows)
+
+    @property
+    def expansion(self) -> Expansion:
+        """The projection as a function of kernel values."""
+        rows = None if self._kernel.name == "precomputed" else self._support
+        return Expansion(self._kernel, rows, self.dual_coef_, -self._offset)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "dual_coef_")

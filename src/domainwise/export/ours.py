@@ -17,6 +17,7 @@ from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
+from domainwise.estimators.projection import Expansion
 from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
 from domainwise.export.parts import converts, part, refuse
 from domainwise.invariant.search import InvariantSearchCV
@@ -28,8 +29,13 @@ PROJECTIONS = [getattr(estimators, name) for name in estimators.__all__]
 
 @converts(*PROJECTIONS, DCMCV, FastDCMCV, invariant.InvariantFeatures)
 def _projection(model: Any, X: Tensor) -> Tensor:
-    rows = None if model.kernel == "precomputed" else _host(model._support)
-    return kernel_values(model._kernel, X, rows) @ _host(model.dual_coef_) - _host(model._offset)
+    return _expanded(model.expansion, X)
+
+
+def _expanded(function: Expansion, X: Tensor) -> Tensor:
+    rows = None if function.landmarks is None else _host(function.landmarks)
+    values = kernel_values(function.kernel, X, rows) @ _host(function.dual)
+    return values + _host(function.intercept)
 
 
 def _host(values: Any) -> Array:
@@ -38,16 +44,13 @@ def _host(values: Any) -> Array:
 
 @converts(invariant.InvariantKernel)
 def _kernel(model: Any, X: Tensor) -> Tensor:
-    K = kernel_values(model._kernel, X, getattr(model, "X_fit_", None))
-    K = K - K.over("Mean") - (model._row_means - model._row_means.mean())
-    if model._positive is not None:
-        K = (K @ model._positive) @ model._positive.T
-    return K - (K @ model._dual) @ model._images.T
+    K = kernel_values(model.base_kernel, X, getattr(model, "X_fit_", None))
+    return model.correct(K - K.over("Mean") - model.column_means)
 
 
 @converts(invariant.InvariantSVR)
 def _svr(model: Any, X: Tensor) -> Tensor:
-    return part(model.machine_, part(model.transformer_, X)) + model._target_mean
+    return model.on_target_scale(part(model.machine_, part(model.transformer_, X)))
 
 
 @converts(invariant.InvariantSVC)
@@ -60,11 +63,8 @@ def _svc(model: Any, X: Tensor) -> Classified:
 
 
 def _ridge_values(model: Any, X: Tensor) -> Tensor:
-    model.finalize()  # of a model that was fitted in batches, as predict does
-    parts = [
-        kernel_values(f.kernel, X, _host(f.landmarks)) @ _host(f.dual) + _host(f.intercept)
-        for f in model.finalize().expansions_
-    ]
+    # A model that was fitted in batches is finalized first, as predict does.
+    parts = [_expanded(function, X) for function in model.finalize().expansions_]
     return mean_of(parts, [1.0] * len(parts))
 
 
@@ -121,7 +121,7 @@ def _search(model: Any, X: Tensor) -> Any:
 
 @converts(ensemble.DomainEnsembleRegressor)
 def _ensemble(model: Any, X: Tensor) -> Tensor:
-    return _corrected(model, _mix(model, X) * model._deviation + model._mean)
+    return _corrected(model, model.on_target_scale(_mix(model, X)))
 
 
 @converts(ensemble.DomainEnsembleClassifier)
@@ -147,7 +147,8 @@ def _adapter(model: Any, X: Tensor) -> Any:
 def _mix(model: Any, X: Tensor) -> Tensor:
     """Predictions of the members for rows one by one, averaged."""
     Z = (X - model.domain_context_.mean_) / model.domain_context_.scale_
-    Z = Z.where(Z.op("IsNaN"), 0.0).op("Max", model._reach[0]).op("Min", model._reach[1])
+    low, high = model.feature_limits
+    Z = Z.where(Z.op("IsNaN"), 0.0).op("Max", low).op("Min", high)
     parts = []
     for name in model.weights_:
         try:

@@ -156,10 +156,26 @@ class InvariantKernel(
         rows = None if self.kernel == "precomputed" else self._kernel.prepare(self.X_fit_)
         with one_thread_for_few(new):
             K = centred_cross(self._kernel, new, rows, self._row_means)
-            if self._positive is not None:
-                K = (K @ self._positive) @ self._positive.T
-            K -= (K @ self._dual) @ self._images.T
+            K = self.correct(K)
         return K.astype(new.dtype, copy=False)
+
+    def correct(self, K: Any) -> Any:
+        """Remove the domain part of centred kernel values with the training rows; K may change."""
+        if self._positive is not None:
+            K = (K @ self._positive) @ self._positive.T
+        K -= (K @ self._dual) @ self._images.T
+        return K
+
+    @property
+    def column_means(self) -> Array:
+        """What centring subtracts from the column of each training row, beside the row's mean."""
+        means: Array = self._row_means - self._row_means.mean()
+        return means
+
+    @property
+    def base_kernel(self) -> Kernel:
+        """The kernel that is corrected, with its fitted arguments."""
+        return self._kernel
 
     def _fit(self, X: Any, y: Any, sample_domain: Any, *, keep: bool) -> tuple[RowsGram, Any]:
         """Fit, and return the Gram operator: one that holds the matrix if it is to be kept."""

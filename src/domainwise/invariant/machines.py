@@ -328,4 +328,8 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
         self._fit_machine(X, y - self._target_mean, sample_domain)
 
     def _values(self, X: Any, method: str) -> Array:
-        return super()._values(X, method) + self._target_mean
+        return self.on_target_scale(super()._values(X, method))
+
+    def on_target_scale(self, values: Any) -> Any:
+        """Outputs of the machine, which is fitted to a centred target, on the target's scale."""
+        return values + self._target_mean

@@ -204,9 +204,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         -------
         self : object
         """
-        self._validate_params()
-        self._fit_on(backend_of(X), X, y, sample_domain)
-        return self
+        return self.fit_with(backend_of(X), X, y, sample_domain)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
         """Add a batch of rows to what has been seen.
@@ -250,17 +248,19 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         self._record_seen()
         return self
 
-    def _fit_on(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> None:
+    def fit_with(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> Self:
+        """Fit with a backend that has further information about X, such as partition lengths."""
+        self._validate_params()
         with backend.explaining_memory(X), one_thread_for_few(X):
             if not is_dask(X):
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
                 self._forget()
                 self._search_rows(Rows(rows, target, domain))
-                return
+                return self
             from domainwise.backends.partitions import partitions_of
 
-            self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
+            return self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
 
     def fit_partitions(self, parts: Any) -> Self:
         """Fit to rows in partitions, in one pass; a score of predictions takes another."""

@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 from domainwise.arrays import Array
 from domainwise.backends.partitions import Partitions, Plan, named
+from domainwise.estimators.projection import Expansion
 from domainwise.gram.dask import graphs
-from domainwise.ridge.problem import Expansion
 from domainwise.ridge.scores import CandidateScorer, Rows
 
 #: Rows whose values are held at a time.

@@ -10,7 +10,7 @@ NumPy arrays and for tensors alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -19,9 +19,6 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import placed, shifted_solve, side_by_side, to_host
-from domainwise.backends import backend_of
-from domainwise.backends.devices import moved, portable, restored
-from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import (
     Cells,
     NystromSums,
@@ -31,7 +28,6 @@ from domainwise.gram.sums import (
     merged_cells,
 )
 from domainwise.gram.tiles import in_threads
-from domainwise.kernels.fourier import Basis
 from domainwise.labels.factors import within
 from domainwise.splits.folds import SplitParts
 
@@ -197,45 +193,6 @@ def descriptor_parts(cells: Iterable[NystromSums], columns: Columns) -> Iterator
     m, end = columns.n_features, columns.n_features + columns.n_descriptors
     for cell in cells:
         yield cell.second[:m, m:end], to_host(cell.second[m:end, m:end])
-
-
-_ARRAYS = ("landmarks", "dual", "intercept")
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """A function ``sum_j k(x, landmark_j) dual_j + intercept`` with c values."""
-
-    kernel: Basis
-    landmarks: Any
-    dual: Any
-    intercept: Any
-
-    @classmethod
-    def of_features(cls, features: NystromMap, coefficients: Any, intercept: Any) -> Expansion:
-        """Write a function of the features in terms of the kernel, where its coefficients are."""
-        dual = features.dual(to_host(coefficients))
-        constant = features.kernel.constant * dual.sum(axis=0)
-        dual, constant = placed(dual, coefficients), placed(constant, coefficients)
-        landmarks = placed(features.landmarks, coefficients)
-        return cls(features.kernel, landmarks, dual, intercept + constant)
-
-    def __call__(self, X: Any) -> Any:
-        """Values of rows, of shape (n, c)."""
-        backend = backend_of(X)
-        if not hasattr(X, "cpu"):
-            X = X.astype(self.landmarks.dtype, copy=False)
-        return backend.cross_product(self.kernel, X, self.landmarks, self.dual) + self.intercept
-
-    def to(self, device: Any) -> Expansion:
-        """Return the function on a torch device, or in memory for ``"numpy"``."""
-        return replace(self, **{name: moved(getattr(self, name), device) for name in _ARRAYS})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return portable(vars(self), _ARRAYS)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(restored(state))
 
 
 # Penalties, and scores of all candidates of one kernel on all splits.

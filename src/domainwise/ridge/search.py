@@ -20,6 +20,7 @@ from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
 from domainwise.calibration.curves import equal_weights
 from domainwise.checks.inputs import Labels
+from domainwise.estimators.projection import Expansion
 from domainwise.gram.nystrom import LabelMap, NystromMap
 from domainwise.gram.sums import CellRows, Cells, CellSums, check_cell_memory, merged_cells
 from domainwise.gram.tiles import single_blas_thread
@@ -27,7 +28,6 @@ from domainwise.kernels.fourier import FourierMap
 from domainwise.labels.factors import residual_trace
 from domainwise.ridge.problem import (
     Columns,
-    Expansion,
     PairProblem,
     Penalties,
     RidgeProblem,
