@@ -113,7 +113,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sinthetic"], "no table is called 'sinthetic'"),
+        (["sinthetic"], "there is no table 'sinthetic'"),
         (["synthetic", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["synthetic", "--jobs", "0"], "--jobs must be at least 1"),
         (["synthetic", "--seed", "-1"], "--seed must be 0 or more"),

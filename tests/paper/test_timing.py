@@ -1,6 +1,6 @@
 import json
 
-from domainwise.paper.figures import ProjectionJob, SpectrumJob, plan_figures
+from domainwise.paper.reproduce import ProjectionJob, SpectrumJob, plan_figures
 from domainwise.paper.timing import TimingPoint, measure, plan_timing
 
 

@@ -345,8 +345,8 @@ def test_algorithm2_takes_duplicated_landmarks():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"K_x": np.ones((3, 4))}, r"K_x must have shape \(3, 3\), got 3 x 4"),
-        ({"K_y": np.eye(7)}, r"K_y must have shape \(40, 40\), got 7 x 7"),
+        ({"K_x": np.ones((3, 4))}, r"K_x must have shape \(3, 3\), got \(3, 4\)"),
+        ({"K_y": np.eye(7)}, r"K_y must have shape \(40, 40\), got \(7, 7\)"),
         ({"K_d": np.triu(np.ones((40, 40)))}, "K_d must be symmetric"),
         ({"K_x": np.full((40, 40), np.nan)}, "K_x holds NaN"),
         ({"K_z": np.ones((7, 2))}, "K_z has 7 rows but K_x has 40"),

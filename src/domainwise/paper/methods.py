@@ -179,7 +179,7 @@ class Method:
         if self.landmarks == "fifth":
             return max(n_rows // 5, 2)
         if m is None:
-            raise ValueError(f"{self.key} needs the paper's M, and this case has none")
+            raise ValueError(f"{self.key} needs the paper's M, which this case does not have")
         return max(round(n_rows / m), 2) if self.landmarks == "divisor" else m
 
     def steps(self, parameters: Parameters, task: str) -> list[tuple[str, BaseEstimator]]:
@@ -199,65 +199,53 @@ class Method:
 
 _KERNEL = ("n_components", "gamma")
 _LABELS = (*_KERNEL, "target_gamma", "epsilon")
-_DICA = (*_LABELS, "lam")
-_COIR = (*_LABELS, "ridge")
+_COIR, _DICA, _REFERENCE = ((*_LABELS, name) for name in ("ridge", "lam", "domain_weight"))
 _DCM = (*_COIR, "domain_weight")
-_SCATTER = (*_KERNEL, "ridge", "domain_weight")
-_MIDA = (*_KERNEL, "domain_weight")
-_REFERENCE = (*_LABELS, "domain_weight")
+_SCATTER, _MIDA = (*_KERNEL, "ridge", "domain_weight"), (*_KERNEL, "domain_weight")
+#: Projections of the paper: parameters, exact and fast form.
+_PAPER = ((_COIR, COIR, FastCOIR), (_DICA, DICA, FastDICA), (_DCM, DCM, FastDCM))
 #: The end of a key, the end of a label, and how the paper's M is read.
 _READINGS = (
     ("", "", "divisor"),
     ("_count", ", M landmarks", "count"),
     ("_fifth", ", 20 % landmarks", "fifth"),
 )
+_RIDGES = (("_small", "1e-5", 1e-5), ("_inf", "∞", np.inf))
+
+
+def _method(end: str, text: str, kind: str, names: Any, estimator: type, **options: Any) -> Method:
+    """A projection whose key and label begin with the name of its class."""
+    name = estimator.__name__
+    return Method(name.lower() + end, name + text, kind, names, estimator, **options)
+
 
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
         Method("majority", "majority", "baseline"),
         Method("svm", "SVM", "baseline", ("gamma",)),
-        Method("kpca", "KPCA", "exact", _KERNEL, KPCA),
-        Method("coir", "COIR", "exact", _COIR, COIR),
-        Method("dica", "DICA", "exact", _DICA, DICA),
-        Method("dcm", "DCM", "exact", _DCM, DCM),
+        _method("", "", "exact", _KERNEL, KPCA),
+        *(_method("", "", "exact", names, exact) for names, exact, _ in _PAPER),
         Method("invariant", "InvariantSVC", "exact", ("gamma", "domain_weight")),
         *(
-            Method(name.lower() + end, name + text, "ridge", names, estimator, overrides=ridge)
-            for end, text, ridge in (
-                ("_small", ", ridge 1e-5", {"ridge": 1e-5}),
-                ("_inf", ", ridge ∞", {"ridge": np.inf}),
-            )
-            for name, names, estimator in (("COIR", _COIR, COIR), ("DCM", _DCM, DCM))
+            _method(end, f", ridge {text}", "ridge", names, exact, overrides={"ridge": ridge})
+            for end, text, ridge in _RIDGES
+            for names, exact, _ in (_PAPER[0], _PAPER[2])
         ),
         *(
-            Method(name.lower() + end, name + text, "fast", names, estimator, reading)
-            for end, text, reading in _READINGS
-            for name, names, estimator in (
-                ("FastCOIR", _COIR, FastCOIR),
-                ("FastDICA", _DICA, FastDICA),
-                ("FastDCM", _DCM, FastDCM),
-            )
+            _method(*reading[:2], "fast", names, fast, landmarks=reading[2])
+            for reading in _READINGS
+            for names, _, fast in _PAPER
         ),
         Method("algorithm1", "Algorithm 1", "reference", _REFERENCE, ReferenceDCM),
         *(
-            Method(
-                f"algorithm2{end}",
-                f"Algorithm 2{text}",
-                "reference",
-                _REFERENCE,
-                ReferenceFastDCM,
-                reading,
-            )
+            Method(f"algorithm2{end}", f"Algorithm 2{text}", "reference", _REFERENCE, fast, reading)
+            for fast in (ReferenceFastDCM,)
             for end, text, reading in _READINGS[:2]
         ),
         *(
-            Method(name.lower(), f"{name} (not in the paper)", "beside", names, estimator)
-            for name, names, estimator in (
-                ("SCA", _SCATTER, SCA),
-                ("MDA", _SCATTER, MDA),
-                ("MIDA", _MIDA, MIDA),
-            )
+            _method("", " (not in the paper)", "beside", names, estimator)
+            for names, estimator in ((_SCATTER, SCA), (_SCATTER, MDA), (_MIDA, MIDA))
         ),
     )
 }
@@ -267,10 +255,9 @@ def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
     """Build a method for a case's task and scaling; ``impute`` fills with means."""
+    scalers = {"none": [], "minmax": [MinMaxScaler()], "standard": [StandardScaler()]}
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
-    if case.scaling != "none":
-        scalers = {"minmax": MinMaxScaler, "standard": StandardScaler}
-        steps.append(("scale", scalers[case.scaling]()))
+    steps += [("scale", scaler) for scaler in scalers[case.scaling]]
     return Pipeline([*steps, *method.steps(parameters, case.task)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,31 +77,32 @@ def box_plot(case: CaseView) -> Picture | None:
         alt = (
             f"Box plots of {case.primary.label} over {case.n_repeats} repeats, {title}"
             f" ({case.setting} setting). Best mean: {best.label if best else 'none'}. "
-            + "; ".join(f"{view.label} {_ours(case, view)}" for view in views)
+            + "; ".join(
+                f"{view.label} {case.primary.format(cell.ours.mean, cell.ours.deviation)}"
+                for view, cell in ((view, view.cells[case.primary.key]) for view in views)
+            )
         )
         caption = f"{title}: {case.n_repeats} repeats"
         if any(printed):
-            caption += "; diamonds: the paper's mean ± sd"
-            caption += " on its own data" if case.stand_in else ""
+            own = " on its own data" if case.stand_in else ""
+            caption += f"; diamonds: the paper's mean ± sd{own}"
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
 def _time_plot(case: CaseView) -> Picture | None:
     """Seconds of one fit and prediction against the score; hollow marks are the paper's."""
-    seconds = {view.label: view.seconds for view in case.methods if view.seconds is not None}
-    if len(seconds) < 2:
+    timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
+    if len(timed) < 2:
         return None
     with drawing(4.3, 2.9) as figure:
         axes = figure.subplots()
         points = []
-        for view in case.methods:
-            if view.seconds is None:
-                continue
+        for view, seconds in timed:
             colour = _colour(view)
             marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
             cell = view.cells[case.primary.key]
-            axes.plot(view.seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
-            points.append((view.label, np.log10(view.seconds), cell.ours.mean))
+            axes.plot(seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
+            points.append((view.label, np.log10(seconds), cell.ours.mean))
             if view.paper_seconds and cell.paper and not case.stand_in:
                 hollow: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
                 axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **hollow)
@@ -113,7 +115,7 @@ def _time_plot(case: CaseView) -> Picture | None:
             axes.invert_yaxis()
         axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
         axes.grid()
-        listed = "; ".join(f"{label} {value:.3g} s" for label, value in seconds.items())
+        listed = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
         alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
         better = "left is better" if case.stand_in else "to the left is better; hollow: the paper's"
         caption = f"{case.case.title}. Up and {better}"
@@ -160,13 +162,10 @@ def _projection_plot(row: dict[str, Any]) -> Picture:
     with drawing(9.2, 2.5) as figure:
         grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
         for axes, panel in zip(grid, panels, strict=True):
-            x, y = np.array(panel["x"]), np.array(panel["y"])
-            target = np.array(panel["target"])
+            x, y, target = (np.array(panel[name]) for name in ("x", "y", "target"))
             for value, colour in ((-1, "#5b8def"), (1, "#e0533d")):
-                rows = target == value
-                axes.scatter(
-                    x[rows], y[rows], s=5, color=colour, alpha=0.55, linewidths=0, rasterized=True
-                )
+                points = x[target == value], y[target == value]
+                axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
             axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
             axes.set_xlabel("component 1")
         grid[0].set_ylabel(f"{label}\ncomponent 2")
@@ -180,17 +179,18 @@ def _projection_plot(row: dict[str, Any]) -> Picture:
 def spectrum_plot(row: dict[str, Any]) -> Picture:
     """Every eigenvalue of Algorithm 1: few above 1, few below, the rest exactly 1."""
     values = np.array(row["eigenvalues"])
-    above, below = int(np.sum(values > 1 + 1e-6)), int(np.sum(values < 1 - 1e-6))
+    signs = np.sign(np.where(np.abs(values - 1) <= 1e-6, 0.0, values - 1))
+    above, equal, below = (int(np.sum(signs == sign)) for sign in (1, 0, -1))
     with drawing(6.6, 2.6) as figure:
         axes = figure.subplots()
         index = np.arange(1, len(values) + 1)
-        kinds = (
-            (values > 1 + 1e-6, COLOURS["dcm"], f"above 1: {above}, which separate classes"),
-            (np.abs(values - 1) <= 1e-6, GREY, f"equal to 1: {len(values) - above - below}"),
-            (values < 1 - 1e-6, COLOURS["svm"], f"below 1: {below}, which separate domains"),
-        )
-        for chosen, colour, text in kinds:
-            axes.plot(index[chosen], values[chosen], ".", color=colour, markersize=5, label=text)
+        for sign, colour, text in (
+            (1, COLOURS["dcm"], f"above 1: {above}, which separate classes"),
+            (0, GREY, f"equal to 1: {equal}"),
+            (-1, COLOURS["svm"], f"below 1: {below}, which separate domains"),
+        ):
+            points = index[signs == sign], values[signs == sign]
+            axes.plot(*points, ".", color=colour, markersize=5, label=text)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
@@ -201,7 +201,7 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
         axes.legend(fontsize=8)
         alt = (
             f"Spectrum of Algorithm 1 on synthetic data: {above} eigenvalue(s) above 1, {below}"
-            f" below, {len(values) - above - below} equal to 1"
+            f" below, {equal} equal to 1"
         )
         caption = (
             f"All eigenvalues of Algorithm 1 on one draw of the synthetic data ({row['n_classes']}"
@@ -253,23 +253,11 @@ def merged_labels(
     spread = np.ptp(places, axis=0)
     # A label is about a quarter of the picture wide and a twentieth high.
     near = np.where(spread > 0, spread, 1.0) * np.array([0.2, 0.055])
-    groups: list[list[int]] = []
+    groups: dict[int, list[str]] = {}
     for index, place in enumerate(places):
-        for group in groups:
-            if np.all(np.abs(places[group[0]] - place) < near):
-                group.append(index)
-                break
-        else:
-            groups.append([index])
-    return [
-        (", ".join(points[i][0] for i in group), (points[group[0]][1], points[group[0]][2]))
-        for group in groups
-    ]
-
-
-def _ours(case: CaseView, view: MethodView) -> str:
-    cell = view.cells[case.primary.key].ours
-    return case.primary.format(cell.mean, cell.deviation)
+        close = (first for first in groups if np.all(np.abs(places[first] - place) < near))
+        groups.setdefault(next(close, index), []).append(points[index][0])
+    return [(", ".join(names), points[first][1:]) for first, names in groups.items()]
 
 
 def _colour(view: MethodView) -> str:
@@ -277,5 +265,4 @@ def _colour(view: MethodView) -> str:
 
 
 def _id(kind: str, case: CaseView) -> str:
-    name = f"{kind}-{case.case.key}-{case.setting}"
-    return "".join(c if c.isalnum() else "-" for c in name)
+    return re.sub(r"\W|_", "-", f"{kind}-{case.case.key}-{case.setting}")

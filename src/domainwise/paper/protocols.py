@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,26 +102,26 @@ PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization
 Cell = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class PaperRow:
+class PaperRow(NamedTuple):
     """One method of one table of the paper: mean and sd by metric, and the time it reports."""
 
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, Cell] = {}
     seconds: float | None = None
 
 
-def _read(name: str) -> dict[str, Any]:
+def read_toml(name: str) -> dict[str, Any]:
+    """A file of declarations in this folder."""
     return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
-
-
-def _paper_row(seconds: float | None = None, **cells: Sequence[float]) -> PaperRow:
-    return PaperRow({metric: (mean, sd) for metric, (mean, sd) in cells.items()}, seconds)
 
 
 #: Rows that the paper prints, by case and method.
 PAPER: Mapping[str, Mapping[str, PaperRow]] = {
-    case: {method: _paper_row(**row) for method, row in rows.items()}
-    for case, rows in _read("printed.toml").items()
+    case: {
+        method: PaperRow({key: (*cell,) for key, cell in row.items()}, seconds)
+        for method, row in rows.items()
+        for seconds in (row.pop("seconds", None),)
+    }
+    for case, rows in read_toml("printed.toml").items()
 }
 
 
@@ -243,7 +243,7 @@ def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[
     return made
 
 
-TABLES: dict[str, Table] = _tables(**_read("protocols.toml"))
+TABLES: dict[str, Table] = _tables(**read_toml("protocols.toml"))
 
 
 def select_tables(name: str) -> tuple[Table, ...]:
@@ -251,7 +251,7 @@ def select_tables(name: str) -> tuple[Table, ...]:
     if name == "all":
         return tuple(TABLES.values())
     if name not in TABLES:
-        raise ValueError(f"no table is called {name!r}; choose {', '.join(TABLES)} or all")
+        raise ValueError(f"there is no table {name!r}; choose {', '.join(TABLES)} or all")
     return (TABLES[name],)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,7 @@ from domainwise.jobs.store import ResultsError, ResultStore, write_text
 from domainwise.paper import sentences
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import PROVENANCE, Metric
-from domainwise.paper.summary import (
-    CaseView,
-    CellView,
-    MethodView,
-    RunSummary,
-    TableView,
-    summarise_run,
-)
+from domainwise.paper.summary import CaseView, CellView, MethodView, RunSummary, summarise_run
 from domainwise.report.page import Templates, TextCell, TextTable
 from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
 
@@ -27,6 +20,7 @@ if TYPE_CHECKING:
 
 MARKDOWN_NAME = "REPRODUCTION.md"
 HTML_NAME = "report.html"
+SETTING_TITLES = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
 
 
 @dataclass(frozen=True)
@@ -130,31 +124,29 @@ def _is_paired(case: CaseView) -> bool:
 
 def case_table(case: CaseView) -> TextTable:
     """Lay out a case: ours and the paper's side by side, p-value, times, memory."""
+    columns = list(_columns(case))
+    cells = ([TextCell(c) if isinstance(c, str) else c for c in column] for _, column in columns)
+    kinds = ["" if METHODS[method.key].main else "variant" for method in case.methods]
+    return TextTable([heading for heading, _ in columns], [*zip(*cells, strict=True)], kinds)
+
+
+def _columns(case: CaseView) -> Iterator[tuple[str, Iterable[str | TextCell]]]:
+    """Headings and cells."""
     methods = case.methods
-    columns: list[tuple[str, Iterable[str | TextCell]]] = [("method", [m.label for m in methods])]
+    yield "method", [method.label for method in methods]
     for metric in case.metrics:
         cells = [method.cells.get(metric.key) for method in methods]
-        columns.append((metric.label, [_ours(metric, cell) for cell in cells]))
+        yield metric.label, [_ours(metric, cell) for cell in cells]
         printed = [None if cell is None else cell.paper for cell in cells]
         if any(printed):
-            texts = ["" if cell is None else metric.format(*cell) for cell in printed]
-            columns.append(("paper", texts))
+            yield "paper", ["" if cell is None else metric.format(*cell) for cell in printed]
     if _is_paired(case):
-        columns.append(("p", [_p_value(case, method) for method in methods]))
-    timed = any(method.seconds is not None for method in methods)
-    if timed:
-        columns.append(("s", [seconds_text(method.seconds) for method in methods]))
-    if any(method.paper_seconds is not None for method in methods):
-        columns.append(("paper s", [seconds_text(method.paper_seconds) for method in methods]))
-    if timed:
-        peaks = [method.peak_mib for method in methods]
-        columns.append(("MiB", ["" if peak is None else f"{peak:.0f}" for peak in peaks]))
-    rows = [
-        [TextCell(cell) if isinstance(cell, str) else cell for cell in row]
-        for row in zip(*(cells for _, cells in columns), strict=True)
-    ]
-    kinds = ["" if METHODS[method.key].main else "variant" for method in methods]
-    return TextTable([heading for heading, _ in columns], rows, kinds)
+        yield "p", [_p_value(case, method) for method in methods]
+    for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
+        values = [getattr(method, name) for method in methods]
+        if any(value is not None for value in values):
+            text = "{:.0f}".format if name == "peak_mib" else seconds_text
+            yield heading, ["" if value is None else text(value) for value in values]
 
 
 def case_caption(case: CaseView) -> str:
@@ -169,17 +161,14 @@ def case_caption(case: CaseView) -> str:
     if case.setting == "paper":
         gamma = "median score" if isinstance(c.gamma, str) else f"{c.gamma:g}"
         parts.append(f"γ = {gamma}, ε = {c.epsilon:g}" + (f", M = {c.m}" if c.m else ""))
-    fewer = [method for method in case.methods if len(method.values) < case.n_repeats]
-    if fewer:
-        names = sorted({f"{method.label} ({len(method.values)})" for method in fewer})
-        parts.append(f"fewer repeats: {', '.join(names)}")
+    counts = {method.label: len(method.values) for method in case.methods}
+    if fewer := sorted(f"{name} ({n})" for name, n in counts.items() if n < case.n_repeats):
+        parts.append(f"fewer repeats: {', '.join(fewer)}")
     return ", ".join(parts)
 
 
-def seconds_text(seconds: float | None) -> str:
+def seconds_text(seconds: float) -> str:
     """Seconds with three digits."""
-    if seconds is None:
-        return ""
     return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
 
 
@@ -207,33 +196,28 @@ _COLOURS = {"within": "green", "outside": "yellow"}
 
 def print_run(run: RunSummary, console: Console) -> None:
     """Print every case as a table, then the summary in words."""
+    from rich.table import Table
+
     for table in run.tables:
         console.print(f"\n[bold underline]{table.table.title}[/]")
         if table.table.stand_in:
             console.print(f"[magenta]stand-in data:[/] {table.table.stand_in}")
         for case in table.cases:
-            _print_case(case, console)
+            setting = "paper's parameters" if case.setting == "paper" else "tuned on the sources"
+            stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
+            caption = f"{stand_in}, {setting}: [dim]{case_caption(case)}[/]"
+            console.print(f"\n[bold]{case.case.title}[/]{caption}")
+            layout = case_table(case)
+            grid = Table(box=None, pad_edge=False, header_style="bold")
+            for number, name in enumerate(layout.columns):
+                grid.add_column(name, justify="right" if number else "left", no_wrap=True)
+            for row in layout.rows:
+                grid.add_row(*map(_rich_cell, row))
+            console.print(grid)
     console.print(f"\n[dim]{legend(run)}[/]\n")
     for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
         for sentence in part(run):
             console.print(f"• {sentence}", markup=False)
-
-
-def _print_case(case: CaseView, console: Console) -> None:
-    from rich.table import Table
-
-    setting = "paper's parameters" if case.setting == "paper" else "tuned on the sources"
-    stand_in = " [magenta](stand-in)[/]" if case.stand_in else ""
-    layout = case_table(case)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(layout.columns):
-        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
-    for row in layout.rows:
-        table.add_row(*(_rich_cell(cell) for cell in row))
-    console.print(
-        f"\n[bold]{case.case.title}[/]{stand_in}, {setting}: [dim]{case_caption(case)}[/]"
-    )
-    console.print(table)
 
 
 def _rich_cell(cell: TextCell) -> str:
@@ -254,70 +238,55 @@ def to_markdown(run: RunSummary) -> str:
     keys = [table.table.key for table in run.tables]
     command = f"domainwise reproduce {keys[0] if len(keys) == 1 else 'all'}"
     command += f"{' --quick' if run.quick else ''} --seed {run.header.get('root_seed')}"
+    made_by = f"Made by `{command}`; do not edit."
     lines = [
         "# The paper's tables, reproduced",
         "",
-        f"Made by `{command}`; do not edit."
-        " The numbers of the paper are those of its LaTeX source.",
+        f"{made_by} The numbers of the paper are those of its LaTeX source.",
         "",
         *(f"- {sentence}" for sentence in sentences.in_short(run)),
     ]
     if not run.quick:
-        lines += ["", "## What reproduces, what does not, and why", "", *_findings(run)]
+        lines += ["", "## What reproduces, what does not, and why"]
+        for title, entries in sentences.findings(run).items():
+            lines += ["", f"{title}:", "", *(f"- {entry}" for entry in entries)]
     lines += ["", "## Tables", "", legend(run), _TIMES]
-    for table in run.tables:
-        lines += ["", *_markdown_table(table)]
-    lines += ["", "## Machine and versions", "", _environment(run), ""]
-    return "\n".join(lines)
+    for view in run.tables:
+        lines += ["", f"### {view.table.title}", "", view.table.about]
+        if view.table.stand_in:
+            lines += ["", f"**Stand-in data.** {view.table.stand_in}"]
+        for setting, title in SETTING_TITLES.items():
+            cases = view.in_setting(setting)
+            lines += ["", f"#### {title}"] if cases else []
+            for case in cases:
+                selection = f". Selection: {case.rule}." if case.rule else ""
+                lines += ["", f"**{case.title}**: {case_caption(case)}{selection}", ""]
+                lines += _markdown_rows(case_table(case))
+    environment = ", ".join(f"{name} {value}" for name, value in _facts(run))
+    return "\n".join([*lines, "", "## Settings and versions", "", f"{environment}.", ""])
 
 
-def _findings(run: RunSummary) -> list[str]:
-    column = sentences.svm_column(run)
-    lines = [column, ""] if column else []
-    for title, entries in (
-        ("Within one of the paper's standard deviations", sentences.reproduced(run)),
-        (
-            "Outside (difference ours − paper, and in the paper's standard deviations)",
-            sentences.not_reproduced(run),
-        ),
-        ("Reasons for differences", sentences.reasons(run)),
-        ("Effect of the ridge (1e-5 / 1e-3 / ∞)", sentences.ridge_paths(run)),
-    ):
-        if entries:
-            lines += [f"{title}:", "", *(f"- {entry}" for entry in entries), ""]
-    return lines[:-1]
+def _markdown_rows(table: TextTable) -> Iterator[str]:
+    yield "| " + " | ".join(table.columns) + " |"
+    yield "|---" + "|---:" * (len(table.columns) - 1) + "|"
+    for row in table.rows:
+        cells = [f"**{cell.text}**" if cell.bold and cell.text else cell.text for cell in row]
+        yield "| " + " | ".join(cells) + " |"
 
 
-def _markdown_table(table: TableView) -> list[str]:
-    lines = [f"### {table.table.title}", "", table.table.about]
-    if table.table.stand_in:
-        lines += ["", f"**Stand-in data.** {table.table.stand_in}"]
-    titles = {"paper": "The paper's parameters", "tuned": "Tuned on source domains"}
-    for setting, title in titles.items():
-        cases = table.in_setting(setting)
-        lines += ["", f"#### {title}"] if cases else []
-        for case in cases:
-            layout = case_table(case)
-            selection = f". Selection: {case.rule}." if case.rule else ""
-            lines += ["", f"**{case.title}**: {case_caption(case)}{selection}", ""]
-            lines.append("| " + " | ".join(layout.columns) + " |")
-            lines.append("|---" + "|---:" * (len(layout.columns) - 1) + "|")
-            for row in layout.rows:
-                texts = [f"**{c.text}**" if c.bold and c.text else c.text for c in row]
-                lines.append("| " + " | ".join(texts) + " |")
-    return lines
-
-
-def _environment(run: RunSummary) -> str:
+def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:
+    """Settings, versions and machine."""
     header, machine = run.header, run.header.get("machine", {})
-    versions = [f"{name} {version}" for name, version in header.get("versions", {}).items()]
-    return (
-        f"domainwise {header.get('domainwise')}, Python {header.get('python')},"
-        f" {', '.join(versions)}; {machine.get('processor')}, {machine.get('cores')} cores,"
-        f" {machine.get('system')}; started {header.get('started')}"
-        + (f", resumed {sentences.count(len(run.sessions), 'time')}" if run.sessions else "")
-        + "."
-    )
+    yield "domainwise", header.get("domainwise")
+    yield "Python", header.get("python")
+    yield from header.get("versions", {}).items()
+    yield "machine", f"{machine.get('processor')}, {machine.get('cores')} cores"
+    yield "system", machine.get("system")
+    yield "root seed", header.get("root_seed")
+    yield "size of the run", header.get("profile")
+    yield "started", header.get("started")
+    if run.sessions:
+        yield "resumed", sentences.count(len(run.sessions), "time")
 
 
 # HTML ---------------------------------------------------------------------------------------------
@@ -327,25 +296,12 @@ def to_html(run: RunSummary) -> str:
     """Make the report of a run: a complete HTML document, one file that needs no network."""
     from domainwise.paper import plots
 
-    header, machine = run.header, run.header.get("machine", {})
-    facts = [
-        ("domainwise", header.get("domainwise")),
-        ("Python", header.get("python")),
-        *header.get("versions", {}).items(),
-        ("machine", f"{machine.get('processor')}, {machine.get('cores')} cores"),
-        ("system", machine.get("system")),
-        ("root seed", header.get("root_seed")),
-        ("size of the run", header.get("profile")),
-        ("started", header.get("started")),
-    ]
-    if run.sessions:
-        facts.append(("resumed", sentences.count(len(run.sessions), "time")))
     return Templates("domainwise.paper").render(
         "reproduce.html.j2",
         styles=["style.css"],
         title="The paper's tables, reproduced",
         run=run,
-        settings={"paper": "With the paper's parameters", "tuned": "Tuned on source domains only"},
+        settings=SETTING_TITLES,
         sentences=sentences,
         case_caption=case_caption,
         case_table=case_table,
@@ -353,5 +309,5 @@ def to_html(run: RunSummary) -> str:
         plots=plots,
         caveat=PAIRED_CAVEAT,
         provenance=PROVENANCE,
-        facts=facts,
+        facts=_facts(run),
     )

@@ -1,6 +1,6 @@
-"""What the numbers say, in sentences: the summary that is read first, and what reproduces and why.
+"""The results in sentences: the summary that is read first, and what reproduces and why.
 
-Sentences are computed where they can be, and written out where they cannot.
+Longer sentences are in ``texts.toml``; here their numbers are computed and filled in.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import SETTINGS
+from domainwise.paper.protocols import SETTINGS, read_toml
 from domainwise.paper.summary import LEVEL, CaseView, CellView, RunSummary, TableView
 from domainwise.scoring.statistics import PAIRED_CAVEAT, in_words, p_text
 
+TEXTS = read_toml("texts.toml")
 #: Each setting in words.
 PARAMETERS = {"paper": "the paper's parameters", "tuned": "tuned parameters"}
 #: Means of fewer repeats are shown, but not counted as agreeing with the paper or not.
@@ -29,26 +30,21 @@ def what_was_run(run: RunSummary) -> list[str]:
     """Size of the run, in words."""
     cases = {case.case.key for case in run.cases()}
     names = join([table.table.title for table in run.tables])
-    tables = count(len(run.tables), "table").capitalize()
     sentences = [
-        f"{tables} of the paper, {count(len(cases), 'case')} in all ({names}). Every method is"
-        f" fitted on source domains and scored on unseen domains. {_repeats(run)} Root seed"
-        f" {run.header.get('root_seed')}."
+        TEXTS["what_was_run"].format(
+            tables=count(len(run.tables), "table").capitalize(),
+            cases=count(len(cases), "case"),
+            names=names,
+            repeats=_repeats(run),
+            seed=run.header.get("root_seed"),
+        )
     ]
     if run.quick:
-        sentences.append(
-            "This was a quick run with few repeats and few rows per domain. It shows that"
-            " everything works and what a report looks like; do not compare its numbers with the"
-            " paper's."
-        )
-    stand_ins = [table.table.title for table in run.tables if table.table.stand_in]
-    if stand_ins:
-        sentences.append(
-            f"{join(stand_ins)}: the paper's data are not public, and other data replace them."
-            " Their numbers are shown beside the paper's but are not counted in the comparison."
-        )
+        sentences.append(TEXTS["quick"])
+    if stand_ins := [table.table.title for table in run.tables if table.table.stand_in]:
+        sentences.append(TEXTS["stand_ins"].format(names=join(stand_ins)))
     if run.failures:
-        sentences.append(f"{count(len(run.failures), 'fit')} failed; see the end of this report.")
+        sentences.append(TEXTS["failures"].format(fits=count(len(run.failures), "fit")))
     return sentences
 
 
@@ -79,12 +75,7 @@ def unfinished(run: RunSummary) -> list[str]:
             for (have, planned), titles in lacking.items():
                 which = "" if len(titles) == len(table.table.cases) else f" ({join(titles)})"
                 missing.append(f"{table.table.title}{which}, {setting}: {have} of {planned}")
-    if not missing:
-        return []
-    return [
-        "Not all repeats of the protocol have been run (the same command in the same folder adds"
-        f" the missing ones): {'; '.join(missing)}."
-    ]
+    return [TEXTS["unfinished"].format(missing="; ".join(missing))] if missing else []
 
 
 def agreement(run: RunSummary) -> list[str]:
@@ -97,11 +88,9 @@ def agreement(run: RunSummary) -> list[str]:
     if run.quick or not inside:
         return []
     total, within = sum(map(len, inside.values())), sum(map(sum, inside.values()))
-    parts = [f"{title} {sum(cells)} of {len(cells)}" for title, cells in inside.items()]
-    return [
-        f"Of {total} cells with the paper's data and at least {MIN_REPEATS} repeats, {within} lie"
-        f" within one of the paper's standard deviations ({join(parts)})."
-    ]
+    tables = join([f"{title} {sum(cells)} of {len(cells)}" for title, cells in inside.items()])
+    text = TEXTS["agreement"]
+    return [text.format(total=total, within=within, least=MIN_REPEATS, tables=tables)]
 
 
 def compared(case: CaseView) -> list[tuple[str, str, CellView]]:
@@ -157,20 +146,24 @@ def significance(run: RunSummary) -> list[str]:
         if parts:
             sentences.append(f"With {parameters}, DCM {join(parts)}.")
     if sentences:
-        sentences.append(f"A difference counts if Wilcoxon's p is below 0.05; {PAIRED_CAVEAT}.")
+        sentences.append(TEXTS["tested"].format(caveat=PAIRED_CAVEAT))
     for setting, ranking in run.rankings.items():
         if ranking.p_value is None or ranking.n_datasets < 3:
             continue
         order = sorted(zip(ranking.average_ranks, ranking.methods, strict=True))
         listed = join([f"{name} {rank:.1f}" for rank, name in order])
         fewest = min(case.n_repeats for case in run.cases(setting))
-        few = f" Some of the means have only {count(fewest, 'repeat')}."
-        verdict = "differ" if ranking.p_value < LEVEL else "do not differ"
+        text = TEXTS["ranks"] + (TEXTS["few_repeats"] if fewest < MIN_REPEATS else "")
         sentences.append(
-            f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}."
-            f" The methods {verdict} significantly (Friedman p = {p_text(ranking.p_value)}); a"
-            f" difference of ranks below {ranking.critical_difference:.1f} is not significant."
-            + (few if fewest < MIN_REPEATS else "")
+            text.format(
+                n=ranking.n_datasets,
+                setting=setting,
+                listed=listed,
+                verdict="differ" if ranking.p_value < LEVEL else "do not differ",
+                p=p_text(ranking.p_value),
+                critical=ranking.critical_difference,
+                repeats=count(fewest, "repeat"),
+            )
         )
     return sentences
 
@@ -206,6 +199,20 @@ def count(number: int, noun: str) -> str:
 # What reproduces, what does not, and why ----------------------------------------------------------
 
 
+def findings(run: RunSummary) -> dict[str, list[str]]:
+    """Lists of sentences by their titles, without those that are empty."""
+    parts = {
+        "The SVM column of the synthetic table": svm_column(run),
+        "Within one of the paper's standard deviations": reproduced(run),
+        "Outside (difference ours − paper, and in the paper's standard deviations)": (
+            not_reproduced(run)
+        ),
+        "Reasons for differences": reasons(run),
+        "Effect of the ridge (1e-5 / 1e-3 / ∞)": ridge_paths(run),
+    }
+    return {title: entries for title, entries in parts.items() if entries}
+
+
 def reproduced(run: RunSummary) -> list[str]:
     """Cells within one paper-sd, case by case."""
     within = {
@@ -231,7 +238,7 @@ def not_reproduced(run: RunSummary) -> list[str]:
     return lines
 
 
-def svm_column(run: RunSummary) -> str:
+def svm_column(run: RunSummary) -> list[str]:
     """How far the synthetic SVM column lies from the paper's, which leaves nothing open there."""
     gaps = [
         (case.case.title, gap)
@@ -240,77 +247,39 @@ def svm_column(run: RunSummary) -> str:
         if (gap := view.cells["accuracy"].difference) is not None
     ]
     if not gaps:
-        return ""
+        return []
     far = [f"{title} ({gap:+.2f})" for title, gap in gaps if abs(gap) > 1.5]
     outside = f"; outside: {join(far)}" if far else ""
-    return (
-        f"The SVM column is within 1.5 points of the paper's in {len(gaps) - len(far)} of"
-        f" {len(gaps)} rows{outside}. The seed, 0, was not selected. Means of 20 repeats, ours and"
-        " the paper's, have a standard error of about one point." + _long_run(run)
-    )
-
-
-def _long_run(run: RunSummary) -> str:
-    """The SVM column over many repeats, beside the paper's."""
-    parts = [
+    text: str = TEXTS["svm_column"].format(close=len(gaps) - len(far), n=len(gaps), outside=outside)
+    cells = [
         f"{row['mean']:.2f} ± {row['standard_error']:.2f} against"
         f" {case.case.paper['svm'].cells['accuracy'][0]:.2f} ({case.case.title})"
         for case in run.cases("paper")
         if (row := run.long_runs.get(case.case.key)) is not None and "svm" in case.case.paper
     ]
-    if not parts:
-        return ""
-    repeats = next(iter(run.long_runs.values()))["repeats"]
-    return f" Over {repeats} repeats (mean ± standard error) the column is {join(parts)}."
+    if cells:
+        repeats = next(iter(run.long_runs.values()))["repeats"]
+        text += TEXTS["long_run"].format(repeats=repeats, cells=join(cells))
+    return [text]
 
 
 def reasons(run: RunSummary) -> list[str]:
-    """Why numbers differ, with this run's own figures where it has them."""
+    """Reasons for differences, with this run's own figures where it has them."""
     # COIR is DCM at weight 0.
     against_coir = record(run.cases("paper"), "coir")
-    weight = f" At weight 1 DCM {against_coir}; the tuned setting may choose 0.01."
-    weight = weight if against_coir else ""
-    lines = [
-        "**Ridge.** The paper's eigenproblem has no ridge, and as printed (Algorithm 1) it fits"
-        " noise; the paper does not say how its experiments were regularised. Everything here uses"
-        " ridge 1e-3, one value for all tables, tuned on none of them. The lines below show its"
-        " effect: no single value reproduces every table.",
-        "**DICA's λ** is not given in the paper either. With λ = N·ridge DICA agrees with COIR to"
-        " the third or fourth digit, as it does in the paper, whatever that value is.",
-        "**Components.** A binary target determines one direction (eigenvalue above 1); the other"
-        " directions of the paper's formulation are arbitrary. One component is used for classes,"
-        " five for Parkinson's scores (the paper does not say).",
-        "**Weight of the domain term.** Eq. (eigen) drops a factor 1/N of its own derivation, so"
-        " that the domain term is N times stronger than derived." + weight,
-        "**M.** The paper's text says M landmarks, its times suggest N/M; both readings are in the"
-        " tables.",
-        "**Times** are not comparable: ours are from one core and a reduced problem, the paper's"
-        " from dense eigensolvers on a machine that it does not name.",
-    ]
-    lines += _parkinsons(run)
-    stand_ins = [table.table for table in run.tables if table.table.stand_in]
-    return lines + [f"**{table.title}** is a stand-in. {table.stand_in}" for table in stand_ins]
-
-
-def _parkinsons(run: RunSummary) -> list[str]:
+    weight = TEXTS["weight"].format(record=against_coir) if against_coir else ""
+    lines = [text.format(weight=weight) for text in TEXTS["reasons"]]
     parts = []
     for case in run.cases("paper"):
-        constant, dcm, coir = (case.find(key) for key in ("majority", "dcm", "coir"))
-        if case.case.table == "parkinsons" and constant and dcm and coir and coir.paired:
-            means = [view.cells["rmse"].ours.mean for view in (constant, dcm, coir)]
-            parts.append(
-                f"{case.case.title}: constant {means[0]:.2f}, DCM {means[1]:.2f}, COIR"
-                f" {means[2]:.2f}, DCM against COIR p = {p_text(coir.paired.p_value)}"
-            )
-    if not parts:
-        return []
-    return [
-        "**Parkinson's.** Differences between subjects are more than 90 % of the scores' variance,"
-        " and voice explains little of them: a constant is hard to beat on unseen people. RMSE,"
-        f" {'; '.join(parts)}. With γ = median score both kernels are so narrow that most rows"
-        " resemble only themselves, and every method predicts nearly a constant. The paper mentions"
-        " about 9,000 rows; the public table has 5,875."
-    ]
+        if case.case.table == "parkinsons":
+            views = {view.key: view for view in case.methods}
+            if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired):
+                means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
+                title, p = case.case.title, p_text(paired.p_value)
+                parts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
+    lines += [TEXTS["parkinsons"].format(cases="; ".join(parts))] if parts else []
+    stand_ins = [table.table for table in run.tables if table.table.stand_in]
+    return lines + [f"**{table.title}** is a stand-in. {table.stand_in}" for table in stand_ins]
 
 
 def ridge_paths(run: RunSummary) -> list[str]:

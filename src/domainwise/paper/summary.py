@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Cell, Metric, Table
+from domainwise.paper.protocols import (
+    METRICS,
+    SETTINGS,
+    TABLES,
+    Case,
+    Cell,
+    Metric,
+    PaperRow,
+    Table,
+)
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
@@ -26,15 +35,8 @@ class CellView:
 
     ours: Summary
     paper: Cell | None
-    comparable: bool
+    within: bool | None  #: one of the paper's standard deviations; None: not comparable
     best: bool
-
-    @property
-    def within(self) -> bool | None:
-        """Whether ours lies within one of the paper's standard deviations; None: no comparison."""
-        if self.paper is None or not self.comparable:
-            return None
-        return abs(self.ours.mean - self.paper[0]) <= self.paper[1]
 
     @property
     def difference(self) -> float | None:
@@ -72,13 +74,13 @@ class CaseView:
 
     @property
     def metrics(self) -> list[Metric]:
-        """Measures of the case, the ranking one first."""
+        """Metrics of the case, the ranking one first."""
         return [METRICS[key] for key in self.case.metrics]
 
     @property
     def primary(self) -> Metric:
-        """The measure that ranks."""
-        return METRICS[self.case.metrics[0]]
+        """The metric that ranks."""
+        return self.metrics[0]
 
     @property
     def title(self) -> str:
@@ -100,8 +102,8 @@ class CaseView:
 
     def all_best(self) -> list[MethodView]:
         """The method with the best mean, or those that share it."""
-        cells = [(method, method.cells.get(self.primary.key)) for method in self.methods]
-        return [method for method, cell in cells if cell is not None and cell.best]
+        key = self.primary.key
+        return [method for method in self.methods if key in method.cells and method.cells[key].best]
 
     def best(self) -> MethodView | None:
         """The method with the best mean, the first of those that share it."""
@@ -132,10 +134,10 @@ class RunSummary:
     sessions: Sequence[Row]
     tables: Sequence[TableView]
     rankings: Mapping[str, Ranking]
-    projections: Sequence[Row] = field(default_factory=list)
-    spectrum: Row | None = None
-    long_runs: Mapping[str, Row] = field(default_factory=dict)
-    failures: Sequence[Row] = field(default_factory=list)
+    projections: Sequence[Row]
+    spectrum: Row | None
+    long_runs: Mapping[str, Row]
+    failures: Sequence[Row]
 
     @property
     def quick(self) -> bool:
@@ -144,12 +146,8 @@ class RunSummary:
 
     def cases(self, setting: str | None = None) -> list[CaseView]:
         """All cases, of one setting or both."""
-        return [
-            case
-            for table in self.tables
-            for case in table.cases
-            if setting is None or case.setting == setting
-        ]
+        cases = [case for table in self.tables for case in table.cases]
+        return [case for case in cases if setting in (None, case.setting)]
 
 
 def summarise_run(store: ResultStore) -> RunSummary:
@@ -164,27 +162,27 @@ def summarise_run(store: ResultStore) -> RunSummary:
         failures.pop(key, None)
         methods = results.setdefault((row["case"], row["setting"]), {})
         methods.setdefault(row["method"], {})[row["repeat"]] = row
-    timed = [row for row in store.rows("timing") if row["status"] == "ok"]
-    times = {(row["case"], row["method"]): row for row in timed}
+    times = {
+        (row["case"], row["method"]): row for row in store.rows("timing") if row["status"] == "ok"
+    }
     quick = store.header.get("profile") == "quick"
-    tables = []
-    for table in TABLES.values():
-        cases = [
+    views = {
+        table.key: [
             _case_view(case.quick() if quick else case, setting, table, by_method, times)
             for case in table.cases
             for setting in SETTINGS
             if (by_method := results.get((case.key, setting)))
         ]
-        if cases:
-            tables.append(TableView(table, cases))
-    spectra = store.rows("spectrum")
+        for table in TABLES.values()
+    }
+    tables = [TableView(TABLES[key], cases) for key, cases in views.items() if cases]
     return RunSummary(
         header=store.header,
         sessions=store.rows("session"),
         tables=tables,
         rankings={s: ranking for s in SETTINGS if (ranking := _ranking(tables, s)) is not None},
         projections=store.rows("projection"),
-        spectrum=spectra[-1] if spectra else None,
+        spectrum=next(reversed(store.rows("spectrum")), None),
         long_runs={row["case"]: row for row in store.rows("long_run")},
         failures=list(failures.values()),
     )
@@ -197,7 +195,13 @@ def _case_view(
     by_method: Mapping[str, Mapping[int, Row]],
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    scores = {key: _scores(by_method, key) for key in case.metrics}
+    scores: dict[str, dict[str, dict[int, float]]] = {
+        key: {
+            name: {r: rows[r]["metrics"][key] for r in sorted(rows) if key in rows[r]["metrics"]}
+            for name, rows in by_method.items()
+        }
+        for key in case.metrics
+    }
     summaries = {
         key: {name: summarise(list(values.values())) for name, values in by_name.items() if values}
         for key, by_name in scores.items()
@@ -211,26 +215,24 @@ def _case_view(
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
         is_paired = rival in values and name != rival
         timed = times.get((case.key, name), {}) if setting == "paper" else {}
-        printed = case.paper.get(name) if setting == "paper" else None
+        printed = case.paper.get(name, PaperRow()) if setting == "paper" else PaperRow()
+        cells = {}
+        for key, by_name in summaries.items():
+            if ours := by_name.get(name):
+                cell, within = printed.cells.get(key), None
+                if cell is not None and not table.stand_in:
+                    within = abs(ours.mean - cell[0]) <= cell[1]
+                cells[key] = CellView(ours, cell, within, name in best[key])
         methods.append(
             MethodView(
                 key=name,
                 label=method.name(case.task),
                 kind=method.kind,
-                cells={
-                    key: CellView(
-                        ours=by_name[name],
-                        paper=None if printed is None else printed.cells.get(key),
-                        comparable=not table.stand_in,
-                        best=name in best[key],
-                    )
-                    for key, by_name in summaries.items()
-                    if name in by_name
-                },
+                cells=cells,
                 values=values[name],
                 paired=compare(values[rival], values[name]) if is_paired else None,
                 seconds=timed.get("seconds"),
-                paper_seconds=None if printed is None else printed.seconds,
+                paper_seconds=printed.seconds,
                 peak_mib=timed.get("peak_mib"),
                 invariance=_mean_invariance(rows),
                 rules=list(dict.fromkeys(row["selection"]["rule"] for row in rows)),
@@ -247,14 +249,6 @@ def _case_view(
     )
 
 
-def _scores(by_method: Mapping[str, Mapping[int, Row]], metric: str) -> dict[str, dict[int, float]]:
-    """Scores by method and repeat, where they are defined."""
-    return {
-        name: {r: rows[r]["metrics"][metric] for r in sorted(rows) if metric in rows[r]["metrics"]}
-        for name, rows in by_method.items()
-    }
-
-
 def _best_methods(summaries: Mapping[str, Summary], metric: Metric) -> set[str]:
     means = {name: ours.mean for name, ours in summaries.items() if METHODS[name].main}
     finite = [mean for mean in means.values() if np.isfinite(mean)]
@@ -264,9 +258,8 @@ def _best_methods(summaries: Mapping[str, Summary], metric: Metric) -> set[str]:
 
 def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
     measured = [row["invariance"] for row in rows if row.get("invariance")]
-    if not measured:
-        return None
-    return {name: float(np.mean([entry[name] for entry in measured])) for name in INVARIANCE}
+    means = {name: float(np.mean([m[name] for m in measured])) for name in INVARIANCE if measured}
+    return means or None
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:

@@ -13,7 +13,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,10 @@ class Split:
     test_domain: Array
 
     @property
-    def domains(self) -> tuple[list[str], list[str]]:
+    def domains(self) -> list[list[str]]:
         """Names of the source and of the unseen domains."""
-        sources, unseen = np.unique(self.sample_domain), np.unique(self.test_domain)
-        return [str(name) for name in sources], [str(name) for name in unseen]
+        columns = (self.sample_domain, self.test_domain)
+        return [list(map(str, np.unique(column))) for column in columns]
 
     @property
     def has_missing(self) -> bool:
@@ -86,14 +86,9 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     needed = case.train_domains + case.test_domains
     if len(names) < needed:
         raise ValueError(f"{case.key} needs {needed} domains, its data have {len(names)}")
+    draw = partial(rows_of_domain, stratified=case.stratified, rng=rng)
     rows = [
-        rows_of_domain(
-            np.flatnonzero(bunch.sample_domain == name),
-            bunch.target,
-            case.rows_per_domain,
-            stratified=case.stratified,
-            rng=rng,
-        )
+        draw(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)
         for name in rng.permutation(names)[:needed]
     ]
     parts = (rows[: case.train_domains], rows[case.train_domains :])
@@ -206,17 +201,9 @@ def tuning_metric(case: Case) -> str:
 
 def tuning_rows(split: Split, case: Case, rng: np.random.Generator) -> Array:
     """At most ``case.tuning_rows`` rows of each source domain, keeping its class ratio."""
-    parts = [
-        rows_of_domain(
-            np.flatnonzero(split.sample_domain == name),
-            split.y,
-            case.tuning_rows,
-            stratified=case.task == "classification",
-            rng=rng,
-        )
-        for name in np.unique(split.sample_domain)
-    ]
-    return np.concatenate(parts)
+    draw = partial(rows_of_domain, stratified=case.task == "classification", rng=rng)
+    domains = (split.sample_domain == name for name in np.unique(split.sample_domain))
+    return np.concatenate([draw(np.flatnonzero(d), split.y, case.tuning_rows) for d in domains])
 
 
 def domain_folds(domain: Array, n_folds: int, rng: np.random.Generator) -> Iterator[Array]:
@@ -237,28 +224,27 @@ def grid(case: Case, method: Method, X: Array, random_state: int) -> list[Parame
         n_landmarks=method.n_landmarks(len(X), case.m),
         random_state=random_state,
     )
-    axes: dict[str, tuple[Any, ...]]
+    axes: dict[str, Any]
     if method.projection is None:
-        axes = {"C": SVM_COSTS, "gamma": tuple(median * factor for factor in SVM_GAMMAS)}
+        axes = {"C": SVM_COSTS, "gamma": [median * factor for factor in SVM_GAMMAS]}
         base = replace(base, predictor_gamma=None, domain_weight=0.0)
     else:
-        axes = {"gamma": tuple(median * factor for factor in GAMMAS)}
+        axes = {"gamma": [median * factor for factor in GAMMAS]}
         axes |= GRIDS.get(method.key.removeprefix("fast"), {})
         if method.key == "mida":
-            axes["domain_weight"] = tuple(weight / len(X) for weight in INDEPENDENCE)
-    return [
-        replace(base, **dict(zip(axes, values, strict=True)))
-        for values in itertools.product(*axes.values())
-    ]
+            axes["domain_weight"] = [weight / len(X) for weight in INDEPENDENCE]
+    points = itertools.product(*axes.values())
+    return [replace(base, **dict(zip(axes, values, strict=True))) for values in points]
 
 
 def _scaled(case: Case, X: Array) -> Array:
     """Rows as the projection will see them."""
     if case.scaling == "none":
         return X
-    low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
-    mean, spread = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
-    origin, width = (low, high - low) if case.scaling == "minmax" else (mean, spread)
+    if case.scaling == "minmax":
+        origin, width = np.nanmin(X, axis=0), np.nanmax(X, axis=0) - np.nanmin(X, axis=0)
+    else:
+        origin, width = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
     return np.nan_to_num((X - origin) / np.where(width > 0, width, 1.0))
 
 

@@ -23,9 +23,14 @@ Where the paper's text cannot be run as printed (theory 10.1):
   two differ; directions with eigenvalue 1 become ordered by variance.
 """
 
-from domainwise.reference.common import ReferenceResult
-from domainwise.reference.dense import algorithm1, dica_original, project
-from domainwise.reference.nystroem import algorithm2, algorithm2_stable
+from domainwise.reference.algorithms import (
+    ReferenceResult,
+    algorithm1,
+    algorithm2,
+    algorithm2_stable,
+    dica_original,
+    project,
+)
 
 __all__ = [
     "ReferenceResult",

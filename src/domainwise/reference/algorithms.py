@@ -1,0 +1,401 @@
+"""Algorithms 1 and 2 of the paper and the original DICA, dense, with the checks they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from domainwise.checks import warn_caller
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ReferenceResult:
+    """Solution of one of the reference algorithms, a column for each component."""
+
+    eigenvalues: Matrix  #: real parts, largest first
+    coefficients: Matrix  #: the paper's B: a point projects to B' times its centred kernel values
+    projected: Matrix  #: training points, the paper's K_x tilde, transposed
+    projected_new: Matrix | None = None  #: new points where ``K_z`` was given
+
+
+def leading(
+    gammas: NDArray[Any], vectors: NDArray[Any], n_components: int
+) -> tuple[Matrix, Matrix]:
+    """Largest real parts first; a warning where the chosen ones are truly complex."""
+    order = np.argsort(-gammas.real, kind="stable")[:n_components]
+    chosen = gammas[order]
+    imaginary = np.abs(np.imag(chosen)) > 1e-8 * np.abs(chosen)
+    if imaginary.any():
+        warn_caller(
+            f"{imaginary.sum()} of the {len(chosen)} leading eigenvalues are complex, by rounding;"
+            " only real parts are used",
+            RuntimeWarning,
+        )
+    return chosen.real, vectors[:, order].real
+
+
+def unit_variance(projected: Matrix) -> Matrix:
+    """Factors that give centred columns variance 1; 1 where a column is zero up to rounding."""
+    deviation = np.sqrt(np.mean(projected**2, axis=0))
+    return np.asarray(1.0 / np.where(deviation <= 1e-12 * deviation.max(), 1.0, deviation))
+
+
+def centre(K: Matrix) -> Matrix:
+    """Subtract the means of rows and columns."""
+    means = K.mean(axis=0)
+    return np.asarray(K - means - means[:, None] + means.mean())
+
+
+def matrix(values: ArrayLike, name: str) -> Matrix:
+    """Check a matrix of finite numbers."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds NaN or infinite values")
+    return array
+
+
+def square(values: ArrayLike, name: str, size: int | None = None) -> Matrix:
+    """Check a square matrix."""
+    array = matrix(values, name)
+    expected = len(array) if size is None else size
+    if array.shape != (expected, expected):
+        raise ValueError(f"{name} must have shape {(expected, expected)}, got {array.shape}")
+    if not np.allclose(array, array.T, rtol=1e-8, atol=1e-10 * np.abs(array).max()):
+        raise ValueError(f"{name} must be symmetric")
+    return (array + array.T) / 2
+
+
+def positive(value: float, name: str, *, zero: bool = False) -> float:
+    """Check a regulariser, or a weight, which may be zero."""
+    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        kind = "number of at least 0" if zero else "positive number"
+        raise ValueError(f"{name} must be a {kind}, got {value!r}")
+    return float(value)
+
+
+def check_components(n_components: int, most: int, what: str) -> None:
+    """Check n_components."""
+    if not 1 <= n_components <= most:
+        raise ValueError(f"n_components must be between 1 and {most} ({what}), got {n_components}")
+
+
+# Dense eigenproblems of size N --------------------------------------------------------------------
+
+
+def algorithm1(
+    K_x: ArrayLike,
+    K_y: ArrayLike,
+    K_d: ArrayLike,
+    K_z: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    n_components: int,
+    domain_weight: float = 1.0,
+) -> ReferenceResult:
+    r"""DCM by a dense generalized eigenproblem (the paper's Algorithm 1).
+
+    .. math:: (P_y K_x^2 + K_x) B = (w P_d K_x^2 + K_x) B \Gamma, \qquad
+        P_\alpha = K_\alpha (K_\alpha + N \epsilon I)^{-1}
+
+    With :math:`K_x = U \Lambda U^\top` (eigenvalues above N eps relative), :math:`\beta = U
+    \Lambda^{-1} a` turns it into :math:`(U^\top P_y U \Lambda + I) a = \gamma (w U^\top P_d U
+    \Lambda + I) a`, which QZ solves. All but rank(K_y) + rank(K_d) eigenvalues equal 1, and their
+    eigenvectors are arbitrary. ``n_components`` is at most the rank of the centred K_x, and the
+    projected training points have unit variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.reference import algorithm1
+    >>> X = np.random.default_rng(0).normal(size=(12, 12))
+    >>> y, d = np.arange(12) % 2, np.arange(12) // 4
+    >>> same = lambda a: (a[:, None] == a).astype(float)
+    >>> result = algorithm1(X @ X.T, same(y), same(d), epsilon=1e-3, n_components=2)
+    >>> bool(result.eigenvalues[0] > 1), bool(np.isclose(result.eigenvalues[1], 1))
+    (True, True)
+    """
+    K_raw = square(K_x, "K_x")
+    n_samples = len(K_raw)
+    P_y = _smoother(square(K_y, "K_y", n_samples), epsilon)
+    P_d = _smoother(square(K_d, "K_d", n_samples), epsilon)
+    weight = positive(domain_weight, "domain_weight", zero=True)
+    values, vectors = scipy.linalg.eigh(centre(K_raw))
+    nonzero = values > n_samples * np.finfo(np.float64).eps * values[-1]
+    scale, U = values[nonzero], vectors[:, nonzero]
+    check_components(n_components, len(scale), "the rank of the centred K_x")
+    identity = np.eye(len(scale))
+    gammas, W = scipy.linalg.eig(
+        (U.T @ P_y @ U) * scale + identity, weight * (U.T @ P_d @ U) * scale + identity
+    )
+    gammas, W = leading(gammas, W, n_components)
+    # K_x B = U W, without the rounding of dividing by small eigenvalues and multiplying again.
+    W = W * unit_variance(U @ W)
+    B = U @ (W / scale[:, None])
+    new = None if K_z is None else project(K_raw, K_z, B)
+    return ReferenceResult(gammas, B, U @ W, new)
+
+
+def dica_original(
+    K_x: ArrayLike,
+    K_y: ArrayLike | None,
+    sample_domain: ArrayLike,
+    K_z: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    lam: float,
+    n_components: int,
+) -> ReferenceResult:
+    r"""Domain-invariant component analysis with the scaling of its authors' code.
+
+    .. math:: P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta
+
+    where :math:`L_{ij}` is :math:`(T - 1)/(T^2 n_g^2)` for two points of the same domain g and
+    :math:`-1/(T^2 n_g n_h)` for domains g and h. Each :math:`\beta` is scaled to unit norm and
+    divided by :math:`\sqrt\gamma` (K. Muandet, D. Balduzzi, B. Schoelkopf, ICML 2013).
+
+    Without ``K_y`` it is the unsupervised variant, P_y = I. New points are centred with the
+    training means, not with those of their batch as in the authors' code. At most rank(P_y)
+    eigenvalues are real and positive; where fewer than ``n_components`` are, fewer components are
+    returned, with a RuntimeWarning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.reference import dica_original
+    >>> X = np.random.default_rng(0).normal(size=(12, 4))
+    >>> result = dica_original(
+    ...     X @ X.T, None, np.arange(12) // 4, epsilon=1e-3, lam=1e-3, n_components=2
+    ... )
+    >>> result.projected.shape
+    (12, 2)
+    """
+    K_raw = square(K_x, "K_x")
+    n_samples = len(K_raw)
+    positive(lam, "lam")
+    check_components(n_components, n_samples - 1, "n_samples - 1")
+    K = centre(K_raw)
+    left = K @ K
+    if K_y is not None:
+        left = _smoother(square(K_y, "K_y", n_samples), epsilon) @ left
+    L = _distribution_matrix(np.asarray(sample_domain), n_samples)
+    gammas, vectors = scipy.linalg.eig(left, K @ L @ K + K + lam * np.eye(n_samples))
+    size = np.abs(gammas)
+    usable = (np.abs(gammas.imag) <= 1e-8 * size) & (gammas.real > 1e-10 * size.max())
+    if usable.sum() < n_components:
+        warn_caller(
+            f"n_components={n_components} but DICA has {usable.sum()} real positive eigenvalues;"
+            " returning those",
+            RuntimeWarning,
+        )
+    chosen = min(n_components, int(usable.sum()))
+    gammas, B = leading(gammas[usable], vectors[:, usable], chosen)
+    B = B / (np.linalg.norm(B, axis=0) * np.sqrt(gammas))
+    new = None if K_z is None else project(K_raw, K_z, B)
+    return ReferenceResult(gammas, B, K @ B, new)
+
+
+def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
+    """Project points by the ``coefficients`` of a result on ``K_x``, one by one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.reference import project
+    >>> K = np.array([[2.0, 0.0], [0.0, 2.0]])
+    >>> project(K, K, [[1.0], [-1.0]])
+    array([[ 2.],
+           [-2.]])
+    """
+    K = square(K_x, "K_x")
+    new = matrix(K_z, "K_z")
+    B = matrix(coefficients, "coefficients")
+    for name, values in (("K_z", new), ("coefficients", B)):
+        if len(values) != len(K):
+            raise ValueError(f"{name} has {len(values)} rows but K_x has {len(K)}")
+    means = K.mean(axis=1)
+    return np.asarray((new - new.mean(axis=0) - means[:, None] + means.mean()).T @ B)
+
+
+def _smoother(K: Matrix, epsilon: float) -> Matrix:
+    """P = K (K + N epsilon I)^-1 with K centred."""
+    centred = centre(K)
+    shifted = centred + len(K) * positive(epsilon, "epsilon") * np.eye(len(K))
+    P: Matrix = scipy.linalg.solve(shifted, centred, assume_a="sym")
+    return (P + P.T) / 2
+
+
+def _distribution_matrix(sample_domain: NDArray[Any], n_samples: int) -> Matrix:
+    if sample_domain.shape != (n_samples,):
+        raise ValueError(
+            f"sample_domain has shape {sample_domain.shape} but K_x has {n_samples} rows"
+        )
+    _, codes, counts = np.unique(sample_domain, return_inverse=True, return_counts=True)
+    n_domains, size = len(counts), counts[codes].astype(np.float64)
+    same = codes[:, None] == codes
+    return np.asarray((n_domains * same - 1.0) / (n_domains**2 * np.outer(size, size)))
+
+
+# FastDCM ------------------------------------------------------------------------------------------
+
+
+def algorithm2(
+    C_x: ArrayLike,
+    W_x: ArrayLike,
+    C_y: ArrayLike,
+    W_y: ArrayLike,
+    C_d: ArrayLike,
+    W_d: ArrayLike,
+    K_z: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    n_components: int,
+    domain_weight: float = 1.0,
+) -> ReferenceResult:
+    r"""FastDCM through Omega, V and Theta (the paper's Algorithm 2, line by line).
+
+    The columns of every C are centred, so that the approximate kernels :math:`C W^+ C^\top` are.
+    With :math:`S_{\alpha\beta} = C_\alpha^\top C_\beta`, eq. (omega) gives an M x M matrix
+    :math:`\Omega`; V holds the eigenvectors of :math:`S_{xx}`, :math:`\Theta` those of
+    :math:`V^\top \Omega V V^\top S_{xx} V`, and :math:`\tilde B = C_x V \Theta`. (V cancels: it
+    is kept because the paper has it.) It solves, for the approximate kernels,
+
+    .. math:: K_x (P_y K_x^2 + K_x) B = \left(K_x (w P_d K_x^2 + K_x) + N \epsilon I\right) B
+        \Gamma
+
+    but loses its accuracy for small epsilon and badly conditioned W_x;
+    :func:`algorithm2_stable` does not.
+
+    A C holds uncentred kernels between all points (rows) and landmarks, of which targets and
+    domains may have their own, a W those among the landmarks, and ``K_z`` those between landmarks
+    (rows) and new points. ``n_components`` is at most the number of landmarks, and the projected
+    training points have unit variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from domainwise.reference import algorithm2
+    >>> X = np.random.default_rng(0).normal(size=(12, 4))
+    >>> y, d = np.arange(12) % 2, np.arange(12) // 4
+    >>> same = lambda a, b: (a[:, None] == b).astype(float)
+    >>> s = np.arange(0, 12, 3)
+    >>> kernels = [X @ X[s].T, X[s] @ X[s].T, same(y, y[s]), same(y[s], y[s])]
+    >>> result = algorithm2(*kernels, same(d, d[s]), same(d[s], d[s]), epsilon=1e-3, n_components=2)
+    >>> result.projected.shape
+    (12, 2)
+    """
+    C, W, column_means = _landmark_kernel(C_x, W_x, "x")
+    n_samples, n_landmarks = C.shape
+    check_components(n_components, n_landmarks, "the number of landmarks")
+    weight = positive(domain_weight, "domain_weight", zero=True)
+    ridge = n_samples * positive(epsilon, "epsilon")
+    W_inverse = _root_inverse(W) @ _root_inverse(W).T
+    S = C.T @ C
+    WSWS = W_inverse @ S @ W_inverse @ S
+    dependence = {}
+    for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
+        D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
+        W_tilde = _root_inverse(W_D) @ _root_inverse(W_D).T
+        middle = W_tilde @ np.linalg.inv(D.T @ D @ W_tilde + ridge * np.eye(D.shape[1]))
+        cross = C.T @ D
+        dependence[letter] = W_inverse @ cross @ middle @ cross.T @ W_inverse @ S @ W_inverse
+    right = weight * dependence["d"] @ S + WSWS + ridge * np.eye(n_landmarks)
+    left = dependence["y"] + W_inverse @ S @ W_inverse
+    omega = np.linalg.solve(right, left)
+    _, V = np.linalg.eigh(S)
+    gammas, theta = np.linalg.eig(V.T @ omega @ V @ V.T @ S @ V)
+    gammas, theta = leading(gammas, theta, n_components)
+    B = C @ (V @ theta)
+    return _nystroem_result(gammas, B, C, W_inverse @ (C.T @ B), K_z, column_means)
+
+
+def algorithm2_stable(
+    C_x: ArrayLike,
+    W_x: ArrayLike,
+    C_y: ArrayLike,
+    W_y: ArrayLike,
+    C_d: ArrayLike,
+    W_d: ArrayLike,
+    K_z: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    n_components: int,
+    domain_weight: float = 1.0,
+) -> ReferenceResult:
+    r"""Solve the problem of :func:`algorithm2` as a symmetric-definite one.
+
+    With :math:`\Phi = C_x W_x^{-1/2}` (columns centred), :math:`S = \Phi^\top \Phi` and
+    :math:`A_\alpha = \Phi^\top P_\alpha \Phi`,
+
+    .. math:: (S A_y S + S^2) b = \gamma (w S A_d S + S^2 + N \epsilon I) b
+
+    has the eigenvalues of Algorithm 2; the training points project to :math:`\Phi b` and the
+    coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped, and
+    ``n_components`` is at most its rank. The projections do not go through the coefficients, which
+    alone suffer where S is badly conditioned.
+    """
+    C, W, column_means = _landmark_kernel(C_x, W_x, "x")
+    n_samples = len(C)
+    weight = positive(domain_weight, "domain_weight", zero=True)
+    ridge = n_samples * positive(epsilon, "epsilon")
+    root = _root_inverse(W)
+    check_components(n_components, root.shape[1], "the rank of W_x")
+    phi = C @ root
+    S = phi.T @ phi
+    dependence = {}
+    for letter, C_other, W_other in (("y", C_y, W_y), ("d", C_d, W_d)):
+        D, W_D, _ = _landmark_kernel(C_other, W_other, letter, n_samples)
+        features = D @ _root_inverse(W_D)
+        gram = features.T @ features + ridge * np.eye(features.shape[1])
+        cross = features.T @ phi @ S
+        dependence[letter] = cross.T @ scipy.linalg.solve(gram, cross, assume_a="pos")
+    left = dependence["y"] + S @ S
+    right = weight * dependence["d"] + S @ S + ridge * np.eye(len(S))
+    gammas, b = scipy.linalg.eigh((left + left.T) / 2, (right + right.T) / 2)
+    gammas, b = gammas[::-1][:n_components], b[:, ::-1][:, :n_components]
+    B = phi @ (np.linalg.pinv(S, hermitian=True) @ b)
+    return _nystroem_result(gammas, B, C, root @ b, K_z, column_means)
+
+
+def _nystroem_result(
+    gammas: Matrix,
+    B: Matrix,
+    C: Matrix,
+    extension: Matrix,
+    K_z: ArrayLike | None,
+    column_means: Matrix,
+) -> ReferenceResult:
+    """Project rows of centred landmark kernels by ``extension``, the paper's W_x C_x' B."""
+    scale = unit_variance(C @ extension)
+    B, extension = B * scale, extension * scale
+    new = None
+    if K_z is not None:
+        values = matrix(K_z, "K_z")
+        if len(values) != C.shape[1]:
+            raise ValueError(f"K_z has {len(values)} rows but C_x has {C.shape[1]} columns")
+        new = (values.T - column_means) @ extension
+    return ReferenceResult(gammas, B, C @ extension, new)
+
+
+def _root_inverse(W: Matrix) -> Matrix:
+    """R with R R' the pseudo-inverse of W."""
+    values, vectors = scipy.linalg.eigh(W)
+    nonzero = values > len(W) * np.finfo(np.float64).eps * values[-1]
+    return np.asarray(vectors[:, nonzero] / np.sqrt(values[nonzero]))
+
+
+def _landmark_kernel(
+    C: ArrayLike, W: ArrayLike, letter: str, n_samples: int | None = None
+) -> tuple[Matrix, Matrix, Matrix]:
+    columns = matrix(C, f"C_{letter}")
+    if n_samples is not None and len(columns) != n_samples:
+        raise ValueError(f"C_{letter} has {len(columns)} rows but C_x has {n_samples}")
+    means: Matrix = columns.mean(axis=0)
+    return columns - means, square(W, f"W_{letter}", columns.shape[1]), means
