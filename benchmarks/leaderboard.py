@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import STAGE, Task, prepare, tasks
+from leaderboard_data import STAGE, Task, domain_scores, prepare, tasks
 from leaderboard_report import write_report
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.impute import SimpleImputer
@@ -174,22 +174,6 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
         }
         for shown, predicted in found.items()
     ]
-
-
-def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
-    """Balanced accuracy, or RMSE, of the scored rows, by domain."""
-    y, domains = task.y_new[task.scored], task.domain_new[task.scored]
-    scores = {}
-    for domain in np.unique(domains):
-        mine = domains == domain
-        if task.n_classes:
-            # Predicted classes that a domain does not have are errors in those that it has.
-            scores[int(domain)] = float(
-                np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
-            )
-        else:
-            scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
-    return scores
 
 
 def worker(queue: Any, results: Any, data: Path) -> None:

@@ -90,15 +90,15 @@ class Task:
     n_classes: int
 
 
-def tasks(name: str, folder: Path) -> list[Task]:
-    """Outer folds of a prepared data set."""
+def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
+    """Outer folds of a prepared data set, with so many rows to learn from."""
     with np.load(folder / f"{name}.npz") as file:
         X, y, domain, n_classes = (file[key] for key in ("X", "y", "domain", "n_classes"))
     found = []
     splitter = LeaveDomainsOut(max_splits=OUTER_FOLDS, random_state=0)
     for number, (train, test) in enumerate(splitter.split(X, y, domain)):
         _, codes = np.unique(domain[train], return_inverse=True)
-        learn = draw_rows(codes, TRAINING_ROWS, number)
+        learn = draw_rows(codes, rows, number)
         shuffled = np.random.default_rng(number).permutation(len(test))
         places = np.concatenate(
             [shuffled[domain[test][shuffled] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
@@ -117,3 +117,19 @@ def tasks(name: str, folder: Path) -> list[Task]:
             )
         )
     return found
+
+
+def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
+    """Balanced accuracy, or RMSE, of the scored rows, by domain."""
+    y, domains = task.y_new[task.scored], task.domain_new[task.scored]
+    scores = {}
+    for domain in np.unique(domains):
+        mine = domains == domain
+        if task.n_classes:
+            # Predicted classes that a domain does not have are errors in those that it has.
+            scores[int(domain)] = float(
+                np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
+            )
+        else:
+            scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
+    return scores

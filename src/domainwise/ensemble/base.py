@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,8 +59,8 @@ from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
 
 #: Groups of domains that are left out in turn, at most.
-MAX_SPLITS = 10
-#: Rows that members learn from, at most; all rows tell what their domains are like.
+MAX_SPLITS = 5
+#: Rows on which members are compared, at most; all rows tell what their domains are like.
 MAX_ROWS = 20_000
 #: What stands before the name of a member that sees rows in context.
 IN_CONTEXT = "context_"
@@ -166,9 +166,18 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             known = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
             self._source_range = SourceRange.of_sources(Z, *known, self._seed)
         places = np.asarray(domain.codes)
-        y, domain, target = y[rows], domain.take(rows), target.take(rows)
         if classification:  # class weights are by code
             target = Labels(target.codes, np.arange(target.n_categories))
+        settings = {"class_weight": self._code_weights(), "seed": self._seed}
+        everything = {
+            kind: MemberData(values, y, target=target, domain=domain, **settings)
+            for kind, values in features.items()
+        }
+        y, domain, target = y[rows], domain.take(rows), target.take(rows)
+        data = {
+            kind: MemberData(values[rows], y, target=target, domain=domain, **settings)
+            for kind, values in features.items()
+        }
         cv = self.cv
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
@@ -176,18 +185,6 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         tested = np.unique(np.concatenate([test for _, test in splits]))
         inside = tested[np.isin(domain.codes[tested], mixed)]
         scores = {False: self._score(y, domain, tested), True: self._score(y, domain, inside)}
-        weights = self._code_weights()
-        data = {
-            kind: MemberData(
-                values[rows],
-                y,
-                target=target,
-                domain=domain,
-                class_weight=weights,
-                seed=self._seed,
-            )
-            for kind, values in features.items()
-        }
         members = [(member, member.name, False) for member in types]
         if len(mixed):
             members += [(m, IN_CONTEXT + m.name, True) for m in types if m.in_context]
@@ -203,13 +200,16 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             if predicted and late:
                 self.dropped_.append(name)
                 continue
+            plain = self.members_.get(member.name)
+            around = () if plain is None else plain.parameters
             self.members_[name], predicted[name] = member.search(
-                data[in_context],
+                replace(data[in_context], around=around),
                 splits,
                 scores[in_context],
                 name,
                 in_context=in_context,
                 n_jobs=self.n_jobs,
+                everything=everything[in_context] if learn_from is None else None,
             )
             seconds[name] = time.monotonic() - begun
             if self.verbose:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,25 +68,32 @@ class HeldOutScore:
         return outputs(model, X, self.n_classes).astype(np.float32)
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Score every candidate by its outputs on all splits together, in one column."""
-        n = len(self.y)
-        return np.array([[self.choice(by_row(each, tests, n))] for each in outcomes])
+        """Scores of shape (candidates, domains) of outputs, averaged by row over all splits.
 
-    def choice(self, values: Array) -> float:
-        """What candidates are chosen by, larger is better; the domains count the same.
+        Their means are what candidates are chosen by.
+        """
+        rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
+        if self.scoring is None:
+            most = max(COMPARED_ROWS, 2 * self.n_domains)
+            rows = rows[draw_rows(self.domains[rows], most, 0)]
+        part, present = replace(self, rows=rows), np.unique(self.domains[rows])
+        scores = np.array([part.choice(by_row(each, tests, n))[present] for each in outcomes])
+        defined = np.isfinite(scores).any(axis=0)
+        return scores[:, defined]
+
+    def choice(self, values: Array) -> Array:
+        """What candidates are chosen by, larger is better: a score of each domain.
 
         Minus the log loss, in which the classes of a domain count the same, of probabilities by
         a curve, or minus the squared error. A scoring that is named is used instead.
         """
-        if self.scoring is None:
-            most = max(COMPARED_ROWS, 2 * self.n_domains)
-            rows = self.rows[draw_rows(self.domains[self.rows], most, 0)]
-            return -float(
-                row_losses(values[rows], self.y[rows], self.domains[rows], self.n_classes).sum()
-            )
-        predicted = values if self.classes is None else self.curve(values).probabilities(values)
-        scores = self.scores(predicted)
-        return float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf
+        if self.scoring is not None:
+            curve = None if self.classes is None else self.curve(values)
+            return self.scores(values if curve is None else curve.probabilities(values))
+        rows, domains = self.rows, self.domains[self.rows]
+        losses = row_losses(values[rows], self.y[rows], domains, self.n_classes)
+        present = len(np.unique(domains))
+        return -present * np.bincount(domains, losses, minlength=self.n_domains)
 
     def curve(self, values: Array) -> Curve:
         """Curve for probabilities in which classes count as asked."""

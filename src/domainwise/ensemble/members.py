@@ -34,12 +34,20 @@ from domainwise.kernels.functions import resolve_gamma
 from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.ridge.scores import Rows
 from domainwise.search import grids
-from domainwise.search.driver import Candidate, Data, Outcomes, batches_by, best_of_paths, search
+from domainwise.search.driver import (
+    Candidate,
+    Data,
+    Outcomes,
+    Race,
+    batches_by,
+    best_of_paths,
+    search,
+)
 from domainwise.search.scores import Score, decision_outputs, outputs
 from domainwise.splits.folds import Split, draw_rows
 
 #: Trees in the end, and while candidates are compared.
-TREES, COMPARED_TREES = 200, 100
+TREES, COMPARED_TREES = 100, 50
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
 #: Rows below which boosting needs fewer bins; empty ones cost most of its time.
@@ -52,14 +60,18 @@ class MemberData(Data):
 
     target: Any = None
     domain: Any = None
+    #: What the same kind has chosen for rows one by one: in context it searches near that.
+    around: Sequence[Candidate] = ()
 
     @property
     def n_classes(self) -> int:
         """Number of classes; 0 for a continuous target."""
         return int(self.target.n_categories)
 
-    def evenly(self, rows: Array, most: int) -> Array:
-        """At most so many of some rows, drawn evenly from their domains."""
+    def evenly(self, rows: Array, most: int | None) -> Array:
+        """At most so many of some rows, drawn evenly from their domains; None takes all."""
+        if most is None:
+            return rows
         most = max(most, 2 * self.domain.n_categories)
         return rows[draw_rows(self.domain.codes[rows], most, self.seed)]
 
@@ -94,8 +106,8 @@ class MemberType:
     #: Arguments in which the candidates of a batch agree; None computes each by itself.
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
-    #: Rows that it learns from, at most.
-    most_rows: ClassVar[int] = 20_000
+    #: Rows that it learns from, at most; None is no limit, once parameters are chosen.
+    most_rows: ClassVar[int | None] = 5000
     #: Whether it also learns from rows in context.
     in_context = True
     #: Deviations at which far values level off; None leaves them.
@@ -111,16 +123,25 @@ class MemberType:
         *,
         in_context: bool,
         n_jobs: int | None,
+        everything: Any = None,
     ) -> tuple[Member, Array]:
-        """Choose on held-out domains, fit to all rows; also return predictions for the former."""
-        data = replace(data, X=levelled(data.X, self.clip))
+        """Choose on held-out domains, fit to all rows; also return predictions for the former.
+
+        ``everything`` are all rows, where ``data`` are some of them.
+        """
+        data, everything = (
+            each if each is None else replace(each, X=levelled(each.X, self.clip))
+            for each in (data, everything)
+        )
         rule = partial(best_of_paths, path=(self.path,), n=self.n_average)
+        # Scores that are named may not be defined on the domains of a first round.
+        race = Race() if score.scoring is None else None
         with threadpool_limits(1):
-            result = search(self, data, splits, score, rule, n_jobs=n_jobs)
+            result = search(self, data, splits, score, rule, race=race, n_jobs=n_jobs)
             assert result.held_out is not None
             mean = result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
-            estimators = self.fit(data, result.chosen)
+            estimators = self.fit(data if everything is None else everything, result.chosen)
         known = (score.n_classes, self.clip, curve)
         member = Member(name, in_context, result.chosen, estimators, *known)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
@@ -244,9 +265,10 @@ class _ExtraTrees(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         few = data.X.shape[1] > MANY_FEATURES
-        return grid(
+        candidates = grid(
             max_features=features[:1] if few else features, min_samples_leaf=grids.TREE_LEAVES
         )
+        return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
@@ -260,7 +282,7 @@ class _ExtraTrees(MemberType):
 class _Boosting(MemberType):
     """Gradient boosting, stopped where held-out domains are predicted best."""
 
-    name, path = "boosting", "max_iter"
+    name, path, most_rows = "boosting", "max_iter", None
     shared: ClassVar[tuple[str, ...]] = ("max_leaf_nodes",)
     sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_LEAVES  #: of trees
     #: Rounds at most; several classes, which take a tree each in every round, have fewer.
@@ -271,7 +293,8 @@ class _Boosting(MemberType):
         each = data.n_classes if data.n_classes > 2 else 1
         most = max(20, min(self.most_rounds, self.most_trees // each))
         stages = sorted({max(5, most // 8), most // 4, most // 2, most})
-        return grid(**{self.shared[0]: self.sizes, self.path: stages})
+        candidates = grid(**{self.shared[0]: self.sizes, self.path: stages})
+        return near(candidates, data.around, self.shared)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
@@ -362,7 +385,7 @@ class _CatBoost(_OtherBoosting):
 class _InvariantSVM(MemberType):
     """Support vector machines with the invariant kernel."""
 
-    name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 2000, False
+    name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
     clip, shared = 6.0, ("gamma",)
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -383,40 +406,48 @@ class _InvariantSVM(MemberType):
 
 
 class _InvariantRidge(MemberType):
-    """Kernel ridge regression with the invariant kernel."""
+    """Kernel ridge regression with the invariant kernel, from moments of all rows."""
 
-    name, path, n_average, clip = "invariant_ridge", "alpha", 10, 6.0
-    shared = ("kernel", "gamma")
+    name, path, n_average, clip, most_rows = "invariant_ridge", "alpha", 10, 6.0, None
+    shared, one_pass = ("kernel", "gamma"), True
     #: Landmarks while candidates are compared; the average of the chosen has more.
-    LANDMARKS = 400
+    COMPARED_LANDMARKS, LANDMARKS = 300, 500
+    #: Chosen candidates whose kernels are tried in context.
+    TRIED_IN_CONTEXT = 3
 
     def candidates(self, data: Any) -> list[Candidate]:
         penalties = [(0.0, False)]
         if data.domain.n_categories > 1:
             conditionals = (False, True) if data.n_classes else (False,)
             penalties += [(w, c) for c in conditionals for w in grids.RIDGE_MEMBER_WEIGHTS]
-        return [
+        candidates: list[Candidate] = [
             {"kernel": name, "gamma": gamma, "domain_weight": w, "conditional": c, "alpha": alpha}
             for name in ("rbf", "laplacian")
             for gamma in gammas(name, data.X)
             for (w, c), alpha in product(penalties, grids.RIDGE_MEMBER_ALPHAS)
         ]
+        return near(candidates, data.around[: self.TRIED_IN_CONTEXT], ("kernel", "gamma"))
 
-    def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        landmarks = data.X[data.evenly(train, self.LANDMARKS)]
-        rows = Rows(data.X[train], data.target.take(train), data.take(train).domain)
-        values = self.estimator(data, {}).candidate_values(rows, batch, data.X[test], landmarks)
-        columns = [class_columns(v) if data.n_classes else v for v in values]
-        return [each.astype(np.float32) for each in columns]
+    def outcomes(
+        self, data: Any, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
+    ) -> Outcomes:
+        """Outputs of candidates with one kernel for the test rows of all splits."""
+        landmarks = data.X[data.evenly(np.arange(len(data.X)), self.COMPARED_LANDMARKS)]
+        rows = Rows(data.X, data.target, data.domain)
+        with one_thread():
+            values = self.estimator(data, {}).candidate_values(rows, batch, splits, landmarks)
+        columns = class_columns if data.n_classes else np.asarray
+        return Outcomes([[columns(v).astype(np.float32) for v in of_one] for of_one in values])
 
     def fit(self, data: Any, chosen: Sequence[Candidate]) -> list[Any]:
         model = self.estimator(data, {})
         return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
+        known = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
         if not data.n_classes:
-            return InvariantRidgeCV(random_state=data.seed)
-        return InvariantRidgeClassifierCV(class_weight=data.class_weight, random_state=data.seed)
+            return InvariantRidgeCV(**known)
+        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **known)
 
 
 class Own(MemberType):
@@ -440,6 +471,27 @@ class Own(MemberType):
 def grid(**values: Sequence[Any]) -> list[Candidate]:
     """All combinations of values; those of the last argument vary fastest."""
     return [dict(zip(values, point, strict=True)) for point in product(*values.values())]
+
+
+def near(
+    candidates: list[Candidate], others: Sequence[Candidate], names: Sequence[str]
+) -> list[Candidate]:
+    """Candidates with values of some arguments that others have; all if there are no others.
+
+    Of gammas, which depend on the columns, the closest counts.
+    """
+
+    def distance(candidate: Candidate, other: Candidate) -> float:
+        return sum(
+            abs(float(np.log(candidate[name] / other[name])))
+            if name == "gamma"
+            else 1e3 * (candidate[name] != other[name])
+            for name in names
+        )
+
+    closest = [min(candidates, key=lambda c, o=other: distance(c, o)) for other in others]
+    wanted = [{name: candidate[name] for name in names} for candidate in closest]
+    return [c for c in candidates if not others or {name: c[name] for name in names} in wanted]
 
 
 MEMBER_TYPES: dict[str, type[MemberType]] = {

@@ -57,14 +57,21 @@ from domainwise.ridge.search import (
     SumSearch,
     averaged,
     cells_by_domain,
+    held_out_values,
     problem_of,
-    solution_values,
 )
 from domainwise.scoring.predictions import HeldOut
-from domainwise.search.driver import Candidate, Data, Searched, best_of_paths, search
+from domainwise.search.driver import (
+    Candidate,
+    Data,
+    Searched,
+    batches_by,
+    best_of_paths,
+    search,
+)
 from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
-from domainwise.splits.folds import draw_rows, leaves_domains_out
+from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
 #: Up to here the values of all pairs of rows are held; beyond, moments of their features by cell.
 PAIR_ROWS = 1500
@@ -380,24 +387,27 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     # Candidates that are known: others search by themselves, and share work.
 
     def candidate_values(
-        self, rows: Rows, candidates: Sequence[Candidate], X: ArrayLike, landmarks: Array
-    ) -> list[Array]:
-        """Values for rows of X, of candidates that have one kernel and are fitted to some rows.
+        self,
+        rows: Rows,
+        candidates: Sequence[Candidate],
+        splits: Sequence[Split],
+        landmarks: Array,
+    ) -> list[list[Array]]:
+        """Values for the test rows of splits, of candidates that have one kernel.
 
-        One array for each candidate, with a column per value of the target. ``landmarks`` are
-        among the rows.
+        One array for each candidate and split, with a column per value of the target. Rows are
+        summed once for all splits.
         """
         kinds = list(dict.fromkeys((c["domain_weight"], c["conditional"]) for c in candidates))
         alphas = list(dict.fromkeys(c["alpha"] for c in candidates))
-        kernel = (candidates[0]["kernel"], candidates[0]["gamma"])
-        nystrom, problem = self._problem(kernel, kinds, alphas, rows, landmarks)
-        values = solution_values(nystrom, problem, problem.solutions(kinds, alphas), X)
+        nystrom, penalties = self._map(candidates[0], kinds, alphas, rows, landmarks)
+        values = held_out_values(nystrom, penalties, rows, splits)
         places = [
             kinds.index((c["domain_weight"], c["conditional"])) * len(alphas)
             + alphas.index(c["alpha"])
             for c in candidates
         ]
-        return [values[place] for place in places]
+        return [[of_split[place] for of_split in values] for place in places]
 
     def fit_candidates(
         self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray, candidates: Sequence[Candidate]
@@ -411,26 +421,26 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         about = (backend, rows.X, rows.domain, Kernel("rbf"), len(rows.X))
         landmarks = chosen_landmarks(self, *about)
         maps, problems = [], []
-        for kernel in dict.fromkeys((c["kernel"], c["gamma"]) for c in candidates):
-            mine = [c for c in candidates if (c["kernel"], c["gamma"]) == kernel]
+        for batch in batches_by(candidates, ("kernel", "gamma")):
+            mine = [candidates[i] for i in batch]
             kinds = [(c["domain_weight"], c["conditional"]) for c in mine]
             alphas = [c["alpha"] for c in mine]
-            nystrom, problem = self._problem(kernel, kinds, alphas, rows, landmarks)
+            nystrom, penalties = self._map(mine[0], kinds, alphas, rows, landmarks)
             maps.append(nystrom)
-            problems.append(problem)
+            problems.append(problem_of(self, nystrom, rows, penalties))
         self._record_labels(rows.target.names, rows.domain.names)
         self.members_, self.best_params_ = list(candidates), dict(candidates[0])
         self.expansions_ = averaged(maps, problems, self.members_)
         return self
 
-    def _problem(
-        self, kernel: tuple[str, float], kinds: Any, alphas: Any, rows: Rows, landmarks: Any
-    ) -> tuple[NystromMap, RidgeProblem]:
-        """Map of one kernel on landmarks, and the problem of all rows."""
-        made = NumpyBackend().resolve_kernel(kernel[0], rows.X, gamma=kernel[1])
-        nystrom = NystromMap.from_landmarks(made, landmarks)
-        penalties = self._weighted(kinds, alphas, rows.target.names)
-        return nystrom, problem_of(self, nystrom, rows, penalties)
+    def _map(
+        self, candidate: Candidate, kinds: Any, alphas: Any, rows: Rows, landmarks: Any
+    ) -> tuple[NystromMap, Penalties]:
+        """Map of a candidate's kernel on landmarks, and all penalties."""
+        name, gamma = candidate["kernel"], candidate["gamma"]
+        kernel = NumpyBackend().resolve_kernel(name, rows.X, gamma=gamma)
+        nystrom = NystromMap.from_landmarks(kernel, landmarks)
+        return nystrom, self._weighted(kinds, alphas, rows.target.names)
 
     def settled(self) -> Self:
         """Return the best single kernel without a search, not fitted; it needs no domains."""

@@ -22,7 +22,14 @@ from domainwise.calibration.curves import equal_weights
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import Expansion
 from domainwise.gram.nystrom import LabelMap, NystromMap
-from domainwise.gram.sums import CellRows, Cells, CellSums, check_cell_memory, merged_cells
+from domainwise.gram.sums import (
+    CellRows,
+    Cells,
+    CellSums,
+    cells_by_split,
+    check_cell_memory,
+    merged_cells,
+)
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import FourierMap
 from domainwise.labels.factors import residual_trace
@@ -41,6 +48,7 @@ from domainwise.ridge.problem import (
 from domainwise.ridge.scores import CandidateScorer, Rows, candidate_scorer, class_codes
 from domainwise.search.driver import Candidate, Data, Outcomes
 from domainwise.splits.folds import (
+    Split,
     SplitParts,
     domain_folds,
     leaves_domains_out,
@@ -378,6 +386,27 @@ def columns_of(
     codes = dict(enumerate(class_codes(target.n_categories))) if by_class else None
     width = 0 if descriptors is None else descriptors.shape[1]
     return Columns(nystrom.n_features, width, codes)
+
+
+def held_out_values(
+    nystrom: NystromMap, penalties: Penalties, rows: Rows, splits: Sequence[Split]
+) -> list[list[Array]]:
+    """Values of all solutions on the test rows of each split, of rows with labels of domains.
+
+    Rows are summed once, by parts that no split takes apart.
+    """
+    apart = _classes_differ(penalties, None)
+    columns = columns_of(nystrom, rows.target, apart, None)
+    values: list[list[Array]] = []
+    for part_of, parts in split_rows(splits, len(rows.X)):
+        cells = cells_of(rows, part_of, apart, None)
+        sums = backend_of(rows.X).sum_cells([nystrom], rows.X, cells).maps[0]
+        for train, _ in cells_by_split(sums, parts):
+            problem = penalties.problem(train, columns)
+            solutions = problem.solutions(penalties.kinds, penalties.alphas)
+            held_out = rows.X[splits[len(values)][1]]
+            values.append(solution_values(nystrom, problem, solutions, held_out))
+    return values
 
 
 def problem_of(

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -126,6 +127,38 @@ class Searchable(Protocol):
         """Fit the chosen candidates to all rows."""
 
 
+@dataclass(frozen=True)
+class Race:
+    """Rounds of a search, after each of which candidates that are clearly worse are dropped.
+
+    The rounds depend on the number of splits alone, so that the choice is the same for every
+    ``n_jobs``. A candidate is dropped if the rule does not choose it, and if it is worse than the
+    last one chosen by more than ``margin`` standard errors of their difference, which is paired
+    over the columns of the scores (domains, or splits). Candidates that are left finish all splits.
+    """
+
+    first: int = 2  #: splits of the first round; the second ends at half of all splits
+    margin: float = 1.0  #: standard errors; infinity drops nothing
+
+    def rounds(self, n_splits: int) -> list[list[int]]:
+        """Numbers of the splits of each round; those of a round are spread over all."""
+        ends = sorted({min(self.first, n_splits), max(self.first, n_splits // 2), n_splits})
+        spread = np.argsort(np.arange(n_splits) * (np.sqrt(5.0) - 1) / 2 % 1.0, kind="stable")
+        return [spread[a:b].tolist() for a, b in pairwise([0, *ends]) if b <= n_splits]
+
+    def survivors(self, candidates: Sequence[Candidate], scores: Array, rule: Rule) -> list[int]:
+        """Indices of the candidates that go on."""
+        scores = scores[:, np.isfinite(scores).all(axis=0)]
+        if scores.shape[1] < 2:
+            return list(range(len(candidates)))
+        chosen = rule(candidates, scores)
+        behind = scores[chosen[-1]] - scores
+        error = behind.std(axis=1, ddof=1) / np.sqrt(behind.shape[1])
+        close = ~(behind.mean(axis=1) > self.margin * error)
+        close[chosen] = True
+        return np.flatnonzero(close).tolist()
+
+
 def search(
     kind: Searchable,
     data: Data,
@@ -133,30 +166,55 @@ def search(
     score: Score,
     rule: Rule | None = None,
     *,
+    race: Race | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> SearchResult:
-    """Score every candidate of a kind on every split, and choose by a rule; None is the best."""
-    candidates = kind.candidates(data)
-    batches = kind.batches(candidates)
-    rounds = [list(splits)] if kind.one_pass else [[split] for split in splits]
-    tasks = [(batch, some) for batch in batches for some in rounds]
-    computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
-        delayed(_outcomes)(kind, data, some, [candidates[i] for i in batch], score, n_jobs)
-        for batch, some in tasks
-    )
-    outcomes: list[list[Outcome]] = [[] for _ in candidates]
-    for (batch, _), result in zip(tasks, computed, strict=True):
-        for i, values in zip(batch, result.values, strict=True):
-            outcomes[i].extend(values)
+    """Score candidates of a kind on the splits, and choose by a rule; None is the best.
+
+    All candidates are scored on every split, unless there is a ``race``, whose result lists those
+    that were not dropped. Kinds with ``one_pass`` do not race.
+    """
+    candidates, rule = kind.candidates(data), best if rule is None else rule
+    race = None if kind.one_pass else race
+    rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
+    outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
+    left, done, kept = list(range(len(candidates))), [], []
+    for some in rounds:
+        if done and race is not None:
+            scores = _table(score, [outcomes[i] for i in left], done, splits)
+            remaining = [candidates[i] for i in left]
+            left = [left[i] for i in race.survivors(remaining, scores, rule)]
+        batches = kind.batches([candidates[i] for i in left])
+        parts = [some] if kind.one_pass else [[split] for split in some]
+        tasks = [([left[i] for i in batch], part) for batch in batches for part in parts]
+        computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
+            delayed(_outcomes)(
+                kind, data, [splits[k] for k in part], [candidates[i] for i in batch], score, n_jobs
+            )
+            for batch, part in tasks
+        )
+        for (batch, part), result in zip(tasks, computed, strict=True):
+            for i, values in zip(batch, result.values, strict=True):
+                outcomes[i].update(zip(part, values, strict=True))
+        kept = [each.kept for each in computed] if kind.one_pass else []
+        done = sorted(done + some)
+    candidates, outcomes = ([items[i] for i in left] for items in (candidates, outcomes))
+    result = SearchResult.of(candidates, _table(score, outcomes, done, splits), rule)
+    chosen = [[outcomes[i][k] for k in done] for i in result.indices]
     tests = [test for _, test in splits]
-    result = SearchResult.of(candidates, score.table(outcomes, tests), rule)
-    return replace(
-        result,
-        held_out=_held_out([outcomes[i] for i in result.indices], tests, data),
-        batches=batches,
-        kept=[each.kept for each in computed] if kind.one_pass else [],
-    )
+    return replace(result, held_out=_held_out(chosen, tests, data), kept=kept)
+
+
+def _table(
+    score: Score,
+    outcomes: Sequence[dict[int, Outcome]],
+    done: Sequence[int],
+    splits: Sequence[Split],
+) -> Array:
+    """Scores of candidates on the splits that are done."""
+    values = [[by_split[k] for k in done] for by_split in outcomes]
+    return score.table(values, [splits[k][1] for k in done])
 
 
 def _outcomes(
@@ -204,7 +262,6 @@ class SearchResult:
     #: rows, columns): means over splits, NaN for rows that no split holds out. None for a score
     #: that needs no outputs.
     held_out: Array | None = None
-    batches: Sequence[list[int]] = ()
     kept: Sequence[Any] = ()  #: what each batch of a kind with ``one_pass`` has kept
 
     @classmethod
