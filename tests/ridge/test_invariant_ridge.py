@@ -5,14 +5,17 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import LeavePGroupsOut, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise import InvariantKernel, InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.calibration.curves import class_columns, fit_curve
+from domainwise.checks.inputs import Labels
 from domainwise.datasets import make_synthetic
 from domainwise.ridge import base as ridge_search
+from domainwise.ridge.scores import Rows
 from domainwise.selection import LeaveDomainsOut
 
 SMALL = {"gammas": [0.05, 0.3], "alphas": [0.1, 3.0], "domain_weights": [0.0, 2.0]}
@@ -335,6 +338,34 @@ def test_held_out_predictions_are_those_of_members_fitted_without_the_domain(cla
         else:
             expected = part.predict(X[test])[:, None]
         np.testing.assert_allclose(held_out.plain[test], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_values_on_all_splits_from_one_pass_are_those_of_dense_solutions(
+    data, classes, class_weight, repeated
+):
+    X, d = data.data, data.sample_domain
+    names, codes = np.unique(classes, return_inverse=True)
+    Y = 2.0 * np.eye(3)[codes] - 1.0
+    labels = Labels(codes=codes, names=names)
+    domain = Labels(codes=np.unique(d, return_inverse=True)[1], names=np.unique(d))
+    splits = list(LeavePGroupsOut(2 if repeated else 1).split(X, codes, d))[:5]
+    candidates = [
+        {"kernel": "rbf", "gamma": 0.2, "domain_weight": w, "conditional": c, "alpha": alpha}
+        for w, c in [(0.0, False), (2.0, False), (2.0, True)]
+        for alpha in (0.5, 3.0)
+    ]
+    model = InvariantRidgeClassifierCV(class_weight=class_weight)
+    values = model.candidate_values(Rows(X, labels, domain), candidates, splits, X)
+    assert [len(of_one) for of_one in values] == [len(splits)] * len(candidates)
+    for candidate, of_one in zip(candidates, values, strict=True):
+        for (train, test), found in zip(splits, of_one, strict=True):
+            weights = compute_sample_weight(class_weight, classes[train])
+            expected = dense(
+                X[train], Y[train], weights, d[train], X[test], candidate, classes[train]
+            )
+            np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_sums_over_rows_leave_no_probabilities():

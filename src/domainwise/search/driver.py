@@ -154,7 +154,7 @@ class Race:
         chosen = rule(candidates, scores)
         behind = scores[chosen[-1]] - scores
         error = behind.std(axis=1, ddof=1) / np.sqrt(behind.shape[1])
-        close = ~(behind.mean(axis=1) > self.margin * error)
+        close = behind.mean(axis=1) <= self.margin * np.maximum(error, np.finfo(float).tiny)
         close[chosen] = True
         return np.flatnonzero(close).tolist()
 
