@@ -18,6 +18,7 @@ from domainwise import __version__
 from domainwise.arrays import ArrayLike, CrossValidator, Label, Scoring
 from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
+from domainwise.evaluation.batches import HALVES, TENTHS, BatchScores, batch_scores
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
@@ -423,6 +424,7 @@ def collect(
                 float(sum(row["seconds"] for row in mine)),
                 tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
                 context=context,
+                batches=_batches(problem, rows, method.key, key) if context else {},
                 importance=_means((name, lost) for name, each in losses for lost in each),
             )
         )
@@ -449,6 +451,18 @@ def collect(
     evaluation.results = with_intervals(evaluation, seen)
     evaluation.notes = _notes(problem, evaluation, rows)
     return evaluation
+
+
+def _batches(problem: Problem, rows: Sequence[Row], plain_key: str, key: str) -> BatchScores:
+    """Scores of a method with context by kind of batch, and of the same fits without context."""
+
+    def records(method: str, folds: Sequence[int]) -> list[Row]:
+        mine = [row for row in rows if row["method"] == method and "error" not in row]
+        return [r for row in mine for r in row["predictions"] if r["fold"] in folds]
+
+    together, alone = records(key, (OUTSIDE, HALVES, TENTHS)), records(plain_key, (OUTSIDE,))
+    scored = [r for r in together if r["domain"] not in problem.unscored]
+    return batch_scores(problem.measure, problem.classes, scored, alone)
 
 
 def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Attributes of a method's result that are stored unchanged, and the keys they have in JSON.
 STORED_AS = {
     **{name: name for name in ("key", "label", "kind", "about", "context", "candidates")},
-    **{name: name for name in ("parameters", "p_value", "p_adjusted")},
+    **{name: name for name in ("parameters", "p_value", "p_adjusted", "batches")},
     "importance": "worth",
 }
 #: Entries of :meth:`Evaluation.to_dict` that measures beside the main one do not have.

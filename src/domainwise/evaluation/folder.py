@@ -63,6 +63,7 @@ _METHOD: Form = {
     "p_value": Maybe(NUMBER),
     "p_adjusted": Maybe(NUMBER),
     "worth": {str: Maybe(NUMBER)},
+    "batches?": {str: {str: Maybe(NUMBER)}},
     "seconds": NUMBER,
     "calibration": Maybe(
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
@@ -387,7 +388,7 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
 
     results = [
         MethodResult(
-            **{name: method[key] for name, key in STORED_AS.items()},
+            **{name: method[key] for name, key in STORED_AS.items() if key in method},
             seconds=method["seconds"],
             scores=scores(method, "score"),
             within=scores(method, "within"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,8 +17,9 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
-from domainwise.checks import RowFoldsWarning
+from domainwise.checks import ClassShareWarning, RowFoldsWarning
 from domainwise.checks.inputs import quiet_about_domains
+from domainwise.evaluation.batches import partial_records
 from domainwise.evaluation.problem import Problem, within_splits
 from domainwise.jobs.runner import Bar
 from domainwise.models.registry import Method
@@ -127,6 +128,8 @@ class MethodJob:
         for code in np.unique(problem.codes[test]):
             rows = test[problem.codes[test] == code]
             records.append(self._record(model, train, rows, OUTSIDE, context))
+            if context and not problem.measure.own:
+                records += self._partial(model, rows, records[-1])
             records += self._within(search, rows) if self.inside and not context else []
         if self.inside and self.seen is not None and not context:
             records += self._seen(search, *self.seen)
@@ -158,6 +161,11 @@ class MethodJob:
         X, domains = whole.rows(around, prepare), whole.domain_of(around)
         drawn = np.searchsorted(whole.index[around], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn)
+
+    def _partial(self, model: Any, rows: Array, record: Row) -> Iterator[Row]:
+        """Predictions of a held-out domain in parts."""
+        asked = self._predicted(model, rows, context=True)
+        return partial_records(model, asked.X, asked.classes, asked.rows, record, self.problem.seed)
 
     def _record(
         self, model: Any, train: Array, rows: Array, fold: int, context: bool = False
@@ -232,7 +240,8 @@ def _smaller(model: Any, n_rows: int) -> Any:
 def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Texts of warnings but for those about ordinary things."""
     # Notes tell of rows that are held out instead of domains, for all methods.
-    own = [warning for warning in caught if not issubclass(warning.category, RowFoldsWarning)]
+    known = (RowFoldsWarning, ClassShareWarning)
+    own = [warning for warning in caught if not issubclass(warning.category, known)]
     texts = {str(warning.message)[:300] for warning in own}
     return sorted(text for text in texts if not text.startswith(_EXPECTED))
 
@@ -291,7 +300,7 @@ class Scorer:
 
     def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
         """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
-        if not any(domain == code and fold not in (OUTSIDE, SEEN) for domain, fold in records):
+        if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
         folds = range(len(self._folds(number, code)))
         counting = [fold for fold in folds if self._defined(number, code, fold)]

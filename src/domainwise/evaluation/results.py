@@ -12,6 +12,7 @@ import numpy as np
 from domainwise.adaptation.corrections import SourceOutputs
 from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
+from domainwise.evaluation.batches import holds_up
 from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import TRIVIAL, Method
 from domainwise.scoring.measures import Measure
@@ -48,6 +49,8 @@ class MethodResult:
     p_value: float | None = None
     p_adjusted: float | None = None  #: by Holm's rule for the number of methods tested
     context: bool = False  #: whether it gets the rows of a held-out domain together
+    #: Of a method with context: its mean score, and that without context, by kind of batch.
+    batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Of each domain in random folds of all rows: what is reached where a domain was seen.
     seen: Mapping[Any, float] = field(default_factory=dict)
     #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (the
@@ -97,6 +100,11 @@ class MethodResult:
     def seen_mean(self) -> float:
         """Mean score in random folds, over the domains that are scored when held out."""
         return _mean(self.seen.get(name, float("nan")) for name in self.known)
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether context is better with whole domains, and not worse with parts of them."""
+        return holds_up(self.batches)
 
     @property
     def generalization_gap(self) -> float:
