@@ -12,7 +12,7 @@ from domainwise.scoring.measures import choose_measure
 
 
 class Relative(ClassifierMixin, BaseEstimator):
-    """Row by row it guesses from the value itself, with domains from that relative to their mean."""
+    """Guesses from the value itself, and with domains from that relative to their mean."""
 
     def fit(self, X, y, sample_domain=None):
         self.classes_ = np.unique(y)
