@@ -217,6 +217,15 @@ def test_another_unit_at_one_site_is_named(column, change, words):
     assert words in fault.message
 
 
+def test_another_unit_of_a_column_around_zero_is_seen_in_its_spread():
+    columns, y, site = table()
+    columns["balance"][site == 1] *= 100
+    fault = only(columns, y, site)
+    assert (fault.kind, fault.columns, fault.domains) == ("unit", ["balance"], ["site B"])
+    assert "has a standard deviation of" in fault.message
+    assert "a factor of 100 would fit" in fault.message
+
+
 def test_another_unit_at_two_of_six_sites_is_one_fault():
     columns, y, site = table()
     rows = np.isin(site, [0, 4])

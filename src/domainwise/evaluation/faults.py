@@ -398,7 +398,7 @@ def _shift_fault(table: _Table, shift: Shift) -> Fault:
     )
     looks = "it looks like another unit" if shift.kind == "unit" else "its sign looks swapped"
     fits = f" ({shift.units} would fit)" if shift.units else ""
-    what = "a median"
+    what = "a standard deviation" if shift.by_spread else "a median"
     if shift.partner is not None:
         other = "the target" if shift.partner < 0 else table.columns[shift.partner].name
         what = f"a rank correlation with {other}"

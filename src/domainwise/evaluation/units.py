@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import rankdata, t
@@ -22,12 +23,12 @@ ALARMS = 0.1
 LEAST_VALUES, LEAST_DOMAINS = 20, 3
 #: A domain is off by this many standard deviations inside domains, and by so many if no unit fits.
 FAR, VERY_FAR = 2.0, 4.0
-#: A unit fits if it brings a domain to the others by so many standard errors, with a spread that is
-#: theirs up to a factor.
-FITS, ALIKE = 2.0, 1.6
-#: Units are not guessed if the other domains' medians differ by this factor, or if units would also
-#: explain this share of pairs of them.
-SPREAD, BY_CHANCE = 3.0, 0.05
+#: A unit fits if it brings a domain to the others by so many standard errors, or up to this share
+#: of the distance; with a spread of rows that is theirs up to a factor, or a share of that of units
+#: on a logarithmic scale.
+FITS, NEARLY, ALIKE, ALIKE_BY = 2.0, 0.1, 1.6, 0.2
+#: It is only guessed if it moves the domain by so many times the range of all others.
+MOVES = 2.0
 #: Columns whose correlations are compared.
 MOST_COLUMNS = 200
 
@@ -64,29 +65,45 @@ class Shift:
     here: tuple[float, float]  #: lowest and highest median; of signs, the correlation
     there: tuple[float, float]  #: of all other domains
     units: str = ""  #: which would fit
+    by_spread: bool = False  #: whether these are deviations of rows instead of medians
     partner: int | None = None  #: the other column of the correlation, -1 for the target
 
 
 @dataclass(frozen=True)
 class _Levels:
-    """A quantity by domain, on the scale on which domains are compared."""
+    """A quantity by domain: medians, or spreads of rows where medians may be zero."""
 
     column: int
     domains: Array
     medians: Array
     widths: Array  #: interquartile ranges, as standard deviations
-    errors: Array  #: standard errors of medians
-    logarithm: bool  #: of columns whose values are all positive
+    counts: Array
+    #: What is compared: "logarithm" of medians, if they are positive, else "median", and "width".
+    scale: str
 
-    def scaled(self, medians: Array) -> Array:
-        """Medians on the scale of comparison; NaN for those that it does not have."""
-        if not self.logarithm:
-            return medians
-        return np.log(np.where(medians > 0, medians, np.nan))
+    @cached_property
+    def values(self) -> Array:
+        """What is compared."""
+        if self.scale == "median":
+            return self.medians
+        return np.log(self.medians if self.scale == "logarithm" else self.widths)
+
+    @cached_property
+    def inside(self) -> Array:
+        """Deviations of rows inside each domain; of widths, such that 3 times the width is FAR."""
+        if self.scale == "width":
+            return np.full(len(self.widths), np.log(3) / FAR)
+        return self.widths / (self.medians if self.scale == "logarithm" else 1.0)
+
+    @cached_property
+    def errors(self) -> Array:
+        """Standard errors of values, as of normal rows."""
+        scale = 1.17 if self.scale == "width" else 1.2533 * self.inside
+        return np.asarray(scale / np.sqrt(self.counts))
 
     def spread(self, rest: Array) -> tuple[float, float]:
-        """Mean of some domains, and the variance between them, at least that by chance."""
-        values = self.scaled(self.medians[rest])
+        """Mean of some domains, and the variance of another one, at least that by chance."""
+        values = self.values[rest]
         between = max(float(np.var(values, ddof=1)), float(np.mean(self.errors[rest] ** 2)))
         return float(np.mean(values)), between * (1 + 1 / len(values))
 
@@ -97,23 +114,49 @@ class _Levels:
         others: t with as many degrees of freedom as there are others, less one. All members of a
         group have to be apart, so that two domains with the same fault do not hide each other.
         """
-        values, n = self.scaled(self.medians), len(self.medians)
-        inside = float(np.median(self.scaled_widths))
-        p_values, distance, order = np.ones(n), np.zeros(n), np.argsort(values)
+        n, inside = len(self.values), float(np.median(self.inside))
+        p_values, distance, order = np.ones(n), np.zeros(n), np.argsort(self.values)
         for size in range(1, max(n // 3, 1) + 1):
             for group, rest in ((order[:size], order[size:]), (order[-size:], order[:-size])):
                 center, between = self.spread(rest)
-                away = np.abs(values[group] - center)
+                away = np.abs(self.values[group] - center)
                 p = 2 * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(rest) - 1).max()
                 closer = group[p < p_values[group]]
-                distance[closer] = np.abs(values[closer] - center) / inside
+                distance[closer] = np.abs(self.values[closer] - center) / inside
                 p_values[closer] = p
         return p_values, distance
 
-    @property
-    def scaled_widths(self) -> Array:
-        """Spread of rows inside each domain, on the scale of comparison."""
-        return self.widths / self.medians if self.logarithm else self.widths
+    def explain(self, name: str, i: int, off: Array) -> tuple[str, str]:
+        """Kind of a shift, and the units that would bring a domain to the others."""
+        center, between = self.spread(np.flatnonzero(~off))
+        near = max(
+            FITS * np.sqrt(between + self.errors[i] ** 2), NEARLY * abs(self.values[i] - center)
+        )
+        widths = np.log(np.maximum(self.widths / self._level(self.medians), 1e-300))
+        alike = max(np.log(ALIKE), FITS * float(np.std(widths[~off])))
+
+        def fits(factor: float, offset: float) -> bool:
+            median, width = (self.medians[i] - offset) / factor, self.widths[i] / abs(factor)
+            if self.scale == "logarithm" and median <= 0:
+                return False
+            value = {"median": median, "width": np.log(width), "logarithm": np.log(abs(median))}
+            moved = abs(value[self.scale] - self.values[i])
+            spread = np.log(max(width / self._level(median), 1e-300))
+            return bool(
+                abs(value[self.scale] - center) < near
+                and abs(spread - np.median(widths[~off]))
+                < max(alike, ALIKE_BY * abs(np.log(abs(factor))))
+                and moved >= MOVES * np.ptp(self.values[~off])
+            )
+
+        if self.scale == "median" and fits(-1.0, 0.0):
+            return "sign", ""
+        units = " or ".join(unit for unit, *change in _units(name) if fits(*change))
+        return "unit" if units else "level", units
+
+    def _level(self, medians: Array) -> Array:
+        """What widths are relative to."""
+        return medians if self.scale == "logarithm" else np.ones_like(medians)
 
 
 def find_shifts(
@@ -129,9 +172,9 @@ def find_shifts(
     """
     n_domains = int(codes.max()) + 1
     levels = [
-        made
+        each
         for place, x in quantities.items()
-        if (made := _levels(place, x, codes, n_domains, known)) is not None
+        for each in _levels(place, x, codes, n_domains, known)
     ]
     tests = 2 * sum(len(each.domains) for each in levels)
     shifts = []
@@ -140,17 +183,21 @@ def find_shifts(
         off = (p_values <= ALARMS / tests) & (distance >= FAR)
         reasons: dict[tuple[str, str], list[int]] = {}
         for i in np.flatnonzero(off).tolist():
-            kind, units = _explain(each, names[each.column], i, off)
-            if kind != "level" or distance[i] >= VERY_FAR:
+            kind, units = each.explain(names[each.column], i, off)
+            if (each.column, int(each.domains[i])) in known:
+                continue
+            if kind != "level" or (distance[i] >= VERY_FAR and each.scale != "width"):
                 reasons.setdefault((kind, units), []).append(i)
-        there = _ends(each.medians[~off])
+        shown = each.widths if each.scale == "width" else each.medians
+        there = _ends(shown[~off])
         for (kind, units), places in reasons.items():
             domains = each.domains[places].tolist()
-            here = _ends(each.medians[places])
-            shifts.append(Shift(kind, each.column, domains, here, there, units))
+            ends = _ends(shown[places]), there
+            shifts.append(Shift(kind, each.column, domains, *ends, units, each.scale == "width"))
             known = known | {(each.column, d) for d in domains}
     if tests:
-        quantities = {each.column: quantities[each.column] for each in levels[:MOST_COLUMNS]}
+        some = list(dict.fromkeys(each.column for each in levels))[:MOST_COLUMNS]
+        quantities = {place: quantities[place] for place in some}
         rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
         signs = _signs(quantities, target, rows, ALARMS / tests)
         shifts += [sign for sign in signs if (sign.column, sign.domains[0]) not in known]
@@ -163,18 +210,20 @@ def _ends(values: Array) -> tuple[float, float]:
 
 def _levels(
     place: int, x: Array, codes: Array, n_domains: int, known: set[tuple[int, int]]
-) -> _Levels | None:
+) -> list[_Levels]:
     counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
     usable = [d for d in np.flatnonzero(counts >= LEAST_VALUES).tolist() if (place, d) not in known]
     if len(usable) < LEAST_DOMAINS:
-        return None
+        return []
     shares = (0.0, 0.25, 0.5, 0.75)
     lowest, low, middle, high = quantiles_by_domain(x, codes, n_domains, shares)[:, usable]
-    widths, positive = (high - low) / NORMAL_IQR, bool(lowest.min() > 0)
+    widths = (high - low) / NORMAL_IQR
     if np.median(widths) <= 0:  # most rows have one value: it has no level
-        return None
-    errors = 1.2533 * widths / (middle if positive else 1.0) / np.sqrt(counts[usable])
-    return _Levels(place, np.array(usable), middle, widths, errors, positive)
+        return []
+    positive = lowest.min() >= 0 and middle.min() > 0
+    scales = ["logarithm"] if positive else ["median", *["width"] * bool(widths.min() > 0)]
+    parts = place, np.array(usable), middle, widths, counts[usable]
+    return [_Levels(*parts, scale) for scale in scales]
 
 
 def _units(name: str) -> Iterator[Unit]:
@@ -187,35 +236,6 @@ def _units(name: str) -> Iterator[Unit]:
             for one, other, factor, offset in pairs:
                 yield f"{one} instead of {other}", factor, offset
                 yield f"{other} instead of {one}", 1 / factor, -offset / factor
-
-
-def _explain(levels: _Levels, name: str, i: int, off: Array) -> tuple[str, str]:
-    """Kind of a shift, and the units that would bring a domain to the others."""
-    center, between = levels.spread(np.flatnonzero(~off))
-    others, median, width = levels.medians[~off], levels.medians[i], levels.widths[i]
-    inside = float(np.median(levels.scaled_widths[~off]))
-    reach = FITS * np.sqrt(between + levels.errors[i] ** 2)
-
-    def fits(factor: float, offset: float) -> bool:
-        corrected = (median - offset) / factor
-        spread = width / abs(factor) / (corrected if levels.logarithm else 1.0)
-        alike = 1 / ALIKE < spread / inside < ALIKE
-        return bool(alike and abs(levels.scaled(corrected) - center) < reach)
-
-    if not levels.logarithm and abs(center) > 2 * reach and fits(-1.0, 0.0):
-        return "sign", ""
-    size = np.abs(others)
-    if size.max() >= SPREAD * size.min():
-        return "level", ""
-    units = list(_units(name))
-    explained = np.zeros((len(others), len(others)), dtype=bool)
-    for _, factor, offset in units:
-        corrected = levels.scaled((others - offset) / factor)
-        explained |= np.abs(corrected[:, None] - levels.scaled(others)) < reach
-    if explained[~np.eye(len(others), dtype=bool)].mean() > BY_CHANCE:
-        return "level", ""
-    fitting = [name for name, *unit in units if fits(*unit)]
-    return ("unit", " or ".join(fitting)) if fitting else ("level", "")
 
 
 def _signs(
