@@ -21,6 +21,7 @@ from domainwise.model_files import persistence  # noqa: E402
 from domainwise.models import table_model as models  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.tables import schema as tables  # noqa: E402
+from domainwise.tables.files import read_table  # noqa: E402
 
 runner = testing.CliRunner()
 COMMON = ["--target", "ill", "--domain", "site"]
@@ -120,7 +121,7 @@ def test_predictions_do_not_depend_on_the_pieces_a_file_is_read_in(folder, tmp_p
         out = tmp_path / f"{rows}.{ending}"
         done = apply_to_file(model, folder / "data.csv", out, chunk_rows=rows, keep=["age"])
         assert done.n_rows == 120
-        frames.append(tables.read_table(out))
+        frames.append(read_table(out))
     pandas.testing.assert_frame_equal(*frames)
 
 

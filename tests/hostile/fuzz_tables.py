@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from domainwise.tables.schema import TableError, load_table
+from domainwise.tables.errors import TableError
+from domainwise.tables.schema import load_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from watched import watch

@@ -12,7 +12,8 @@ import sys
 import numpy as np
 import pytest
 
-from domainwise.tables.schema import TableError, load_table
+from domainwise.tables.errors import TableError
+from domainwise.tables.schema import load_table
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -6,6 +6,7 @@ import pytest
 from domainwise.models import table_model as models
 from domainwise.models.registry import METHODS, Setting, find_method
 from domainwise.tables import schema as tables
+from domainwise.tables.errors import TableError
 
 pytest.importorskip("skops")
 pandas = pytest.importorskip("pandas")
@@ -45,7 +46,7 @@ def test_every_method_is_fitted_saved_and_loaded(method, target, tmp_path, narro
     pandas.testing.assert_frame_equal(again.predictions(X), model.predictions(X))
     assert again.info["method"] == method
     if again.info["n_components"] is None:
-        with pytest.raises(tables.TableError, match="no projection; methods that have one: kpca"):
+        with pytest.raises(TableError, match="no projection; methods that have one: kpca"):
             again.projection(X)
     else:
         assert again.projection(X).shape == (48, again.info["n_components"])

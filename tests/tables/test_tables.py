@@ -13,9 +13,15 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 from domainwise.jobs.store import replacing, replacing_folder  # noqa: E402
-from domainwise.tables import schema as tables  # noqa: E402
-from domainwise.tables.files import writing_table  # noqa: E402
-from domainwise.tables.schema import ColumnError, TableError, check_table, load_table  # noqa: E402
+from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
+from domainwise.tables.features import Schema, make_preprocessor  # noqa: E402
+from domainwise.tables.files import (  # noqa: E402
+    iter_table,
+    read_table,
+    table_columns,
+    writing_table,
+)
+from domainwise.tables.schema import check_table, load_table  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
 
@@ -86,7 +92,7 @@ def test_every_format_gives_the_same_table(frame, tmp_path, kind):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
     path = write(frame, tmp_path / f"t.{kind}")
-    pieces = list(tables.iter_table(path, columns=["sex", "age"], rows=25))
+    pieces = list(iter_table(path, columns=["sex", "age"], rows=25))
     assert [len(piece) for piece in pieces] == [25, 25, 10]
     assert list(pieces[0].columns) == ["sex", "age"]
     together = pandas.concat(pieces, ignore_index=True)
@@ -95,7 +101,7 @@ def test_pieces_of_a_streamed_table_make_up_the_whole(frame, tmp_path, kind):
 
 def test_the_row_numbers_pandas_writes_are_no_feature_of_a_parquet_file(frame, tmp_path):
     frame.iloc[::-1].to_parquet(tmp_path / "t.parquet")
-    assert tables.table_columns(tmp_path / "t.parquet") == list(frame.columns)
+    assert table_columns(tmp_path / "t.parquet") == list(frame.columns)
 
 
 def test_decimal_numbers_of_a_parquet_file_are_numbers(frame, tmp_path):
@@ -119,21 +125,21 @@ def test_truth_values_with_gaps_are_numbers_for_a_model_that_knows_them_as_such(
 def test_a_byte_order_mark_and_semicolons_are_read_as_spreadsheets_mean_them(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;2\n3;4\n", encoding="utf-8-sig")
-    read = tables.read_table(path)
+    read = read_table(path)
     assert read.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
 
 
 def test_categories_of_digits_stay_text_in_a_piece_with_gaps(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("code,x\n1,1\n,2\n2,3\n")
-    (piece,) = tables.iter_table(path, text=["code"], rows=10)
+    (piece,) = iter_table(path, text=["code"], rows=10)
     assert piece["code"].dropna().tolist() == ["1", "2"]
 
 
 def test_the_preprocessor_fills_scales_and_encodes(frame):
     frame.loc[0, "age"] = np.nan
     table = checked(frame)
-    transformer = tables.make_preprocessor(table.schema).fit(table.X)
+    transformer = make_preprocessor(table.schema).fit(table.X)
     Z = transformer.transform(table.X)
     assert Z.shape == (60, 5)
     np.testing.assert_allclose(Z[:, :3].mean(axis=0), 0, atol=1e-12)
@@ -147,7 +153,7 @@ def test_the_preprocessor_fills_scales_and_encodes(frame):
 
 def test_a_schema_survives_being_stored(frame):
     schema = checked(frame).schema
-    assert tables.Schema.from_dict(schema.as_dict()) == schema
+    assert Schema.from_dict(schema.as_dict()) == schema
 
 
 @pytest.mark.parametrize(
@@ -317,8 +323,8 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
         ("t.csv", b"a,,\n1,2,3\n", "has no name"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 500, mtime=0)[:-30], "damaged|cannot be read"),
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read"),
-        ("t.parquet", b"not parquet", "no Parquet file"),
-        ("t.feather", b"not feather", "no Feather file"),
+        ("t.parquet", b"not parquet", "not a Parquet file"),
+        ("t.feather", b"not feather", "not a Feather file"),
         ("t.xlsx", b"PK", "not an Excel file"),
         ("t.ods", b"PK", "use one of .csv"),
     ],
@@ -326,14 +332,14 @@ def test_all_columns_that_cannot_be_used_are_in_one_error(frame):
 def test_files_that_are_no_tables_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TableError, match=message):
-        tables.read_table(tmp_path / name)
+        read_table(tmp_path / name)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(TableError, match="no such file"):
-        tables.read_table(tmp_path / "t.csv")
+        read_table(tmp_path / "t.csv")
     with pytest.raises(TableError, match="is a folder"):
-        tables.read_table(tmp_path)
+        read_table(tmp_path)
 
 
 def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(frame, tmp_path):
@@ -341,19 +347,19 @@ def test_a_folder_of_parquet_files_is_one_table_in_the_order_of_their_names(fram
         frame[start : start + 20].to_parquet(tmp_path / f"{number}.parquet")
     (tmp_path / "_metadata.parquet").write_bytes(b"of another program")
     (tmp_path / "README.md").write_text("about the files")
-    whole = tables.read_table(tmp_path)
+    whole = read_table(tmp_path)
     pandas.testing.assert_frame_equal(whole, frame.iloc[:60], check_dtype=False)
     frame[:5].drop(columns="age").to_parquet(tmp_path / "9.parquet")
     with pytest.raises(TableError, match=r"9\.parquet has no column 'age'"):
-        tables.read_table(tmp_path)
+        read_table(tmp_path)
 
 
 def test_names_of_folders_are_columns(frame, tmp_path):
     for name, part in frame.groupby("site"):
         (tmp_path / f"site={name}").mkdir()
         part.drop(columns="site").to_parquet(tmp_path / f"site={name}" / "part.parquet")
-    assert sorted(tables.table_columns(tmp_path)) == sorted(frame.columns)
-    found = tables.read_table(tmp_path, ["site", "age"], labels=["site"])
+    assert sorted(table_columns(tmp_path)) == sorted(frame.columns)
+    found = read_table(tmp_path, ["site", "age"], labels=["site"])
     expected = frame.sort_values("site", kind="stable")[["site", "age"]].reset_index(drop=True)
     pandas.testing.assert_frame_equal(found, expected, check_dtype=False)
 
@@ -376,7 +382,7 @@ def test_a_table_written_in_pieces_is_read_back(frame, tmp_path, kind):
         writer.write(frame[:20])
         writer.write(frame[20:])
     assert writer.n_rows == 60
-    again = tables.read_table(path, labels=["site"])
+    again = read_table(path, labels=["site"])
     pandas.testing.assert_frame_equal(again, frame, check_dtype=False)
 
 

@@ -131,7 +131,8 @@ def _apply(shared: ApplyOptions, **arguments: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         from domainwise.models.apply import ShiftError, apply_to_file
         from domainwise.models.table_model import TableModel
-        from domainwise.tables.schema import FORMATS, split_names, table_columns
+        from domainwise.tables.cells import split_names
+        from domainwise.tables.files import FORMATS, table_columns
 
         common.check_apart(new, out)
         if shared.dask is not None and not out.suffix:

@@ -101,7 +101,8 @@ def plan(
 
 def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **asked: Any) -> Any:
     from domainwise.federated import Plan
-    from domainwise.tables.schema import read_table, split_names
+    from domainwise.tables.cells import split_names
+    from domainwise.tables.files import read_table
 
     frame = read_table(source, encoding=encoding)
     asked |= {name: split_names(asked[name], list(frame.columns)) for name in ("features", "drop")}
@@ -147,7 +148,7 @@ def _site_command(kind: str, about: str) -> None:
         as_json: options.JsonOption = False,
     ) -> None:
         from domainwise import federated
-        from domainwise.tables.schema import read_table
+        from domainwise.tables.files import read_table
 
         check_apart(data, out)
         check_output(out, force, [".npz"])

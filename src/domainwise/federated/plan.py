@@ -31,8 +31,9 @@ from domainwise.ridge import InvariantRidgeClassifierCV, InvariantRidgeCV
 from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.folds import LeaveDomainsOut
-from domainwise.tables.features import named_frame
-from domainwise.tables.schema import Schema, check_table, import_pandas
+from domainwise.tables.errors import import_pandas
+from domainwise.tables.features import Schema, named_frame
+from domainwise.tables.schema import check_table
 from domainwise.tables.statistics import Learnt
 
 RIDGE = "invariantridge"

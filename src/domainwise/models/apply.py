@@ -21,14 +21,9 @@ from domainwise.models.table_model import TableModel
 from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
 from domainwise.tables.cells import as_labels
-from domainwise.tables.files import CHUNK_ROWS, writing_table
-from domainwise.tables.schema import (
-    TableError,
-    import_pandas,
-    iter_table,
-    require_columns,
-    table_columns,
-)
+from domainwise.tables.errors import TableError, import_pandas
+from domainwise.tables.features import require_columns
+from domainwise.tables.files import CHUNK_ROWS, iter_table, table_columns, writing_table
 
 #: Rows of a domain, drawn at random, that an ensemble divides into parts, and from which it decides
 #: whether context is safe there.
@@ -286,7 +281,7 @@ def apply_to_file(
     written, where it is not as the model's was (:func:`~domainwise.tables.files.read_table`).
     """
     names = table_columns(source, encoding=encoding)
-    require_columns(model.schema.features, names, str(source), why=", which the model needs")
+    require_columns(model.schema.features, names, str(source), reason=", which the model needs")
     require_columns(keep, names, str(source))
     domain = model.schema.domain
     kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
@@ -296,7 +291,7 @@ def apply_to_file(
         if context not in CONTEXTS or project:
             raise ValueError(f"context={context!r}, project={project}: only predictions have it")
         if context == "column":
-            require_columns([domain], names, str(source), why=", which context needs")
+            require_columns([domain], names, str(source), reason=", which context needs")
         find_context(model.pipeline)
         application = replace(application, context=context)
     if strict or context is not None:

@@ -28,17 +28,10 @@ from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import fit_with_domains, names_likeliest
 from domainwise.tables.cells import as_labels, as_numbers, without
-from domainwise.tables.errors import Argument
-from domainwise.tables.schema import (
-    Schema,
-    Table,
-    TableError,
-    import_pandas,
-    make_preprocessor,
-    read_table,
-    require_columns,
-    table_columns,
-)
+from domainwise.tables.errors import Argument, TableError, import_pandas
+from domainwise.tables.features import Schema, make_preprocessor, require_columns
+from domainwise.tables.files import read_table, table_columns
+from domainwise.tables.schema import Table
 
 #: Methods whose models contain no training rows.
 WITHOUT_ROWS = ("constant", "linear", "boosting")
@@ -116,7 +109,7 @@ class TableModel:
     def read_rows(self, path: str | Path, **reading: Any) -> Any:
         """Read the feature columns of a table, prepared."""
         names = table_columns(path, encoding=reading.get("encoding"))
-        require_columns(self.schema.features, names, str(path), why=", which the model needs")
+        require_columns(self.schema.features, names, str(path), reason=", which the model needs")
         return self.schema.prepare(read_table(path, list(self.schema.features), **reading))
 
     @config_context(transform_output="default")
@@ -182,7 +175,7 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
     schema = model.schema
     names = table_columns(path, encoding=reading.get("encoding"))
     columns = [*schema.features, schema.target]
-    require_columns(columns, names, str(path), why=", which the model needs")
+    require_columns(columns, names, str(path), reason=", which the model needs")
     classes = model.info["classes"]
     labels = [schema.target] if classes is not None else []
     frame = read_table(path, columns, labels=labels, **reading)

@@ -1,6 +1,6 @@
-"""How cells are written: numbers, percentages, times and dates in text, where there is one reading.
+"""How cells are written: numbers, percentages, times and dates in text, where this is unambiguous.
 
-A cell has one reading if only one decimal mark makes it a number: "1,5" and "1.234,5" have decimal
+A cell is unambiguous if only one decimal mark makes it a number: "1,5" and "1.234,5" have decimal
 commas, "1.5" and "1,234.5" decimal points, and "1,234" may be either, which other cells of its
 column, and then other columns, decide. Nothing is guessed beyond that.
 """
@@ -43,9 +43,9 @@ MARKED = (
 #: Between groups of three digits, beside the mark that is not the decimal one.
 SPACES = " '’\u00a0\u202f\u2009"
 APART = {".": ",", ",": ".", None: ""}
-#: More categories than this, in most rows another one, are no categories.
+#: A column with more values than this, and a new one in most rows, is not categorical.
 MAX_CATEGORIES = 50
-#: Text that is a number in half of the rows, with more values than this, is a mistake.
+#: Text that is a number in half of the rows, with more values than this, is an error.
 NUMBER_VALUES = 20
 
 
@@ -60,6 +60,8 @@ def _number(mark: str | None) -> str:
 
 
 NUMBER = {mark: _number(mark) for mark in (".", ",", None)}
+#: Numbers and percentages with either decimal mark.
+EITHER = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
 
 
 def is_text(column: Any) -> bool:
@@ -69,7 +71,7 @@ def is_text(column: Any) -> bool:
 
 
 def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
-    """Mark the cells that are text of this form, spaces aside, or hold such (``whole=False``)."""
+    """Mark cells whose text matches a pattern, spaces aside, or contains it (``whole=False``)."""
     pattern = rf"^\s*(?:{pattern})\s*$" if whole else pattern
     text = _arrow_text(column)
     if text is None:
@@ -77,12 +79,12 @@ def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
         return column.map(lambda cell: isinstance(cell, str) and form.search(cell) is not None)
     from pyarrow import compute
 
-    found = compute.match_substring_regex(text, pattern).fill_null(False)
-    return import_pandas().Series(found.to_numpy(zero_copy_only=False), column.index, dtype=bool)
+    matches = compute.match_substring_regex(text, pattern).fill_null(False)
+    return import_pandas().Series(matches.to_numpy(zero_copy_only=False), column.index, dtype=bool)
 
 
 def _arrow_text(column: Any) -> Any:
-    """A column as Arrow's text, which is searched ten times as fast; None if it holds more."""
+    """A column as Arrow's text, which is searched ten times as fast; None for other cells."""
     try:
         import pyarrow
 
@@ -95,21 +97,21 @@ def _arrow_text(column: Any) -> Any:
 
 
 def words_of(column: Any) -> Any:
-    """The cells that are not missing, nor words for it, as text."""
+    """The cells that are not missing, by themselves or by a word such as "NA", as text."""
     words = column[column.notna()].astype(str).str.strip()
     return words[~words.isin(MISSING)]
 
 
 def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
-    """Blank the cells that stand for no value: those of ``na``, and with ``words`` "NaN"."""
+    """Blank missing values: those of ``na``, and with ``words`` text such as "NaN"."""
     if is_text(column) or hasattr(column, "cat"):
-        gone = column.isin([*na, *(MISSING_TEXT if words else [""])])
+        values: list[Any] = [*na, *(MISSING_TEXT if words else [""])]
+    elif column.dtype.kind in "iuf":
+        values = [float(word) for word in na if re.fullmatch(PLAIN, word)]
     else:
-        numbers = [float(word) for word in na if re.fullmatch(PLAIN, word)]
-        if not numbers or column.dtype.kind not in "iuf":
-            return column
-        gone = column.isin(numbers)
-    return column.where(~gone) if gone.any() else column
+        return column
+    missing = column.isin(values)
+    return column.where(~missing) if missing.any() else column
 
 
 def decimal_marks(
@@ -120,13 +122,13 @@ def decimal_marks(
     known: Mapping[str, str] | None = None,
     usual: str | None = None,
 ) -> dict[str, str]:
-    """Tell the decimal mark of columns of text, as far as they have one and it is not open.
+    """Detect the decimal mark of columns of text; ambiguous ones are left out.
 
-    It is what is ``given``, or ``known`` from earlier pieces of the table, or what a column shows,
-    or what the others do if they agree, or what was ``usual`` in earlier tables.
+    It is ``given`` by the user, or ``known`` from earlier pieces of the table, or follows from the
+    column's cells, or from the other columns if they agree, or was ``usual`` in earlier tables.
     """
     marks = dict(known or {})
-    left_open = {}
+    ambiguous = {}
     texts = [name for name in names if name not in marks and is_text(frame[name])]
     if {given, usual, *marks.values()} <= {None, "."} and not any(
         fits(frame[name], ",", whole=False).any() for name in texts
@@ -145,11 +147,11 @@ def decimal_marks(
         else:
             marked = cells[point & fits(cells, "[.,]", whole=False)]
             if len(marked):
-                left_open[name] = bool(fits(marked, ",", whole=False).any())
-    seen = {*marks.values()}
-    for name, has_comma in left_open.items():
-        if len(seen) == 1:
-            (marks[name],) = seen
+                ambiguous[name] = bool(fits(marked, ",", whole=False).any())
+    detected = {*marks.values()}
+    for name, has_comma in ambiguous.items():
+        if len(detected) == 1:
+            (marks[name],) = detected
         elif not has_comma and usual == ",":
             cell = frame[name][fits(frame[name], r"[0-9]\.[0-9]", whole=False)].iloc[0].strip()
             raise TableError(
@@ -160,7 +162,7 @@ def decimal_marks(
             )
         elif not has_comma:
             marks[name] = "."
-        elif usual is not None and not seen:
+        elif usual is not None and not detected:
             marks[name] = usual
     return marks
 
@@ -181,7 +183,7 @@ def with_points(column: Any, mark: str | None) -> Any:
 
 
 def typed_numbers(column: Any) -> Any:
-    """Numbers or truth values if all cells are, those with words for a missing value aside."""
+    """Numbers or truth values if all cells are that or missing; otherwise the column itself."""
     if not is_text(column):
         return column
     pandas = import_pandas()
@@ -203,13 +205,13 @@ def typed_numbers(column: Any) -> Any:
 
 
 def _cast(text: Any) -> Any:
-    """Text as whole numbers or floats, each the nearest to what is written; None if it is not."""
+    """Text as whole numbers or floats, each the nearest to the text; None for other text."""
     import pyarrow
     from pyarrow import compute
 
     text = compute.utf8_trim_whitespace(text)
-    gone = compute.is_in(text, pyarrow.array(MISSING, text.type))
-    text = compute.if_else(gone, pyarrow.scalar(None, text.type), text)
+    missing = compute.is_in(text, pyarrow.array(MISSING, text.type))
+    text = compute.if_else(missing, pyarrow.scalar(None, text.type), text)
     fraction = compute.any(compute.match_substring(text, ".")).as_py()
     for kind in (pyarrow.int64(), pyarrow.float64())[bool(fraction) :]:
         try:
@@ -223,21 +225,19 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Tell what text is, "number", "percent", "time", "date" or "text", and what in it is not."""
+    """Form of text ("number", "percent", "time", "date" or "text"), and the cells that deviate."""
     words = words_of(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
         fit = fits(words, pattern)
         if _mostly(words, fit):
             return form, list(words[~fit].unique())
-    commas = fits(words, rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?")
-    plain = fits(words, PLAIN)
-    if _mostly(words, commas) and (commas & ~plain).any():
-        return "number", list(words[~plain].unique())
-    errors = words.isin(EXCEL_ERRORS)
-    if errors.any() and _mostly(words[~errors], plain[~errors]):
-        return "number", list(words[~plain].unique())
-    marked = plain | fits(words, MARKED)
-    if marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES:
+    commas, plain = fits(words, EITHER), fits(words, PLAIN)
+    errors, marked = words.isin(EXCEL_ERRORS), plain | fits(words, MARKED)
+    if (
+        (_mostly(words, commas) and (commas & ~plain).any())
+        or (errors.any() and _mostly(words[~errors], plain[~errors]))
+        or (marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES)
+    ):
         return "number", list(words[~plain].unique())
     return "text", []
 
@@ -248,22 +248,22 @@ def _mostly(words: Any, fit: Any) -> bool:
 
 
 def numbers_in(column: Any, form: str | None = None) -> Any:
-    """Return cells as floats, NaN where they are none; percentages as shares, times as hours."""
+    """Return cells as floats, NaN for other cells; percentages as shares, times as hours."""
     pandas = import_pandas()
     if column.dtype.kind == "m":
         return column.dt.total_seconds() / 3600
     words = words_of(column)
     if form == "time":
-        known = {word: _hours(word) for word in words.unique()}
-        found = words.map(known).astype(float)
+        numbers = words.map({word: _hours(word) for word in words.unique()}).astype(float)
     else:
         share = fits(words, rf"(?:{PLAIN})\s*%") & (form == "percent")
         words = words.where(~share, words.str.rstrip("% "))
         truth = words.isin(TRUTH)
         words = words.where(~truth, words.map(TRUTH).map({True: "1", False: "0"}))
-        found = pandas.to_numeric(words.where(fits(words, PLAIN)).astype(object), errors="coerce")
-        found = found.astype(float).where(~share, found.astype(float) / 100)
-    return found.reindex(column.index)
+        words = words.where(fits(words, PLAIN)).astype(object)
+        numbers = pandas.to_numeric(words, errors="coerce").astype(float)
+        numbers = numbers.where(~share, numbers / 100)
+    return numbers.reindex(column.index)
 
 
 def _hours(word: str) -> float:
@@ -281,7 +281,7 @@ def _hours(word: str) -> float:
 
 
 def date_order(column: Any) -> str | None:
-    """Which comes first in dates with slashes, "day" or "month"; None where that stays open."""
+    """Which comes first in dates with slashes, "day" or "month"; None if this is ambiguous."""
     parts = words_of(column).str.extract(r"^([0-9]{1,2})[-/]([0-9]{1,2})[-/][0-9]{4}").dropna()
     if not len(parts):
         return "day"
@@ -290,7 +290,7 @@ def date_order(column: Any) -> str | None:
 
 
 def days_in(column: Any, order: str | None) -> Any:
-    """Return dates as days, NaT where a cell is missing or no date; ``order`` as above."""
+    """Return dates as days, NaT where a cell is missing or not a date; see :func:`date_order`."""
     pandas = import_pandas()
     if column.dtype.kind == "M" or isinstance(column.dtype, pandas.DatetimeTZDtype):
         days = column if column.dt.tz is None else column.dt.tz_localize(None)
@@ -300,11 +300,11 @@ def days_in(column: Any, order: str | None) -> Any:
     words = words_of(column).str.replace(r"[T ].*$", "", regex=True)
     words = words.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
     words = words.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
-    found = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
-    slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
-    for form in ("%Y-%m-%d", "%d.%m.%Y", *([slashes[order]] if order else [])):
-        found = found.fillna(pandas.to_datetime(words, format=form, errors="coerce"))
-    return found.reindex(column.index)
+    days = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
+    slashes = {"day": ["%d/%m/%Y"], "month": ["%m/%d/%Y"]}
+    for form in ("%Y-%m-%d", "%d.%m.%Y", *slashes.get(order or "", [])):
+        days = days.fillna(pandas.to_datetime(words, format=form, errors="coerce"))
+    return days.reindex(column.index)
 
 
 def date_part(days: Any, part: str, reference: str) -> Any:
@@ -316,7 +316,7 @@ def date_part(days: Any, part: str, reference: str) -> Any:
     return values.to_numpy(dtype=np.float64)
 
 
-#: What becomes of a date: the arguments to choose from.
+#: Numbers that can be made of a date.
 DATE_PARTS = ("month", "weekday", "age")
 #: "7" but not "007", which is a code.
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
@@ -327,7 +327,7 @@ Words = tuple[str | Argument, ...]
 
 
 def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
-    """Split names that were given with commas between, unless that is itself one of ``names``.
+    """Split names at commas, unless a name with a comma is itself one of ``names``.
 
     >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
     ['age', 'sex', 'dose, mg']
@@ -348,7 +348,7 @@ def is_numeric(column: Any) -> bool:
 
 
 def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = None) -> Array:
-    """Return a column as float64 with NaN for missing values; ``form`` as :func:`form_of` tells."""
+    """Return a column as float64 with NaN for missing values; ``form`` as in :func:`form_of`."""
     if not is_numeric(column):
         numbers = numbers_in(plain(column), form)
         if (row := first_wrong(column, numbers)) is not None:
@@ -369,13 +369,13 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
 
 
 def first_wrong(column: Any, values: Any) -> int | None:
-    """First row whose cell holds something but has no value; None if there is none."""
+    """First row whose cell is not missing but could not be read; None if there is none."""
     wrong = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
     return int(wrong[0]) if len(wrong) else None
 
 
 def beyond(values: Array, first_row: int = 0) -> Words | None:
-    """Say what is wrong with numbers that are infinite or too large; None if nothing is."""
+    """Describe numbers that are infinite or too large; None if there are none."""
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
         return (f"is infinite in row {first_row + row + 1}; leave the cell empty",)
@@ -383,7 +383,7 @@ def beyond(values: Array, first_row: int = 0) -> Words | None:
 
 
 def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None) -> Any:
-    """Return a column of dates as days, refused where a cell is none."""
+    """Return a column of dates as days; other cells are refused."""
     days = days_in(column, order)
     if (row := first_wrong(column, days)) is not None:
         raise TableError(
@@ -395,19 +395,15 @@ def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None
 
 def as_text(column: Any) -> Array:
     """Return a column as text objects with NaN for missing values."""
-    labels = plain(column).astype(object)
-    missing = column.isna().to_numpy()
-    return np.array(
-        [np.nan if gone else str(value) for value, gone in zip(labels, missing, strict=True)],
-        dtype=object,
-    )
+    text = plain(column).astype(object).map(str, na_action="ignore")
+    return text.where(column.notna(), np.nan).to_numpy(dtype=object)
 
 
 def as_labels(column: Any) -> Array:
-    """Return a column without missing values as labels: int64 where it can be, else text.
+    """Return a column without missing values as labels: int64 if possible, otherwise text.
 
-    Text stays as it is written, spaces included. Whole numbers beyond int64 become text, in which
-    no two of them are the same.
+    Text is unchanged, spaces included. Whole numbers beyond int64 become text, so that different
+    ones stay different.
     """
     column = plain(column)
     if is_numeric(column) and column.dtype.kind in "iu" and column.max() < 2**63:
@@ -426,11 +422,10 @@ def as_labels(column: Any) -> Array:
 
 
 def column_form(column: Any) -> tuple[str, list[str]]:
-    """Tell what a column holds: "numeric", "nested", or what :func:`form_of` says of its text."""
+    """Form of a column: "numeric", "nested", or one of :func:`form_of`, and deviating cells."""
     pandas = import_pandas()
-    if column.dtype.kind == "M" or isinstance(
-        column.dtype, (pandas.DatetimeTZDtype, pandas.PeriodDtype)
-    ):
+    dates = (pandas.DatetimeTZDtype, pandas.PeriodDtype)
+    if column.dtype.kind == "M" or isinstance(column.dtype, dates):
         return "date", []
     if column.dtype.kind == "m":
         return "time", []
@@ -443,7 +438,7 @@ def column_form(column: Any) -> tuple[str, list[str]]:
 
 
 def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
-    """Say what is wrong with a feature that has values, and what to do; None if it can be used."""
+    """Describe what is wrong with a feature, and what to do; None if it can be used."""
     if form == "nested":
         kind = type(column[column.notna()].iloc[0]).__name__
         return (f"holds {kind} values; one number or text per cell is needed",)
@@ -453,9 +448,7 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
             Argument("dates", list(DATE_PARTS)),
         )
     if odd:
-        marked = import_pandas().Series(odd, dtype=object)
-        either = rf"(?:{NUMBER['.']}|{NUMBER[',']})\s*%?"
-        if form == "number" and fits(marked, either).all():
+        if form == "number" and fits(import_pandas().Series(odd, dtype=object), EITHER).all():
             return (
                 f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
                 "separate thousands; choose with ",
@@ -468,19 +461,15 @@ def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -
             "they mean a missing value, pass ",
             Argument("na", odd[:3]),
         )
-    if form == "text":
-        known = column[column.notna()].astype(str)
-        n_values = int(known.nunique())
-        if n_values > max(MAX_CATEGORIES, len(known) // 2):
-            return (
-                f"has {n_values} different texts in {len(known)} rows: it identifies rows and does "
-                "not describe them",
-            )
+    values = column[column.notna()].astype(str) if form == "text" else column[:0]
+    if values.nunique() > max(MAX_CATEGORIES, len(values) // 2):
+        return (
+            f"has {values.nunique()} different texts in {len(values)} rows: it identifies rows and "
+            "does not describe them",
+        )
     return None
 
 
 def plain(column: Any) -> Any:
-    """Undo pandas' categories."""
-    if hasattr(column, "cat"):
-        return column.astype(column.cat.categories.dtype)
-    return column
+    """Replace pandas' categories by their values."""
+    return column.astype(column.cat.categories.dtype) if hasattr(column, "cat") else column

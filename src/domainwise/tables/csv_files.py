@@ -1,8 +1,8 @@
 """CSV files: their encoding, separator and names, and their cells as text.
 
-Fields are split, and ragged lines and damaged compression found, by ``pyarrow.csv``. It guesses
-neither encoding nor separator, and takes a quotation mark that is never closed for the end of the
-file: these are detected here. What the cells mean is decided later, from all of them.
+``pyarrow.csv`` splits fields and detects ragged lines and damaged compression. It detects neither
+encoding nor separator, and reads an unclosed quotation mark to the end of the file: these are
+checked here. Types of columns are inferred later, from all cells.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import IO, Any
 
 from domainwise.tables.errors import Argument, TableError
 
-#: Separators that are looked for.
+#: Separators to try.
 SEPARATORS = (",", "\t", ";", "|")
-#: What a nameless first column, in which pandas and R write row numbers, is called; pandas adds
-#: ".1" where that name is taken by those of an earlier file.
+#: Name of a nameless first column, where pandas and R write row numbers; pandas adds ".1" if the
+#: name is taken.
 ROW_NUMBERS = "Unnamed: 0"
 #: Lines that decide between separators, and bytes read at a time.
 LOOKED_AT, BLOCK = 20, 2**22
@@ -30,6 +30,14 @@ LOOKED_AT, BLOCK = 20, 2**22
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x81\x8d\x8f\x90\x9d]")
 _OTHER_KINDS = {b"PAR1": ("a Parquet", ".parquet"), b"PK\x03\x04": ("an Excel or zip", ".xlsx")}
 _OTHER_KINDS |= {b"\x1f\x8b\x08" + flag: ("a gzip", ".csv.gz") for flag in (b"\0", b"\x08")}
+
+
+BYTE_ORDER_MARKS = (
+    codecs.BOM_UTF32_LE,
+    codecs.BOM_UTF32_BE,
+    codecs.BOM_UTF16_LE,
+    codecs.BOM_UTF16_BE,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class CsvFile:
             wrong.append(row)
             return "error"
 
-        # The last column shows whether a quotation mark has swallowed the lines that follow.
+        # The last column shows whether an unclosed quotation mark contains the lines after it.
         wanted = list(dict.fromkeys([*columns, self.names[-1]]))
         options = dict(
             read_options=arrow_csv.ReadOptions(
@@ -104,11 +112,11 @@ class CsvFile:
 def open_csv(
     path: Path, encoding: str | None = None, *, fallback: str | None = None, read: str = "all"
 ) -> CsvFile:
-    """Open a CSV file and find out how it is written.
+    """Open a CSV file, and detect its encoding, separator and column names.
 
-    Without ``encoding`` a byte order mark's word is taken; then UTF-8 if all bytes are, or
-    ``fallback``, that of earlier tables, or cp1252 where that is likely. ``read="all"`` reads the
-    file once and keeps it; "pieces" to its end, and again piece by piece; "names" its beginning.
+    Without ``encoding`` it follows from a byte order mark, or is UTF-8 if all bytes are, or
+    ``fallback``, that of earlier tables, or cp1252 if that is likely. ``read="all"`` reads the file
+    into memory; "pieces" reads it to its end, and later in pieces; "names" reads its beginning.
     """
     if encoding is not None:
         try:
@@ -121,12 +129,10 @@ def open_csv(
     try:
         with _open(path) as file:
             data = file.read() if read == "all" else None
-            detected, odd, notes = _scan(
-                _source(data, file), path, encoding, fallback, to_end=read != "names"
-            )
-            if data is None:
-                file.seek(0)
-            text = io.TextIOWrapper(_source(data, file), encoding=detected, newline="")
+            source: Any = file if data is None else io.BytesIO(data)
+            detected, odd, notes = _scan(source, path, encoding, fallback, to_end=read != "names")
+            source.seek(0)
+            text = io.TextIOWrapper(source, encoding=detected, newline="")
             names, separator, n_lines = _header(text, path)
             text.detach()
     except UnicodeDecodeError as error:
@@ -143,36 +149,29 @@ def _open(path: Path) -> IO[bytes]:
     return open(path, "rb")
 
 
-def _source(data: bytes | None, file: IO[bytes]) -> Any:
-    return file if data is None else io.BytesIO(data)
-
-
 def _scan(
     file: IO[bytes], path: Path, given: str | None, fallback: str | None, to_end: bool
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """Encoding, whether quotation marks are odd, and notes: from all bytes."""
+    """Encoding, whether quotation marks are odd, and notes, from all bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, foreign, zeros, quotes, start = True, False, False, 0, b""
-    rest, number = b"", 0
+    partial, number = b"", 0  # the line that a block cuts off, and lines before it
     lines: dict[bool, int] = {}  # first line beyond ASCII that is UTF-8, and first that is not
     while block := file.read(BLOCK):
         start = start or block[:4]
         quotes += block.count(b'"')
         zeros |= b"\0" in block
-        if utf8:
-            try:
-                decoder.decode(block)
-            except UnicodeDecodeError:
-                utf8 = False
+        utf8 = utf8 and _decodes(decoder, block)
         foreign = foreign or (not utf8 and NOT_WESTERN.search(block) is not None)
-        if given is None and len(lines) < 2 and not (rest + block).isascii():
-            *whole, rest = (rest + block).split(b"\n")
-            for place, line in enumerate([*whole, rest] if len(block) < BLOCK else whole, 1):
+        if given is None and len(lines) < 2 and not (partial + block).isascii():
+            *whole, partial = (partial + block).split(b"\n")
+            for place, line in enumerate([*whole, partial] if len(block) < BLOCK else whole, 1):
                 if not line.isascii():
-                    lines.setdefault(_is_utf8(line), number + place)
+                    is_utf8 = _decodes(codecs.getincrementaldecoder("utf-8")(), line, final=True)
+                    lines.setdefault(is_utf8, number + place)
+            number += len(whole)
         else:
-            whole, rest = [b""] * block.count(b"\n"), b""
-        number += len(whole)
+            partial, number = b"", number + block.count(b"\n")
         if not to_end:
             break
     if start in _OTHER_KINDS:
@@ -181,10 +180,9 @@ def _scan(
     odd = bool(quotes % 2)
     if given is not None:
         return given, odd, ()
-    if start in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):
-        return "utf-32", odd, ()
-    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return "utf-16", odd, ()
+    for size, encoding in ((4, "utf-32"), (2, "utf-16")):
+        if start[:size] in BYTE_ORDER_MARKS:
+            return encoding, odd, ()
     if zeros:
         raise TableError(
             f"{path} holds zero bytes: it is damaged, or name its ",
@@ -207,9 +205,9 @@ def _scan(
     return guess, odd, (f"{path.name} is not UTF-8 and was read as {guess}",)
 
 
-def _is_utf8(line: bytes) -> bool:
+def _decodes(decoder: codecs.IncrementalDecoder, part: bytes, final: bool = False) -> bool:
     try:
-        line.decode("utf-8")
+        decoder.decode(part, final)
     except UnicodeDecodeError:
         return False
     return True
@@ -251,11 +249,11 @@ def _header(text: IO[str], path: Path) -> tuple[list[str], str, int]:
 
 
 def row_numbers_name(others: Sequence[str]) -> str:
-    """Return the name of a nameless first column beside others."""
+    """Return a name for a nameless first column that is not among the other names."""
     numbered = [ROW_NUMBERS, *(f"{ROW_NUMBERS}.{i}" for i in range(1, len(others) + 1))]
     return next(name for name in numbered if name not in others)
 
 
 def holds_row_numbers(name: str) -> bool:
-    """Whether this is what a column without a name is called, here or by pandas."""
+    """Whether a column had no name in the file, and got one here or from pandas."""
     return re.fullmatch(rf"{ROW_NUMBERS}(\.[0-9]+)?", name) is not None

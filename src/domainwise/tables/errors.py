@@ -1,4 +1,4 @@
-"""What is said about tables that cannot be used: in words, with the arguments that would help."""
+"""Errors about tables that cannot be used, with the arguments that would help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Argument(NamedTuple):
-    """An argument to give, within an error; the command line shows its own option instead."""
+    """An argument to pass, inside an error; the command line shows its own option instead."""
 
     name: str
     value: Any
@@ -17,7 +17,7 @@ class Argument(NamedTuple):
 
 
 class TableError(ValueError):
-    """A table that cannot be used, with words about what to do: a message in pieces."""
+    """A table that cannot be used, and what to do; the message is a list of parts."""
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
@@ -25,7 +25,7 @@ class TableError(ValueError):
 
 
 class ColumnError(TableError):
-    """Columns that cannot be used, all of them at once: by name, what is wrong and what to do."""
+    """All columns that cannot be used: by name, what is wrong and what to do."""
 
     def __init__(self, problems: Mapping[str, tuple[str | Argument, ...]]) -> None:
         one = len(problems) == 1
@@ -42,7 +42,7 @@ class ColumnError(TableError):
 
 
 def import_pandas() -> Any:
-    """Return pandas, or say which extra brings it."""
+    """Return pandas, or say which extra installs it."""
     try:
         import pandas
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """Workbooks of Excel, by python-calamine: a reader without macros, formulas or external links.
 
-A workbook is a zip archive. What it unpacks to, and the area that its cells span, are checked
-before calamine asks for memory. calamine takes error values for empty cells; they are read here.
+A workbook is a zip archive. Its unpacked size, and the area that its cells span, are checked before
+calamine allocates memory. calamine reads error values as empty cells; they are read here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _PLACE = rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']"""
 CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _PLACE + rb"[^>]*(?<!/)>")
 ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
+#: Errors that reading a damaged workbook raises.
+DAMAGED = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, OSError, EOFError, KeyError)
+DAMAGED += (ValueError, RuntimeError)
 
 
 @dataclass
@@ -43,11 +46,11 @@ class _Cells:
 
     def add(self, text: bytes) -> None:
         """Read the cells of a part of the sheet."""
-        found = CELL.findall(text)
-        self.n += len(found)
-        self.columns |= {column for column, _ in found}
-        rows = {int(row) for _, row in found}
-        self.rows = {min(self.rows | rows), max(self.rows | rows)} if found else self.rows
+        cells = CELL.findall(text)
+        self.n += len(cells)
+        self.columns |= {column for column, _ in cells}
+        rows = self.rows | {int(row) for _, row in cells}
+        self.rows = {min(rows), max(rows)} if rows else rows
         for attributes, content in ERROR.findall(text) if b'"e"' in text or b"'e'" in text else ():
             place, value = re.search(_PLACE, attributes), VALUE.search(content)
             if place is not None and value is not None:
@@ -69,7 +72,7 @@ class _Cells:
 
 
 def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """The first sheet of a workbook that holds anything, and notes about what was skipped."""
+    """The first sheet of a workbook that is not empty, and notes about what was skipped."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ModuleNotFoundError:
@@ -80,11 +83,9 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
         full = [sheet for sheet in sheets if sheet.height]
         rows = full[0].to_python() if full else []
-    except (CalamineError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
-    except (ElementTree.ParseError, KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, TableError):
-            raise
+    except TableError:
+        raise
+    except (CalamineError, *DAMAGED) as error:
         raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
     if not full:
         raise TableError(f"{path} is empty")
@@ -132,18 +133,18 @@ def _checked_contents(path: Path) -> dict[str, _Cells]:
             member = target[1:] if target.startswith("/") else f"xl/{target}"
             cells = contents[str(sheet.get("name"))] = _Cells()
             with archive.open(member) as stream:
-                rest = b""
+                partial = b""
                 while block := stream.read(BLOCK):
-                    text = rest + block
+                    text = partial + block
                     # A cell that is cut off is read with the next block.
                     end = max(text.rfind(b"<c "), text.rfind(b":c "), len(text) - BLOCK)
                     end = text.rfind(b"<", 0, end + 1) if end > 0 else 0
                     cells.add(text[:end])
-                    rest = text[end:]
-                cells.add(rest)
+                    partial = text[end:]
+                cells.add(partial)
             cells.check(f"{path}: sheet {sheet.get('name')!r}")
             scanned.add(member)
-        for part in archive.infolist():  # that no part is longer than it says
+        for part in archive.infolist():  # reading fails if a part is longer than it declares
             with archive.open(part) as stream:
                 while part.filename not in scanned and stream.read(BLOCK):
                     pass
@@ -185,7 +186,7 @@ def _header_row(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _excel_cell(value: Any) -> Any:
-    """A cell as it would be in other formats: 3 and not 3.0, and None for an empty one."""
+    """A cell as other formats have it: 3 instead of 3.0, and None for an empty one."""
     if value == "":
         return None
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""The features of a table: which columns they are, how they are read, what becomes of them.
+"""The features of a table: their columns, how cells are read, and their preprocessing.
 
 :func:`make_preprocessor` belongs at the front of a pipeline, so that imputation, scaling and
 one-hot encoding are fitted on source domains only.
@@ -20,17 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.tables import cells
-from domainwise.tables.cells import (
-    Words,
-    as_days,
-    as_numbers,
-    as_text,
-    beyond,
-    column_form,
-    first_wrong,
-    is_numeric,
-    problem_of,
-)
 from domainwise.tables.errors import ColumnError, TableError, describe_names, import_pandas
 
 
@@ -43,15 +32,15 @@ class Schema:
     target: str
     domain: str
     task: str  #: "classification" or "regression"
-    #: Numeric columns that are written as "percent" or "time", and date columns by what comes
-    #: first in 1/2/2024, "day" or "month".
+    #: By column: numbers written as "percent" or "time", and for dates which of "day" and "month"
+    #: comes first in 1/2/2024.
     forms: dict[str, str] = field(default_factory=dict)
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
     reference: str = ""  #: the day from which ages are counted back, in years
     decimal: str | None = None  #: given or detected, for new tables in which it is not clear
     encoding: str | None = None
-    na: tuple[str, ...] = ()  #: values that stand for none
+    na: tuple[str, ...] = ()  #: missing values
 
     @property
     def features(self) -> list[str]:
@@ -65,26 +54,26 @@ class Schema:
         return [*self.numeric, *parts]
 
     def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
-        """Bring the feature columns of a data frame into the form models are fitted on.
+        """Return the feature columns of a data frame as models are fitted to them.
 
-        Numeric columns and what was made of dates become float64, categorical ones text; missing
-        values are NaN. A missing column, or text where the model knows numbers, is refused.
-        ``first_row`` counts the rows before this piece of a streamed table, for messages.
+        Numbers, and numbers made of dates, become float64, categories text; missing values are NaN.
+        A missing column, or text in a column of numbers, is refused. ``first_row`` counts the rows
+        before this piece of a streamed table, for messages.
         """
         require_columns(self.features, list(frame.columns), "the table")
         pandas = import_pandas()
-        given = {name: cells.without(frame[name], self.na) for name in self.features}
-        marks = cells.decimal_marks(given, self.numeric)
+        raw = {name: cells.without(frame[name], self.na) for name in self.features}
+        marks = cells.decimal_marks(raw, self.numeric)
         columns = {}
         for name in self.numeric:
-            column = cells.with_points(given[name], marks.get(name))
-            columns[name] = as_numbers(column, name, first_row, self.forms.get(name))
+            column = cells.with_points(raw[name], marks.get(name))
+            columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
         for name in self.dates:
-            days = as_days(given[name], name, first_row, self.forms.get(name))
+            days = cells.as_days(raw[name], name, first_row, self.forms.get(name))
             for part in self.date_parts:
                 columns[f"{name} ({part})"] = cells.date_part(days, part, self.reference)
         for name in self.categorical:
-            columns[name] = pandas.Series(as_text(given[name]), dtype=object)
+            columns[name] = pandas.Series(cells.as_text(raw[name]), dtype=object)
         return pandas.DataFrame(columns, index=range(len(frame)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,30 +86,26 @@ class Schema:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Schema:
         """Undo :meth:`as_dict`."""
-        known = {f.name for f in fields(cls)}
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in stored.items()
-            if name in known
-        }
-        return cls(**values)
+        names = [f.name for f in fields(cls) if f.name in stored]
+        values: dict[str, Any] = {name: stored[name] for name in names}
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
 class ReadColumns(TransformerMixin, BaseEstimator):
-    """The front of a pipeline that takes data frames as they are given.
+    """First step of a pipeline that takes raw data frames.
 
-    ``schema`` is what :meth:`Schema.as_dict` has made of theirs.
+    ``schema`` is a :class:`Schema` as :meth:`Schema.as_dict` returns it.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn nothing."""
+        """Do nothing: the schema is known."""
         return self
 
     def transform(self, X: Any) -> Any:
-        """Read the cells of a data frame, or of what was one, by the names of its columns."""
+        """Read the cells of a data frame of pandas or polars, by the names of its columns."""
         frame = X.to_pandas() if hasattr(X, "to_pandas") else X
         return Schema.from_dict(self.schema).prepare(frame)
 
@@ -131,15 +116,15 @@ class ReadColumns(TransformerMixin, BaseEstimator):
 def feature_schema(
     frame: Any, marks: Mapping[str, str], *, dates: Sequence[str], auto_drop: bool, notes: list[str]
 ) -> tuple[Schema, Any]:
-    """Find out what the features of a table are, by their decimal marks, and type its columns.
+    """Infer the types of features, given their decimal marks, and convert the columns.
 
-    The target, domain and task of the schema are still to be filled in. ``notes`` takes what is
-    left out and how cells were read; all features that cannot be used are in one ColumnError.
+    The caller fills in target, domain and task of the schema. ``notes`` receives which columns are
+    left out and how cells were read; one ColumnError lists all features that cannot be used.
     """
     kinds: dict[str, list[str]] = {"numeric": [], "categorical": [], "dates": []}
     columns: dict[str, list[str]] = defaultdict(list)
     forms: dict[str, str] = {}
-    problems: dict[str, Words] = {}
+    problems: dict[str, cells.Words] = {}
     typed: dict[str, Any] = {}
     latest = ""
     for name in frame.columns:
@@ -153,15 +138,15 @@ def feature_schema(
         if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
             columns["empty"].append(name)
             continue
-        form, odd = column_form(column)
-        words = problem_of(column, form, odd, dates=bool(dates))
+        form, odd = cells.column_form(column)
+        words = cells.problem_of(column, form, odd, dates=bool(dates))
         if words is None and column.nunique() == 1:
             columns["constant"].append(name)
         elif words is None and form == "date":
             order = cells.date_order(column)
             days = cells.days_in(column, order)
-            if first_wrong(column, days) is not None:
-                words = ("holds dates that can be read in two ways, or none; write 2024-05-31",)
+            if cells.first_wrong(column, days) is not None:
+                words = ("holds dates that are ambiguous or cannot be read; write 2024-05-31",)
             else:
                 kinds["dates"].append(name)
                 forms[name] = order or ""
@@ -169,8 +154,8 @@ def feature_schema(
         elif words is None and form == "text":
             kinds["categorical"].append(name)
         elif words is None:
-            values = column if is_numeric(column) else cells.numbers_in(column, form)
-            words = beyond(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            values = column if cells.is_numeric(column) else cells.numbers_in(column, form)
+            words = cells.beyond(values.to_numpy(dtype=np.float64, na_value=np.nan))
             kinds["numeric"].append(name)
             if form in ("percent", "time"):
                 forms[name] = form
@@ -183,7 +168,7 @@ def feature_schema(
         (columns["empty"], "left out because they are empty"),
         (columns["constant"], "left out because they are constant"),
         (list(problems), "left out because they cannot be used"),
-        (columns["rewritten"], "with decimal commas or thousands apart"),
+        (columns["rewritten"], "with decimal commas or separated thousands"),
         (columns["percent"], "read as percentages (12% is 0.12)"),
         (columns["time"], "read as times, in hours"),
         (kinds["dates"], f"of dates, read as {', '.join(dates)} (before {latest})"),
@@ -205,7 +190,7 @@ def feature_schema(
 
 
 def named_frame(frame: Any) -> Any:
-    """Return a data frame of pandas whose names are text, made of any other one."""
+    """Return a data frame of any library as one of pandas whose column names are strings."""
     frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
     if not hasattr(frame, "set_axis") or frame.ndim != 2:
         raise TableError(f"a data frame is needed, got {type(frame).__name__}")
@@ -213,9 +198,9 @@ def named_frame(frame: Any) -> Any:
 
 
 def require_columns(
-    wanted: Iterable[str], names: Sequence[str], where: str, *, why: str = ""
+    wanted: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
 ) -> None:
-    """Refuse columns that do not exist, and suggest what may have been meant."""
+    """Refuse columns that do not exist, and suggest the most similar name."""
     missing = [name for name in dict.fromkeys(wanted) if name not in names]
     if not missing:
         return
@@ -224,15 +209,15 @@ def require_columns(
     close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
     hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
     also = f" (nor {describe_names(missing[1:])})" if missing[1:] else ""
-    raise TableError(f"{where} has no column {first!r}{also}{why}; {hint}")
+    raise TableError(f"{where} has no column {first!r}{also}{reason}; {hint}")
 
 
 def make_preprocessor(schema: Schema) -> ColumnTransformer:
     """Return the transformer of a table's features into numbers, not fitted.
 
-    Numeric columns: median for missing values, then unit variance. Categorical columns: the most
-    frequent value for missing ones, then one column per category; a category that was not there
-    in fit is none of them.
+    Numeric columns: missing values become the median, then unit variance. Categorical columns:
+    missing values become the most frequent one, then one column per category, all zero for a
+    category that fit has not seen.
     """
     numeric = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()

@@ -31,7 +31,7 @@ FORMATS = {
     ".feather": "feather",
     ".arrow": "feather",
 }
-#: Those that are read only, too.
+#: Formats that can be read.
 READ_FORMATS = {**FORMATS, ".xlsx": "excel"}
 
 
@@ -68,7 +68,7 @@ class OpenTable:
 def open_table(
     path: str | Path, *, encoding: str | None = None, fallback: str | None = None, read: str = "all"
 ) -> OpenTable:
-    """Open a table and find out its columns; the options of CSV files are those of open_csv."""
+    """Open a table and read its column names; the options of CSV files are those of open_csv."""
     import_pandas()
     path = Path(path)
     if not path.exists():
@@ -109,12 +109,12 @@ def table_format(path: str | Path, formats: dict[str, str] = READ_FORMATS) -> st
         if name.endswith(ending):
             return kind
     raise TableError(
-        f"{path}: the ending says nothing about its format; use one of {', '.join(formats)}"
+        f"{path}: the format is not known from its ending; use one of {', '.join(formats)}"
     )
 
 
 def existing_format(path: str | Path) -> str:
-    """Return the format of a table that is there; a folder is one of Parquet files."""
+    """Return the format of an existing table; a folder is one of Parquet files."""
     return "parquet" if Path(path).is_dir() else table_format(path)
 
 
@@ -136,18 +136,16 @@ def read_table(
 
     A CSV (also ``.gz``), Parquet, Feather or Excel file (its first sheet), as the ending of its
     name says, or a folder of Parquet files, in the order of their names; names of folders inside
-    such as ``site=A`` count as columns of text. ``columns`` are read in their order; None is all.
-    ``labels`` are columns that a CSV file holds labels in: text as it is written, of which only the
-    empty one is missing ("NA" may well be North America). ``decimal`` is the mark of numbers that
-    are text, and ``encoding`` that of a CSV file; None tells either from the file. ``na`` stands
-    for none in every column.
+    such as ``site=A`` become columns of text. ``columns`` are read in their order; None is all.
+    ``labels`` are columns that hold labels: text is unchanged, and only empty text is missing ("NA"
+    may mean North America). ``decimal`` is the decimal mark of numbers that are text, ``encoding``
+    that of a CSV file; None detects them. ``na`` lists missing values in all columns.
 
     Raises TableError if the file is missing, empty, ragged, of unknown encoding, damaged, or names
     a column twice.
     """
-    (frame,) = iter_table(
-        path, columns=columns, labels=labels, decimal=decimal, encoding=encoding, na=na
-    )
+    options: dict[str, Any] = {"decimal": decimal, "encoding": encoding, "na": na}
+    (frame,) = iter_table(path, columns=columns, labels=labels, **options)
     return frame
 
 
@@ -165,11 +163,11 @@ def iter_table(
 ) -> Iterator[Any]:
     """Read a table piece by piece, so that memory does not grow with the file.
 
-    Arguments are those of :func:`read_table`. The decimal mark of a column is told from the first
-    piece that shows one; a later piece that contradicts it keeps its text. Columns in ``text`` hold
+    Arguments are those of :func:`read_table`. The decimal mark of a column follows from the first
+    piece that shows one; a later piece that contradicts it stays text. Columns in ``text`` hold
     categories: text, also where a piece holds digits only. A piece has ``rows`` rows; None reads
-    all as one. ``usual`` are decimal mark and encoding of earlier tables, for what the file itself
-    leaves open.
+    all as one. ``usual`` are decimal mark and encoding of earlier tables, used if the file is
+    ambiguous.
     """
     table = open_table(
         path, encoding=encoding, fallback=usual[1], read="all" if rows is None else "pieces"
@@ -202,10 +200,9 @@ def _is_index(name: str) -> bool:
 
 
 def index_columns(schema: Any) -> set[str]:
-    """Columns of an Arrow schema that hold the index of a data frame, by name or by its notes."""
-    noted = (schema.pandas_metadata or {}).get("index_columns", [])
-    named = {name for name in noted if isinstance(name, str)}
-    return named | {name for name in schema.names if _is_index(name)}
+    """Columns of an Arrow schema that hold the index of a data frame, by name or metadata."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return {n for n in index if isinstance(n, str)} | {n for n in schema.names if _is_index(n)}
 
 
 def is_data_file(path: str) -> bool:
@@ -225,12 +222,8 @@ def folder_keys(path: str, root: str) -> dict[str, str | None]:
     {'site': 'North Sea'}
     """
     folders = path.removeprefix(root).split("/")[:-1]
-    pairs = (folder.partition("=") for folder in folders)
-    return {
-        unquote(name): None if value == MISSING_FOLDER else unquote(value)
-        for name, sign, value in pairs
-        if sign
-    }
+    pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
+    return {unquote(k): None if v == MISSING_FOLDER else unquote(v) for k, v in pairs}
 
 
 def arrow_frame(
@@ -282,7 +275,7 @@ def _dataset(path: Path, kind: str) -> Any:
 
 
 def arrow_pieces(path: Path, kind: str, columns: list[str], rows: int | None) -> Iterator[Any]:
-    """Data frames of ``rows`` rows, or one; a file that lacks a column is refused."""
+    """Data frames of ``rows`` rows, or one; a file without one of the columns is refused."""
     pieces = []
     for file in parquet_files(path):
         keys = folder_keys(file.as_posix(), path.as_posix())
@@ -324,7 +317,7 @@ def sized(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
 
 @contextmanager
 def arrow_errors(path: Path, kind: str) -> Iterator[None]:
-    """Turn what pyarrow says about a file into a message about the file."""
+    """Turn errors of pyarrow into errors that name the file."""
     try:
         yield
     except TableError:
@@ -335,11 +328,11 @@ def arrow_errors(path: Path, kind: str) -> Iterator[None]:
         ) from None
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise TableError(f"{path} is damaged or no {kind.capitalize()} file: {reason}") from None
+        raise TableError(f"{path} is damaged or not a {kind.capitalize()} file: {reason}") from None
 
 
 class TableWriter:
-    """Takes data frames with the same columns, one after the other.
+    """Writes data frames with the same columns, one after the other.
 
     ``schema`` has the types of the columns in Parquet and Feather; None takes the first frame's.
     """

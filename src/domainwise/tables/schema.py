@@ -1,7 +1,7 @@
-"""Tables as people have them: read and checked, or refused with words about what to do.
+"""Tables of users: read and checked, or refused with a message that says what to do.
 
-:func:`load_table` reads a file, or :func:`check_table` takes a data frame, and either returns a
-:class:`Table` that estimators can use, or raises :class:`TableError`.
+:func:`load_table` reads a file, :func:`check_table` takes a data frame. Both return a
+:class:`Table` that estimators can use, or raise a TableError.
 """
 
 from __future__ import annotations
@@ -16,60 +16,11 @@ import numpy as np
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import MAX_CLASSES, is_quantity
-from domainwise.tables.cells import (
-    DATE_PARTS,
-    FORMS,
-    MISSING,
-    as_labels,
-    as_numbers,
-    column_form,
-    decimal_marks,
-    fits,
-    is_numeric,
-    is_text,
-    numbers_in,
-    plain,
-    problem_of,
-    split_names,
-    typed_numbers,
-    with_points,
-    without,
-)
+from domainwise.tables import cells
 from domainwise.tables.csv_files import holds_row_numbers
-from domainwise.tables.errors import (
-    Argument,
-    ColumnError,
-    TableError,
-    describe_names,
-    import_pandas,
-)
-from domainwise.tables.features import (
-    Schema,
-    feature_schema,
-    make_preprocessor,
-    named_frame,
-    require_columns,
-)
-from domainwise.tables.files import FORMATS, iter_table, open_table, read_table, table_columns
-
-__all__ = [
-    "FORMATS",
-    "ColumnError",
-    "Schema",
-    "Table",
-    "TableError",
-    "check_table",
-    "choose_features",
-    "import_pandas",
-    "iter_table",
-    "load_table",
-    "make_preprocessor",
-    "read_table",
-    "require_columns",
-    "split_names",
-    "table_columns",
-]
-
+from domainwise.tables.errors import Argument, TableError, describe_names
+from domainwise.tables.features import Schema, feature_schema, named_frame, require_columns
+from domainwise.tables.files import open_table
 
 #: Features of a kind that a note lists.
 USED_NAMES = 50
@@ -84,7 +35,7 @@ class Table:
     y: Array  #: classes or continuous targets
     sample_domain: Array  #: integers, or text
     schema: Schema
-    notes: tuple[str, ...] = ()  #: what a user should know: rows that were left out, and the like
+    notes: tuple[str, ...] = ()  #: for the user, such as rows that were left out
 
     @property
     def domains(self) -> list[Any]:
@@ -109,17 +60,16 @@ def load_table(
 ) -> Table:
     """Read a file, once, and check it; see :func:`check_table` for the arguments.
 
-    Names in ``features`` and ``drop`` may have commas between. ``encoding`` is that of a CSV file;
-    None tells it from its bytes.
+    A name in ``features`` and ``drop`` may be several, separated by commas. ``encoding`` is that of
+    a CSV file; None detects it.
     """
     table = open_table(path, encoding=encoding)
-    names = dict(features=split_names(features, table.names), drop=split_names(drop, table.names))
-    chosen = choose_features(table.names, target=target, domain=domain, where=str(path), **names)
+    roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
+    features, chosen_drop = (cells.split_names(given, table.names) for given in (features, drop))
+    chosen = choose_features(table.names, features=features, drop=chosen_drop, **roles)
     columns = [*chosen, target, domain]
     (frame,) = table.frames(columns)
-    checked = check_table(
-        frame, target=target, domain=domain, features=chosen, where=str(path), **options
-    )
+    checked = check_table(frame, features=chosen, **roles, **options)
     notes = (*table.notes, *_row_numbers(table.names, [*columns, *(drop or [])]), *checked.notes)
     return replace(checked, schema=replace(checked.schema, encoding=encoding), notes=notes)
 
@@ -140,20 +90,20 @@ def check_table(
     where: str = "the table",
     several: bool = True,
 ) -> Table:
-    """Split a data frame into features, target and domains, and refuse what cannot be learnt from.
+    """Split a data frame into features, target and domains, and refuse a table without use.
 
     ``features=None`` takes all columns that are not in ``drop``; rows of ``drop_domains`` are left
     out. ``task="auto"`` takes text and whole numbers with at most 20 values for classes.
     ``auto_drop`` leaves out features that cannot be used, with a note, instead of refusing them.
     Dates become numbers, some of "month", "weekday" and "age" (years before the latest day of all
     date columns, which stays the same for new tables); without any they are refused. ``decimal`` is
-    the mark of numbers that are text, None tells it from them. ``na`` stands for none in every
-    column; words such as "NA" do without being named, but not among labels and categories.
-    ``where`` names the table in messages; ``several`` domains are needed to learn from it.
+    the decimal mark of numbers that are text; None detects it. ``na`` lists missing values in all
+    columns; words such as "NA" are missing values by default, but not in labels and categories.
+    ``where`` names the table in messages; ``several`` requires more than one domain.
 
-    Raises TableError with words about what to do, a :class:`ColumnError` for all features at once.
+    Raises a TableError that says what to do, or one ColumnError about all features.
     """
-    for name, given, known in (("task", [task], TASKS), ("dates", dates, DATE_PARTS)):
+    for name, given, known in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
         if isinstance(given, str) or not set(given) <= set(known):
             raise TableError(Argument(name, given), f": use {', '.join(known)}")
     if decimal not in (None, ".", ","):
@@ -167,12 +117,12 @@ def check_table(
     na = tuple(str(word) for word in na)
     columns = [*chosen, target, domain]
     frame = frame[columns].assign(
-        **{name: without(frame[name], na, words=name != domain) for name in columns}
+        **{name: cells.without(frame[name], na, words=name != domain) for name in columns}
     )
-    marks = decimal_marks(frame, [*chosen, target], decimal)
+    marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = target_column(frame[target], marks.get(target))
     frame = with_labels(frame, target, domain, notes)
-    domains = as_labels(frame[domain])
+    domains = cells.as_labels(frame[domain])
     if drop_domains:
         keep = other_domains(domains, drop_domains, where)
         frame, domains = frame[keep], domains[keep]
@@ -196,22 +146,17 @@ def check_table(
     return Table(X, y, domains, schema, tuple(notes))
 
 
-def _row_numbers(names: Sequence[str], spoken_of: Sequence[str]) -> list[str]:
-    left_out = [name for name in names if holds_row_numbers(name) and name not in spoken_of]
-    return ["the first column has no name; it is taken for row numbers and left out"] * bool(
-        left_out
-    )
+def _row_numbers(names: Sequence[str], mentioned: Sequence[str]) -> list[str]:
+    left_out = any(holds_row_numbers(name) and name not in mentioned for name in names)
+    return ["the first column has no name; it is taken for row numbers and left out"] * left_out
 
 
 def _used(schema: Schema) -> str:
+    used = []
     kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    used = [
-        f"{', '.join(names[:USED_NAMES])}"
-        + f" and {len(names) - USED_NAMES} more" * (len(names) > USED_NAMES)
-        + f" ({kind})"
-        for kind, names in kinds.items()
-        if names
-    ]
+    for kind, names in kinds.items():
+        more = f" and {len(names) - USED_NAMES} more" * (len(names) > USED_NAMES)
+        used += [f"{', '.join(names[:USED_NAMES])}{more} ({kind})"] if names else []
     return f"features used: {'; '.join(used)}"
 
 
@@ -224,7 +169,7 @@ def choose_features(
     drop: Sequence[str] | None = None,
     where: str = "the table",
 ) -> list[str]:
-    """Return the feature columns: those given, or all but target and domain, less those dropped.
+    """Return the feature columns: ``features``, or all but target and domain, without ``drop``.
 
     >>> choose_features(["age", "site", "ill"], target="ill", domain="site")
     ['age']
@@ -235,10 +180,10 @@ def choose_features(
     require_columns([target, domain, *(features or []), *(drop or [])], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}")
-    both = {target, domain} & {*(features or ()), *(drop or ())}
-    if both:
+    clash = {target, domain} & {*(features or ()), *(drop or ())}
+    if clash:
         raise TableError(
-            f"{describe_names(both)} cannot be a feature, nor left out: it is the target or domain"
+            f"{describe_names(clash)} cannot be a feature, nor left out: it is the target or domain"
         )
     chosen = [
         name
@@ -269,7 +214,7 @@ def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
 def other_domains(domains: Array, dropped: Sequence[str], where: str) -> Array:
     """Mark the rows that are not of dropped domains."""
     present = {str(name) for name in np.unique(domains)}
-    left_out = split_names([str(name) for name in dropped], sorted(present)) or []
+    left_out = cells.split_names([str(name) for name in dropped], sorted(present)) or []
     unknown = [name for name in left_out if name not in present]
     if unknown:
         raise TableError(
@@ -279,23 +224,23 @@ def other_domains(domains: Array, dropped: Sequence[str], where: str) -> Array:
 
 
 def target_column(column: Any, mark: str | None) -> Any:
-    """Numbers if a target of text holds them all over, apart from words for none; else as it is.
+    """Numbers if all cells of a text target are numbers or missing; otherwise unchanged.
 
-    Codes with zeros in front stay text, and so do whole numbers beyond int64.
+    Codes with leading zeros stay text, and so do whole numbers beyond int64.
     """
-    column = plain(column)
-    if not is_text(column):
+    column = cells.plain(column)
+    if not cells.is_text(column):
         return column
-    numbers = typed_numbers(with_points(column, mark))
-    if is_text(numbers):
-        form, odd = column_form(numbers)
+    numbers = cells.typed_numbers(cells.with_points(column, mark))
+    if cells.is_text(numbers):
+        form, odd = cells.column_form(numbers)
         if form in ("percent", "time") and not odd:
-            return numbers_in(numbers, form).rename(column.name)
+            return cells.numbers_in(numbers, form).rename(column.name)
         return numbers
-    if numbers.isna().all():  # words for none, and nothing else: they are the classes
+    if numbers.isna().all():  # only words such as "NA": they are the classes
         return column
-    if fits(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
-        return column.where(~column.isin(MISSING))
+    if cells.fits(column, r"-?0[0-9].*|[+-]?[0-9]{19,}").any():
+        return column.where(~column.isin(cells.MISSING))
     return numbers
 
 
@@ -303,7 +248,7 @@ def task_of(target: Any, task: str) -> str:
     """Return the task, decided from the target if it is "auto"."""
     if task != "auto":
         return task
-    if not is_numeric(target) or target.dtype.kind == "b":
+    if not cells.is_numeric(target) or target.dtype.kind == "b":
         return "classification"
     values = target.to_numpy(dtype=np.float64, na_value=np.nan)
     return "regression" if is_quantity(values) else "classification"
@@ -313,20 +258,20 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
     """Return the target as numbers or labels, refused where there is nothing to learn."""
     name = str(target.name)
     if task == "regression":
-        if not is_numeric(target):
+        if not cells.is_numeric(target):
             raise TableError(
                 f"the target {name!r} holds text: use ",
                 Argument("task", "classification"),
                 ", or a numeric column",
             )
-        y = as_numbers(target, name)
+        y = cells.as_numbers(target, name)
         if np.all(y == y[0]):
             raise TableError(f"the target {name!r} has one value only, {y[0]:g}: nothing to learn")
         return y
     refuse_quantities(target)
-    if is_numeric(target):
-        as_numbers(target, name)  # refuses infinite ones
-    y = as_labels(target)
+    if cells.is_numeric(target):
+        cells.as_numbers(target, name)  # refuses infinite ones
+    y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
         raise TableError(f"the target {name!r} has one class only, {classes[0]!s}: two are needed")
@@ -340,7 +285,7 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
         f"{word!r} is a class of the target {name!r}, in {int(np.sum(y == word))} rows; name it as "
         "a missing value (na) to leave them out"
         for word in classes.tolist()
-        if word in MISSING
+        if word in cells.MISSING
     ]
     notes += _alike(classes, f"classes of the target {name!r}")
     return y
@@ -348,9 +293,10 @@ def target_values(target: Any, task: str, notes: list[str]) -> Array:
 
 def refuse_quantities(target: Any) -> None:
     """Refuse a target whose text is not class names: dates, or numbers in part."""
-    form, odd = column_form(target)
+    form, odd = cells.column_form(target)
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
-        words = (form != "date" and problem_of(target, form, odd)) or (f"holds {FORMS[form]}",)
+        problem = None if form == "date" else cells.problem_of(target, form, odd)
+        words = problem or (f"holds {cells.FORMS[form]}",)
         raise TableError(f"the target {str(target.name)!r} ", *words, "; or name another target")
 
 
@@ -405,7 +351,7 @@ def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list
 
 
 def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
-    """Why numbers look like identifiers of rows: distinct whole ones, or a running count; or "".
+    """Reason why numbers look like identifiers of rows: distinct, or a running count; or "".
 
     A running count rises or falls from row to row in every domain of at least five rows, and such
     domains hold twenty rows or more. ``rows`` are those of each domain.
@@ -432,8 +378,8 @@ def note_domain_identifiers(frame: Any, features: Sequence[str], domains: Array)
     notes = []
     for name in features:
         column = frame[name].iloc[rows]
-        values = column.to_numpy() if is_numeric(column) else column.astype(str).factorize()[0]
-        sorted_codes = codes[np.argsort(values, kind="stable")]
+        values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
+        sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
         if best > chance and same - chance >= 0.9 * (best - chance):
             notes.append(
