@@ -91,5 +91,5 @@ def test_classes_weigh_the_same_where_they_do_in_the_measure_unless_told_otherwi
         assert model.pipeline[-1].estimator_.class_weight == expected
         assert model.info["class_weight"] == expected
     table = tables.check_table(make_frame(), target="risk", domain="site", drop=["ill"])
-    with pytest.raises(ValueError, match="class_weight is about classes"):
+    with pytest.raises(ValueError, match="class_weight needs classes"):
         models.fit_table(table, method="linear", class_weight="balanced")

@@ -1,4 +1,9 @@
-"""Applying a model to files of any size: piece by piece, here or on the workers of a cluster."""
+"""Applying a model to files of any size: in pieces, here or on the workers of a cluster.
+
+To predict rows in the context of their whole domain, of which a piece holds some rows only, a first
+pass computes statistics of the domains, and a second one predicts with a copy of the model that has
+them.
+"""
 
 from __future__ import annotations
 
@@ -144,9 +149,9 @@ class Part:
 
     columns: list[str]
     n_rows: int
-    views: dict[Any, View]  #: statistics of the rows that are compared with the sources, by domain
+    views: dict[Any, View]  #: statistics that are compared with those of the sources, by domain
     messages: list[str]  #: of warnings
-    frame: Any  #: the rows; None where a worker has written them, or nothing was asked for
+    frame: Any  #: the rows; None if a worker has written them, or in a first pass
     statistics: dict[Any, Statistics] = field(default_factory=dict)  #: of domains
 
 
@@ -156,28 +161,27 @@ class Application:
 
     model: TableModel
     source: str  #: the table's name in messages
-    kept: list[str]  #: columns to copy
+    copied: list[str]  #: columns of the source in the output
     project: bool  #: instead of predicting
     reading: dict[str, Any]  #: how cells are read: "decimal", "encoding", "na"
     look: bool = True  #: for shift
-    #: Predict or project; otherwise what domains are like is learnt, where context asks for it.
-    act: bool = True
-    #: Whether rows are predicted with their domain's, which a "column" names or is "one".
+    act: bool = True  #: predict or project; False is a first pass that computes statistics
+    #: Predict rows in the context of their domain, which a "column" names, or of "one" domain.
     context: str | None = None
     coverage: float | None = None
 
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        return list(dict.fromkeys([*self.model.schema.features, *self.kept]))
+        return list(dict.fromkeys([*self.model.schema.features, *self.copied]))
 
     def frames(self, rows: int) -> Iterator[Any]:
-        """Read the table, so many rows at a time."""
+        """Read the table in pieces of ``rows`` rows."""
         schema = self.model.schema
         return iter_table(
             self.source,
             columns=self.columns,
-            labels=[name for name in self.kept if name not in schema.features],
+            labels=[name for name in self.copied if name not in schema.features],
             text=schema.categorical,
             rows=rows,
             usual=(schema.decimal, schema.encoding),
@@ -198,18 +202,17 @@ class Application:
             return Part([], len(frame), views, [], None, known)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            if self.project:
-                out = model.projection(X)
-            else:
-                out = model.predictions(X, domains, self.coverage)
-        double = sorted({*self.kept} & {*out.columns})
+            out = (
+                model.projection(X)
+                if self.project
+                else model.predictions(X, domains, self.coverage)
+            )
+        double = sorted({*self.copied} & {*out.columns})
         if double:
             raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")
-        copied = frame[self.kept].reset_index(drop=True)
-        out = import_pandas().concat([copied, out], axis=1)
+        out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
         messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        names = [str(name) for name in out.columns]
-        return Part(names, len(out), views, messages, out)
+        return Part([str(name) for name in out.columns], len(out), views, messages, out)
 
     def _context_domains(self, frame: Any) -> Any:
         if self.context is None:
@@ -223,7 +226,7 @@ class Application:
         return domains
 
     def domains(self, frame: Any) -> Any:
-        """Domains of rows as text, "" where there is none; None if there is no such column."""
+        """Domains of rows as text, "" if missing; None if there is no column of domains."""
         name = self.model.schema.domain
         if name not in frame.columns:
             return None
@@ -246,10 +249,10 @@ class Applied:
 
 
 class ShiftError(ValueError):
-    """New rows differ from the sources, and ``strict`` was set; ``findings`` tell how."""
+    """New rows differ from the sources, and ``strict`` was set; see ``findings``."""
 
     def __init__(self, source: str | Path, findings: list[Finding]) -> None:
-        super().__init__(f"{source} is unlike the sources of the model; nothing was written")
+        super().__init__(f"{source} differs from the sources of the model; nothing was written")
         self.findings = findings
 
 
@@ -272,36 +275,40 @@ def apply_to_file(
 ) -> Applied:
     """Predict or project all rows of a file, piece by piece.
 
-    With a ``client`` its workers compute; if the destination has no ending it is a folder then,
-    into which they write Parquet files. Otherwise it is one table, complete or not there. Columns
-    of the source in ``keep`` are copied, and that of domains. ``strict`` reads the source twice: it
-    looks for shift first, and raises ShiftError if there is any. ``context`` reads it twice, too:
-    "column" predicts rows with their domain's, "one" takes all rows for one domain. ``progress`` is
-    called with the number of rows done; ``decimal``, ``encoding`` and ``na`` say how the source is
-    written, where it is not as the model's was (:func:`~domainwise.tables.files.read_table`).
+    With a ``client`` its workers compute; a destination without an ending is then a folder, into
+    which they write Parquet files. Otherwise it is one table, which replaces an older one when it
+    is complete. Columns of the source in ``keep`` are copied, and that of domains. ``strict`` reads
+    the source twice: it checks for shift first, and raises ShiftError if there is any. ``context``
+    reads it twice, too: "column" predicts rows in the context of their domain, "one" takes all rows
+    for one domain. ``progress`` is called with the number of rows done; ``decimal``, ``encoding``
+    and ``na`` describe the source where it differs from the model's table
+    (:func:`~domainwise.tables.files.read_table`).
     """
     names = table_columns(source, encoding=encoding)
     require_columns(model.schema.features, names, str(source), reason=", which the model needs")
     require_columns(keep, names, str(source))
     domain = model.schema.domain
-    kept = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
+    copied = list(dict.fromkeys([*keep, *([domain] if domain in names else [])]))
     reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
-    application = Application(model, str(source), kept, project, reading, coverage=coverage)
+    application = Application(model, str(source), copied, project, reading, coverage=coverage)
     if context is not None:
         if context not in CONTEXTS or project:
-            raise ValueError(f"context={context!r}, project={project}: only predictions have it")
+            raise ValueError(
+                f"context={context!r}, project={project}: context must be one of "
+                f"{', '.join(CONTEXTS)}, and is for predictions only"
+            )
         if context == "column":
             require_columns([domain], names, str(source), reason=", which context needs")
         find_context(model.pipeline)
         application = replace(application, context=context)
     if strict or context is not None:
         first = replace(application, act=False, look=strict)
-        looked = _count(_parts(first, chunk_rows, client), model, progress)
-        if looked.findings:
-            raise ShiftError(source, looked.findings)
+        first_pass = _count(_parts(first, chunk_rows, client), model, progress)
+        if first_pass.findings:
+            raise ShiftError(source, first_pass.findings)
         application = replace(application, look=not strict)
         if context is not None:
-            pipeline = with_statistics(model.pipeline, looked.statistics)
+            pipeline = with_statistics(model.pipeline, first_pass.statistics)
             application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
         with replacing_folder(destination) as folder:
@@ -330,7 +337,7 @@ def _count(
     progress: Callable[[int], None] | None,
     write: Callable[[Any], None] | None = None,
 ) -> Applied:
-    """Write parts as they come, where that is still to do, and sum up what is known of them."""
+    """Write parts as they come, if ``write`` is given, and sum up their statistics."""
     n_rows, columns = 0, []
     views: dict[Any, View] = {}
     statistics: dict[Any, Statistics] = {}
@@ -345,5 +352,5 @@ def _count(
         if progress is not None:
             progress(n_rows)
     watch, _ = find_watch(model.pipeline)
-    strange = [] if watch is None else findings(watch, views)
-    return Applied(n_rows, columns, list(messages), strange, statistics)
+    differences = [] if watch is None else findings(watch, views)
+    return Applied(n_rows, columns, list(messages), differences, statistics)

@@ -1,4 +1,4 @@
-"""Tables on the workers of a cluster: fitting those that do not fit into memory, and predicting.
+"""Tables on the workers of a cluster: fitting tables larger than memory, and predicting.
 
 A fit takes two passes over a Parquet table: statistics of columns, then sums over rows. The types
 of columns, and the task, are inferred from evenly spaced rows. Predictions come in the table's
@@ -33,7 +33,7 @@ from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, in
 from domainwise.tables.schema import Table, check_table, choose_features
 from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
-#: Copies of a table's cells, of eight bytes each, that fitting it in memory takes.
+#: Copies of a table's cells, of eight bytes each, that a fit in memory needs.
 COPIES = 4
 #: Rows from which types of columns are inferred, and pieces from which these are taken.
 LOOK_ROWS, LOOK_PIECES = 40_000, 20
@@ -118,9 +118,9 @@ def merge_statistics(parts: list[Statistics]) -> Statistics:
 
 @dataclass(frozen=True)
 class LargeTable:
-    """A Parquet table of which some rows have been looked at."""
+    """A Parquet table, and a sample of its rows."""
 
-    table: Table  #: the rows that were looked at
+    table: Table  #: the sample
     reader: Reader
     pieces: list[parquet.Piece]
 
@@ -137,25 +137,25 @@ class LargeTable:
         encoding: str | None = None,
         **options: Any,
     ) -> LargeTable:
-        """Look at a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
+        """Sample a table; see :func:`~domainwise.tables.schema.load_table` for the arguments."""
         footers: list[parquet.Footer] = parquet.read_footers(path)
         schema = footers[0].content.schema.to_arrow_schema()
         names = [n for n in schema.names if n not in index_columns(schema)] + [*footers[0].keys]
-        told: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
+        roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
         features, drop = split_names(features, names), split_names(drop, names)
-        chosen = choose_features(names, features=features, drop=drop, **told)
+        chosen = choose_features(names, features=features, drop=drop, **roles)
         columns = [*chosen, target, domain]
         pieces = parquet.cut_pieces(
             footers, columns, max_rows=parquet.PARTITION_BYTES // (8 * len(columns))
         )
-        few = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
+        sampled = np.unique(np.linspace(0, len(pieces) - 1, LOOK_PIECES).astype(int))
         frames = []
-        for i in few:
+        for i in sampled:
             frame = parquet.read_piece(pieces[i], columns)
-            rows = np.linspace(0, len(frame) - 1, LOOK_ROWS // len(few)).astype(int)
+            rows = np.linspace(0, len(frame) - 1, LOOK_ROWS // len(sampled)).astype(int)
             frames.append(frame.iloc[np.unique(rows)])
-        look = import_pandas().concat(frames, ignore_index=True)
-        table = check_table(look, features=chosen, drop_domains=drop_domains, **told, **options)
+        sample = import_pandas().concat(frames, ignore_index=True)
+        table = check_table(sample, features=chosen, drop_domains=drop_domains, **roles, **options)
         used = [*table.schema.features, target, domain]
         dropped = frozenset(split_names(drop_domains, []) or [])
         return cls(table, Reader(table.schema, used, dropped), pieces)
@@ -164,21 +164,21 @@ class LargeTable:
         """Fit a ridge search on the workers of a client; see ``table_setting`` for the options."""
         if method not in ("auto", METHOD):
             raise TableError(
-                f"method {method!r} needs the table in memory, where it does not fit; use "
+                f"method {method!r} needs the table in memory, but the table is too large; use "
                 f"{METHOD!r}, or fewer rows or columns"
             )
         with client.as_current():
             shared = constant(self.reader, "reader")
             tasks = calls(statistics_of, [(shared, piece) for piece in self.pieces])
-            (found,) = run([tree(tasks, merge_statistics)])
-            return self._fitted(found, options)
+            (statistics,) = run([tree(tasks, merge_statistics)])
+            return self._fitted(statistics, options)
 
-    def _fitted(self, found: Statistics, options: dict[str, Any]) -> TableModel:
+    def _fitted(self, statistics: Statistics, options: dict[str, Any]) -> TableModel:
         schema, chosen = self.table.schema, find_method(METHOD, len(self.table.y))
-        n_rows = sum(found.domains.values())
+        n_rows = sum(statistics.domains.values())
         setting = replace(table_setting(self.table, **options), n_rows=n_rows)
-        labels = labels_by_text(found.classes), labels_by_text(found.domains)
-        prepare = found.learnt(schema).preprocessor(schema)
+        labels = labels_by_text(statistics.classes), labels_by_text(statistics.domains)
+        prepare = statistics.learnt(schema).preprocessor(schema)
         reader = replace(self.reader, prepare=prepare, labels=labels)
         names = reader.names
         layout = Layout(tuple(names), len(names), np.dtype(np.float64), "y", "domain")
@@ -193,36 +193,36 @@ class LargeTable:
         search = chosen.make(setting)
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
-            f"the table does not fit memory: columns were told from {len(self.table.y)} of "
+            f"the table exceeds memory: types of columns were inferred from {len(self.table.y)} of "
             f"{n_rows} rows"
         ]
         if schema.numbers:
             notes.append("medians of numbers come from a sketch, within 1 % of rank")
-        if found.left_out:
-            notes.append(f"{found.left_out} rows have no target or domain and are left out")
-        told = [note for note in self.table.notes if "rows have no" not in note]
+        if statistics.left_out:
+            notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
+        others = [note for note in self.table.notes if "rows have no" not in note]
         info = described(
             chosen,
             setting,
             search,
-            classes=sorted(labels[0].values()) if found.classes else None,
-            domains=sorted((labels[1][text], n) for text, n in found.domains.items()),
-            notes=[*told, *notes],
+            classes=sorted(labels[0].values()) if statistics.classes else None,
+            domains=sorted((labels[1][text], n) for text, n in statistics.domains.items()),
+            notes=[*others, *notes],
         )
         watch = ShiftWatch().fit(self.table.X, sample_domain=self.table.sample_domain)
-        # Ranges of rows that were looked at do; a rare category must not pass for a new one.
-        watch.categories_ = [sorted(counts) for counts in found.categories]
+        # Ranges come from the sample; categories from all rows, so that a rare one is not new.
+        watch.categories_ = [sorted(counts) for counts in statistics.categories]
         steps = [("watch", watch), ("prepare", prepare), ("model", search)]
         return TableModel(Pipeline(steps), schema, info)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table, after ``first_row`` others: part of a piece to be read, or sent."""
+    """Rows of a table that one task reads, or receives."""
 
-    first_row: int
+    first_row: int  #: rows of the table before these
     source: Any  #: a parquet.Piece, or a data frame
-    start: int  #: first and last row of the source
+    start: int  #: first row of the source, and the row after the last
     stop: int
 
     def read(self, columns: list[str]) -> Any:
@@ -235,8 +235,8 @@ class Rows:
 def parts_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
     """Apply a model on the workers of a client, and fetch the parts in order.
 
-    With a folder, which has to be there for client and workers alike, these write each part to a
-    Parquet file in it, and parts come without rows.
+    With a folder, which client and workers must share, workers write each part to a Parquet file in
+    it, and parts come without rows.
     """
     shared = client.compute(constant(application, "model"))
     ahead = 2 * max(1, sum(client.nthreads().values()))  # tasks that exist at a time
@@ -254,7 +254,7 @@ def parts_on_workers(client: Any, application: Any, folder: Path | None = None) 
 
 
 def _cut(application: Any) -> Iterator[Rows]:
-    """Rows for one task after the other; workers can read row groups, but no part of a CSV file."""
+    """Rows of each task; workers read row groups of Parquet files, and receive those of others."""
     first_row = 0
     if existing_format(application.source) != "parquet":
         for frame in application.frames(CHUNK_ROWS):
@@ -270,7 +270,7 @@ def _cut(application: Any) -> Iterator[Rows]:
 
 @task
 def _apply(application: Any, rows: Rows, file: Path | None, first: Any) -> tuple[Any, Any]:
-    """A part or, once it is written with the types of the first one, what is known of it; types."""
+    """A part, without its rows if they were written with the types of the first part; types."""
     part = application(rows.read(application.columns), rows.first_row)
     if file is None:
         return part, None

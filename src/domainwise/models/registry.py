@@ -1,6 +1,6 @@
-"""The methods by name, for `evaluate` and `fit` alike: what each is, and what is chosen for it.
+"""The methods of `evaluate` and `fit` by name: their estimators, grids and descriptions.
 
-To add a method, add an entry to ``METHODS``; nothing else knows of single methods.
+To add a method, add an entry to ``METHODS``; no other module refers to single methods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from domainwise.shift.watch import ShiftWatch
 
 #: Landmarks of a search, at most: it makes dozens of fits, and each costs their square.
 SEARCH_LANDMARKS = 500
-#: What is added to the name of a method that is told the domains of new rows.
+#: Suffix of a method's name where it predicts with the domains of new rows.
 CONTEXT = "+context"
 #: Predictors that can follow a projection, by task; the first is the default.
 PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridge", "svm")}
@@ -45,15 +45,14 @@ PREDICTORS = {"classification": ("lda", "logistic", "svm"), "regression": ("ridg
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method is made for."""
+    """The task that a method's estimator is built for."""
 
     classification: bool
-    n_rows: int  #: that it will be fitted to
-    scoring: Any = None  #: what arguments are chosen by; None is a smooth score
+    n_rows: int  #: of the fit
+    scoring: Any = None  #: chooses arguments; None is a smooth score
     class_weight: str | None = None  #: "balanced" or None
-    predictor: str = "auto"  #: behind a projection: "auto", or of ``PREDICTORS``
-    #: Whether machines that need more time for probabilities shall give them.
-    probability: bool = False
+    predictor: str = "auto"  #: after a projection: "auto", or one of ``PREDICTORS``
+    probability: bool = False  #: whether to calibrate machines without probabilities of their own
     pos_label: Any = None  #: see :class:`MethodSearch`, as for cv and n_jobs
     cv: Any = None
     seed: int = 0
@@ -67,9 +66,9 @@ class Setting:
     @property
     def landmarks(self) -> dict[str, Any]:
         """Arguments of a search with landmarks."""
-        few = landmark_count("auto", self.n_rows) <= SEARCH_LANDMARKS
+        exceeded = landmark_count("auto", self.n_rows) > SEARCH_LANDMARKS
         # A fraction, because a search also fits to fewer rows.
-        count = "auto" if few else SEARCH_LANDMARKS / self.n_rows
+        count = SEARCH_LANDMARKS / self.n_rows if exceeded else "auto"
         return {"n_landmarks": count, "random_state": self.seed}
 
 
@@ -79,19 +78,18 @@ class Method:
 
     key: str  #: name in ``methods``
     labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
-    #: "baseline" (others are compared with it), "projection", "machine", or a caller's "own".
+    #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
     kind: str
-    about: str  #: what it is and what is chosen, in a line
-    build: Callable[[Setting], Any]  #: makes what is searched for; of a projection that alone
-    #: Values to choose from, for classes and a continuous target.
-    grids: tuple[Grid, Grid] | None = None
-    searches: bool = False  #: whether the estimator searches by itself, with the grid as arguments
+    about: str  #: description in one line, with the arguments that are chosen
+    build: Callable[[Setting], Any]  #: makes the estimator; for a projection without its predictor
+    grids: tuple[Grid, Grid] | None = None  #: candidates for classes and for a continuous target
+    searches: bool = False  #: whether the estimator is a search, with the grid as arguments
     compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
     context: bool = False
     cost: float = 1.5  #: rough seconds per thousand rows in `evaluate`, for the time left
-    prepare: bool = True  #: whether it gets rows as numbers; False gives it the rows as they are
-    classes_only: bool = False  #: whether it has nothing to say about a continuous target
+    prepare: bool = True  #: whether rows are preprocessed first; False passes them unchanged
+    classes_only: bool = False  #: whether it needs classes
     trivial: bool = False  #: whether it predicts the same for every row
 
     def check_task(self, classification: bool) -> None:
@@ -104,12 +102,12 @@ class Method:
         return self.labels[0 if classification else 1]
 
     def rows(self, classification: bool) -> list[tuple[str, str, bool]]:
-        """Key and name of each of its rows in tables, and whether it is told domains there."""
+        """Key and name of each of its rows in tables, and whether it predicts with domains."""
         plain = (self.key, self.label(classification), False)
         return [plain, (plain[0] + CONTEXT, plain[1] + CONTEXT, True)] if self.context else [plain]
 
     def grid(self, classification: bool) -> Grid | None:
-        """Values to choose from; None where nothing is chosen."""
+        """Candidates by argument; None if there are no arguments to choose."""
         return None if self.grids is None else self.grids[0 if classification else 1]
 
     def make(self, setting: Setting) -> MethodSearch:
@@ -118,24 +116,22 @@ class Method:
         estimator = self.build(setting)
         if self.kind == "projection":
             predict = head(setting)
-            if self.searches:  # projections are judged by the predictor that will be used
+            if self.searches:  # candidates are scored with the predictor that will be used
                 estimator.set_params(estimator=predict)
             estimator = Pipeline([("project", estimator), ("predict", predict)])
         elif setting.predictor != "auto":
             raise ValueError(f"method {self.key!r} predicts by itself: leave out predictor")
+        other = is_regressor if setting.classification else is_classifier
+        if self.kind == "own" and other(estimator):
+            kind = "regressor" if setting.classification else "classifier"
+            raise ValueError(f"methods: {self.key!r} is a {kind}, but the task is {setting.task}")
         grid = self.grid(setting.classification)
-        if self.kind == "own":
-            other = is_regressor if setting.classification else is_classifier
-            if other(estimator):
-                kind = "classes" if setting.classification else "a continuous target"
-                raise ValueError(
-                    f"methods: {self.key!r} is no estimator for {kind}, which the target is"
-                )
-        values = {k: v.values if isinstance(v, In) else v for k, v in (grid or {}).items()}
+        units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, In)}
+        values = {n: list(v.values if n in units else v) for n, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
-            None if grid is None else {name: list(given) for name, given in values.items()},
-            {name: v.unit for name, v in (grid or {}).items() if isinstance(v, In)},
+            None if grid is None else values,
+            units,
             step="project" if self.kind == "projection" else "",
             searches=self.searches,
             own=self.kind == "own",
@@ -146,9 +142,9 @@ class Method:
         )
 
     def pipeline(self, setting: Setting, preprocessor: Any, *, watch: bool = False) -> Pipeline:
-        """Return the estimator behind the preprocessing, not fitted, for rows as they are given.
+        """Return preprocessing and estimator as a pipeline, not fitted.
 
-        With ``watch`` it keeps what :func:`~domainwise.check_shift` needs.
+        With ``watch`` it also collects the statistics that :func:`~domainwise.check_shift` needs.
         """
         first = [("watch", ShiftWatch())] if watch else []
         prepare = [("prepare", clone(preprocessor))] if self.prepare else []
@@ -156,41 +152,37 @@ class Method:
 
 
 class ClassMeans(LinearDiscriminantAnalysis):
-    """Linear discriminant analysis that takes all classes for equally frequent."""
+    """Linear discriminant analysis with equal priors of all classes."""
 
     equal_priors = True
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the same prior for every class."""
         model: Any = super().fit(X, y)
-        # Frequencies enter the pooled covariance, as they should, and the intercepts: of two
-        # classes that of the second, of more that of each.
+        # Frequencies weigh the pooled covariance, as they should, and shift the intercepts: one
+        # for two classes, otherwise one for each class.
         logs = np.log(model.priors_)
         model.intercept_ = model.intercept_ - (logs[1:] - logs[:1] if len(logs) == 2 else logs)
         model.priors_ = np.full(len(model.classes_), 1.0 / len(model.classes_))
         return self
 
 
-def own_method(given: Any, prepare: bool = True) -> Method:
-    """Make a method of a caller's ``(name, estimator)`` or ``(name, estimator, grid)``."""
-    if not isinstance(given, tuple) or len(given) not in (2, 3) or not isinstance(given[0], str):
+def own_method(entry: Any, prepare: bool = True) -> Method:
+    """Make a method of a user's ``(name, estimator)`` or ``(name, estimator, grid)``."""
+    if not isinstance(entry, tuple) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
         raise ValueError(
-            f"methods holds {given!r}; use names, (name, estimator) or (name, estimator, grid)"
+            f"methods holds {entry!r}; use names, (name, estimator) or (name, estimator, grid)"
         )
-    name, estimator, *rest = given
-    lacking = [m for m in ("fit", "predict", "get_params") if not hasattr(estimator, m)]
-    if lacking or isinstance(estimator, type):
+    name, estimator, grid = (*entry, None)[:3]
+    required = ("fit", "predict", "get_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, m) for m in required):
         raise ValueError(
             f"methods: {name!r} must be an estimator of scikit-learn, got {estimator!r}"
         )
-    grid = rest[0] if rest else None
     if grid is not None and not Each(Each(object), of_dict=True).is_satisfied_by(grid or {"": [0]}):
         raise ValueError(f"methods: the grid of {name!r} must be a dict of lists, got {grid!r}")
-    what = type(estimator).__name__
-    about = f"{what}; {', '.join(grid)} chosen" if grid else what
-    grids = None if grid is None else (grid, grid)
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(last, MethodSearch):  # which takes domains for whomever it searches for
+    if isinstance(last, MethodSearch):  # whose predict takes domains for any estimator
         context = takes(last.estimator.predict)
     else:
         context = asks_for_domains(estimator, "predict") or takes(estimator.predict)
@@ -198,9 +190,9 @@ def own_method(given: Any, prepare: bool = True) -> Method:
         name,
         (name, name),
         "own",
-        about,
+        type(estimator).__name__ + (f"; {', '.join(grid)} chosen" if grid else ""),
         partial(_clone, estimator),
-        grids,
+        None if grid is None else (grid, grid),
         prepare=prepare,
         context=context,
     )
@@ -211,7 +203,7 @@ def _clone(estimator: Any, setting: Setting) -> Any:
 
 
 def head(setting: Setting) -> Any:
-    """Return the simple predictor behind a projection."""
+    """Return the simple predictor that follows a projection."""
     accepted = PREDICTORS[setting.task]
     if setting.predictor not in ("auto", *accepted):
         raise ValueError(
@@ -235,7 +227,7 @@ def head(setting: Setting) -> Any:
 EXACT_ROWS = 5000
 #: Up to this many rows "auto" is the ensemble.
 ENSEMBLE_ROWS = 20_000
-MEMBERS = 5  #: machines that vote; a single winner follows the noise of few domains
+MEMBERS = 5  #: machines that are averaged: scores on few domains are too noisy to choose one
 TREES = 100
 
 
@@ -244,7 +236,7 @@ def _constant(s: Setting) -> Any:
 
 
 def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
-    """What is for classes, with their weights, or what is for numbers."""
+    """The classifier, with class weights, or the regressor."""
     if s.classification:
         return classifier(class_weight=s.class_weight, **options)
     return regressor(**options)
@@ -266,8 +258,8 @@ def dcm_path(s: Setting, fast: bool = False) -> Any:
 
 
 def _invariant(s: Setting) -> Any:
-    """Let the best machines vote: scores on few domains are too noisy for a single winner."""
-    # Beyond exact size every candidate would be calibrated, not only the winners.
+    """Average the best machines: scores on few domains are too noisy to choose one."""
+    # Beyond exact size every candidate would be calibrated, not only those selected.
     calibrated = s.probability and s.n_rows <= EXACT_ROWS
     classifier = partial(InvariantSVC, probability=calibrated)
     machine = _either(classifier, InvariantSVR, s, random_state=s.seed)
@@ -396,9 +388,9 @@ TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
 def find_method(name: str | Method, n_rows: int | None = None) -> Method:
-    """Look a method up by its key or by a name in tables, in any case; a method is itself.
+    """Find a method by its key or by a name in tables, in any case; a Method is returned itself.
 
-    "auto", where ``n_rows`` is given, is the default of `fit` for so many rows.
+    With ``n_rows``, "auto" is the default of `fit` for that many rows.
 
     >>> find_method("logistic").key, find_method("INVARIANTSVC").key
     ('linear', 'invariant')
@@ -408,7 +400,7 @@ def find_method(name: str | Method, n_rows: int | None = None) -> Method:
     wanted = str(name).lower()
     if wanted == "auto" and n_rows is not None:
         return METHODS["ensemble" if n_rows <= ENSEMBLE_ROWS else "invariantridge"]
-    if wanted.endswith(CONTEXT):  # the same model, which is told more when it predicts
+    if wanted.endswith(CONTEXT):  # the same model; predict gets the domains of rows
         plain = find_method(wanted.removesuffix(CONTEXT), n_rows)
         if plain.context:
             return plain

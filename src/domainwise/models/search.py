@@ -1,4 +1,4 @@
-"""A method as one estimator: its arguments are chosen inside ``fit`` by leaving domains out."""
+"""A method as one estimator, whose ``fit`` chooses its arguments on held-out domains."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
 
-#: Source domains that arguments are chosen on are left out in this many groups, at most.
+#: Folds of source domains on which arguments are chosen, at most.
 MAX_INNER_FOLDS = 5
-#: Rows that arguments are chosen on, at most, one fit per candidate and group; the last fit has
-#: all. Estimators that search by themselves share work, or have landmarks.
+#: Rows on which arguments are chosen, at most; the final fit has all rows. Estimators that are
+#: searches themselves share work, or have landmarks.
 SEARCH_ROWS = 5000
 
 
@@ -47,12 +47,12 @@ SEARCH_ROWS = 5000
 class MethodKind:
     """The search for an estimator's arguments, each candidate fitted as it will be used.
 
-    Candidates of a support vector machine, or of an exact projection, that have a kernel in common
-    share its values on a split; ``shares`` allows it.
+    Candidates of a support vector machine, or of an exact projection, that have the same kernel
+    share its values on a split, if ``shares`` is True.
     """
 
     estimator: Any
-    step: str  #: of the pipeline, which the arguments are about; empty for the estimator itself
+    step: str  #: step of the pipeline that has the arguments; empty for the estimator itself
     grids: list[dict[str, Any]]
     shares: bool = True
     one_pass = False
@@ -62,7 +62,7 @@ class MethodKind:
         return list(ParameterGrid(self.grids))
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
-        """Candidates that have a kernel in common, or each by itself."""
+        """Candidates that have the same kernel, or single candidates."""
         searched = self._searched
         machine = type(searched) in (SVC, SVR) and searched.kernel == "rbf"
         if self.shares and (machine or isinstance(searched, KernelProjection)):
@@ -125,21 +125,21 @@ def _has(name: str) -> Any:
 
 @arguments
 class MethodSearch(Searched, AroundEstimator):
-    """An estimator with arguments chosen by leaving source domains out.
+    """An estimator with arguments chosen on held-out source domains.
 
-    ``grid`` holds values to choose from, by argument; None chooses nothing. They are in ``units``
-    (see :class:`~domainwise.search.grids.In`). ``step`` names the pipeline's step that they are
-    about. What ``searches`` by itself gets splits, score and values; what is a caller's ``own``
-    gets domains as they are called. ``scoring=None`` is a smooth score
-    (:class:`~domainwise.search.scores.SmoothScore`), of two classes scores such as F1 are about
-    ``pos_label`` (None is the second), and ``cv=None`` leaves source domains out in at most five
-    groups.
+    ``grid`` holds candidate values by argument, in ``units`` (see
+    :class:`~domainwise.search.grids.In`); None chooses nothing. ``step`` names the pipeline's step
+    that has the arguments. An estimator that ``searches`` by itself gets splits, score and values;
+    a user's ``own`` estimator gets the original labels of domains. ``scoring=None`` is a smooth
+    score (:class:`~domainwise.search.scores.SmoothScore`). ``pos_label`` is the positive one of two
+    classes for scores such as F1; None is the second. ``cv=None`` holds out source domains in at
+    most five groups.
 
-    After ``fit`` there are ``estimator_``, fitted to all rows with what was chosen,
-    ``best_params_``, ``varied_`` (arguments for which there was a choice), ``n_candidates_``,
-    ``selected_on_`` (whether "domains" or "rows" were held out, or None), ``held_out_outputs_`` (of
-    what was chosen for held-out rows, see :class:`~domainwise.search.driver.SearchResult`, or None)
-    and ``settled_``, with what was chosen, not fitted and without a search.
+    ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
+    ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
+    (whether "domains" or "rows" were held out, or None), ``held_out_outputs_`` (outputs of the
+    selected candidate for held-out rows, see :class:`~domainwise.search.driver.SearchResult`, or
+    None) and ``settled_`` (an estimator with the selected arguments, not fitted).
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -166,53 +166,53 @@ class MethodSearch(Searched, AroundEstimator):
     n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, *, learn_from: Any = None) -> Self:
-        """Choose on source domains left out, then fit to all rows.
+        """Choose arguments on held-out source domains, then fit to all rows.
 
-        ``learn_from`` is for an estimator whose ``fit`` has it: rows to learn from; the others
-        tell what their domains are like.
+        ``learn_from`` is for an estimator whose ``fit`` has it: rows to learn from; the other rows
+        only describe their domains.
         """
         y = np.asarray(y)
         codes = check_sample_domain(sample_domain, len(y), "delta").codes
-        given = sample_domain if self.own or sample_domain is None else codes
+        domains = sample_domain if self.own or sample_domain is None else codes
         if self.grid is None:
             model = clone(self.estimator)
             if self.searches:
                 model.set_params(scoring=self.scoring and self._score(y, codes)[0])
-            more = {} if learn_from is None else {"learn_from": learn_from}
-            fit_with_domains(model, X, y, given, **more)
+            extra = {} if learn_from is None else {"learn_from": learn_from}
+            fit_with_domains(model, X, y, domains, **extra)
             if self.searches:
                 model.set_params(scoring=None)
             return self.set_fitted(model, {}, [{}], None)
         rows = np.arange(len(y))
         if not self.searches and codes is not None:
             rows = draw_rows(codes, max(SEARCH_ROWS, 2 * (int(codes.max()) + 1)), 0)
-        data = Data(X, y, None if given is None else np.asarray(given))
-        some = data if len(rows) == len(y) else data.take(rows)
-        known = (y[rows], None if codes is None else codes[rows])
-        scorer, usable = self._score(*known)
-        splits, by = domain_folds(
-            *known,
+        data = Data(X, y, None if domains is None else np.asarray(domains))
+        sample = data if len(rows) == len(y) else data.take(rows)
+        labels = (y[rows], None if codes is None else codes[rows])
+        scorer, usable = self._score(*labels)
+        splits, selected_on = domain_folds(
+            *labels,
             classification=_for_classes(self.estimator, y),
             cv=self.cv,
             max_splits=MAX_INNER_FOLDS,
             usable=usable,
         )
         units = self.units or {}
-        grids = in_units(self.grid, units, some.X, some.y, splits)
+        grids = in_units(self.grid, units, sample.X, sample.y, splits)
         with quiet_about_domains():  # about which domain_folds has warned
             if self.searches:
-                fitted = self._search_itself(X, y, given, splits, grids, scorer)
-                return self.set_fitted(*fitted[:3], by, fitted[3])
+                fitted = self._search_itself(X, y, domains, splits, grids, scorer)
+                return self.set_fitted(*fitted[:3], selected_on, fitted[3])
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
-            result = search(kind, some, splits, as_score(scorer), n_jobs=self.n_jobs)
+            result = search(kind, sample, splits, as_score(scorer), n_jobs=self.n_jobs)
             chosen = _for_more_rows(result.chosen[0], units, len(y) / len(rows))
-            (model,) = kind.fit(replace(data, sample_domain=given), [chosen])
+            (model,) = kind.fit(replace(data, sample_domain=domains), [chosen])
             held_out = result.held_out if len(rows) == len(y) else None
-            return self.set_fitted(model, chosen, result.candidates, by, held_out)
+            return self.set_fitted(model, chosen, result.candidates, selected_on, held_out)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
-        """What to choose by, and which targets it can judge."""
+        """The scorer, and a function that says for which targets it is defined."""
         classification = _for_classes(self.estimator, y)
         if self.scoring is None:
             score = SmoothScore(y, codes, np.unique(y) if classification else None)
@@ -221,23 +221,23 @@ class MethodSearch(Searched, AroundEstimator):
         return measure.scorer, partial(measure.defined, classification=classification)
 
     def _search_itself(
-        self, X: Any, y: Array, given: Any, splits: list[Split], grids: list[Any], scorer: Any
+        self, X: Any, y: Array, domains: Any, splits: list[Split], grids: list[Any], scorer: Any
     ) -> tuple[Any, Candidate, list[Candidate], Array | None]:
-        """What was fitted, what it has chosen, from which candidates, and outputs of the chosen."""
+        """Fitted model, its selected arguments, all candidates, and held-out outputs."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
         search.set_params(**({"param_grid": grids} if whole else grids[0]))
         if isinstance(scorer, SmoothScore) and not self.step and not whole:
-            scorer = None  # kernel ridge regression has a smooth score of its own, for nothing
+            scorer = None  # kernel ridge regression has its own smooth score, at no cost
         search.set_params(cv=splits, scoring=scorer)
-        fit_with_domains(model, X, y, given)
+        fit_with_domains(model, X, y, domains)
         candidates = search.cv_results_["params"]
         if self.step:
             steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
             model = Pipeline(steps)
         else:
-            search.set_params(cv=None, scoring=None)  # row numbers, which nobody needs any more
+            search.set_params(cv=None, scoring=None)  # the splits hold all row numbers
         return model, search.best_params_, candidates, getattr(search, "held_out_outputs_", None)
 
     def set_fitted(
@@ -248,19 +248,19 @@ class MethodSearch(Searched, AroundEstimator):
         selected_on: str | None = "domains",
         held_out: Array | None = None,
     ) -> Self:
-        """Hold an estimator that was chosen among candidates, and fitted to all rows, elsewhere."""
+        """Set the attributes of a fit: an estimator that was selected and fitted to all rows."""
         self.estimator_ = fitted
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
         self.held_out_outputs_ = held_out
-        tried = {name: {repr(each.get(name)) for each in candidates} for name in chosen}
-        self.varied_ = [name for name, values in tried.items() if len(values) > 1]
+        values = {name: {repr(c.get(name)) for c in candidates} for name in chosen}
+        self.varied_ = [name for name in chosen if len(values[name]) > 1]
         return self
 
     @property
     def settled_(self) -> Any:
-        """An estimator with what was chosen that searches no more, not fitted."""
+        """An estimator with the selected arguments, without a search, not fitted."""
         fitted = self.estimator_
         if hasattr(fitted, "settled"):
             return fitted.settled()
@@ -276,7 +276,7 @@ class MethodSearch(Searched, AroundEstimator):
         """Whether classes are those of the largest probability."""
         return names_likeliest(self.estimator_)
 
-    def _ask(self, method: str, X: Any, sample_domain: Any) -> Any:
+    def _call(self, method: str, X: Any, sample_domain: Any) -> Any:
         check_is_fitted(self)
         call = getattr(self.estimator_, method)
         if sample_domain is None or not takes(call):
@@ -284,22 +284,22 @@ class MethodSearch(Searched, AroundEstimator):
         return call(X, sample_domain=sample_domain)
 
     def predict(self, X: Any, sample_domain: Any = None) -> Any:
-        """Predict; ``sample_domain`` reaches estimators that look at a domain's rows together."""
-        return self._ask("predict", X, sample_domain)
+        """Predict; ``sample_domain`` is passed to estimators that use the rows of a domain."""
+        return self._call("predict", X, sample_domain)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any, sample_domain: Any = None) -> Any:
         """Return probabilities of the classes."""
-        return self._ask("predict_proba", X, sample_domain)
+        return self._call("predict_proba", X, sample_domain)
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any, sample_domain: Any = None) -> Any:
         """Return decision values."""
-        return self._ask("decision_function", X, sample_domain)
+        return self._call("decision_function", X, sample_domain)
 
     @available_if(_has("adapt"))
     def adapt(self, X: Any, y: Any, *, X_site: Any = None) -> Self:
-        """Return a copy for the site that some labelled rows come from."""
+        """Return a copy that is adapted to a site by some of its rows with labels."""
         adapted = copy(self)
         adapted.estimator_ = self.estimator_.adapt(X, y, X_site=X_site)
         return adapted
@@ -318,16 +318,16 @@ class MethodSearch(Searched, AroundEstimator):
 
 
 def _for_classes(estimator: Any, y: Any) -> bool:
-    """Whether the target is classes; of an estimator that does not say so, by the target."""
-    kind = type_of_target(y)
-    numbers = is_regressor(estimator) or kind.startswith("continuous")
-    return is_classifier(estimator) or not numbers
+    """Whether the target is classes, by the estimator or else by the target."""
+    if is_classifier(estimator) or is_regressor(estimator):
+        return bool(is_classifier(estimator))
+    return not type_of_target(y).startswith("continuous")
 
 
 def _for_more_rows(
     arguments: dict[str, Any], units: Mapping[str, str], ratio: float
 ) -> dict[str, Any]:
-    """Arguments that were chosen on fewer rows, for so many times as many."""
+    """Arguments that were chosen on fewer rows, for ``ratio`` times as many."""
     factors = {"rows": ratio, "per row": 1.0 / ratio}
     scaled = {n: v * factors[units[n]] for n, v in arguments.items() if units.get(n) in factors}
     return {**arguments, **scaled}
@@ -340,7 +340,7 @@ def in_units(
     y: Array,
     splits: list[Split],
 ) -> list[dict[str, Any]]:
-    """Values of a grid for the rows at hand; one grid per kernel, whose scales differ.
+    """Values of a grid for these rows; one grid per kernel, whose scales differ.
 
     >>> in_units({"lam": [0.1]}, {"lam": "rows"}, np.zeros((50, 2)), np.zeros(50), [])
     [{'lam': [5.0]}]
@@ -352,15 +352,16 @@ def in_units(
     grids = []
     for kernel in kernels:
         values: dict[str, Any] = {}
-        for name, given in grid.items():
+        for name, factors in grid.items():
             unit = units.get(name)
-            if unit == "median":
-                scale = resolve_gamma("median", kernel, X)
-                values[name] = [scale * factor for factor in given]
-            elif unit == "components":
+            if unit == "components":
                 fewest = min(len(train) for train, _ in splits) - 1
-                values[name] = sorted({min(size, fewest) for size in given})
+                values[name] = sorted({min(size, fewest) for size in factors})
+            elif unit is None:
+                values[name] = list(factors)
             else:
-                values[name] = list(given) if unit is None else [scales[unit] * f for f in given]
+                median = unit == "median"
+                scale = resolve_gamma("median", kernel, X) if median else scales[unit]
+                values[name] = [scale * factor for factor in factors]
         grids.append(values | ({"kernel": [kernel]} if "kernel" in grid else {}))
     return grids

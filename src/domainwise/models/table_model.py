@@ -43,7 +43,7 @@ class TableModel:
 
     pipeline: Pipeline  #: takes a data frame with the columns of the schema
     schema: Schema
-    info: dict[str, Any]  #: what is known about it: method, domains, scores, notes
+    info: dict[str, Any]  #: method, domains, scores, notes
 
     def save(self, path: str | Path) -> None:
         """Write the pipeline, its schema and its description to one file."""
@@ -51,13 +51,13 @@ class TableModel:
 
     @classmethod
     def load(cls, path: str | Path) -> TableModel:
-        """Load what :meth:`save` has written."""
+        """Load a file that :meth:`save` has written."""
         info = read_info(path)["info"]
         try:
             schema = Schema.from_dict(info["schema"])
         except (KeyError, TypeError):
             raise ModelFileError(
-                f"{path} says nothing about columns: it was written by domainwise.save; load it in "
+                f"{path} does not describe columns: it was written by domainwise.save. Load it in "
                 "Python with domainwise.load"
             ) from None
         return cls(load(path), schema, info)
@@ -65,56 +65,70 @@ class TableModel:
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
         """Predict rows that :meth:`Schema.prepare` has prepared, one by one or with their domains.
 
-        A data frame: ``prediction``, and for classes a probability or a decision value of each.
+        Returns a data frame: ``prediction``, and for classes a probability or a decision value of
+        each class; with ``coverage`` also prediction sets or intervals.
         """
-        given = {} if sample_domain is None else {"sample_domain": sample_domain}
+        domains = {} if sample_domain is None else {"sample_domain": sample_domain}
 
         @cache
-        def ask(method: str) -> Any:
-            routing = bool(given)
+        def call(method: str) -> Any:
+            routing = bool(domains)
             with config_context(enable_metadata_routing=routing, transform_output="default"):
-                return getattr(self.pipeline, method)(X, **given)
+                return getattr(self.pipeline, method)(X, **domains)
 
         classes: Any = getattr(self.pipeline, "classes_", None)
         if names_likeliest(self.pipeline):
-            columns = {"prediction": classes[ask("predict_proba").argmax(axis=1)]}
+            columns = {"prediction": classes[call("predict_proba").argmax(axis=1)]}
         else:
-            columns = {"prediction": ask("predict")}
-        methods = {"predict_proba": "probability", "decision_function": "decision"}
-        known = [each for each in methods if hasattr(self.pipeline, each)]
-        if classes is not None and known:
-            values = ask(known[0])
-            each = values[:, None] if values.ndim == 1 else values  # of two classes the last
-            named = zip(classes[-each.shape[1] :], each.T, strict=True)
-            columns |= {f"{methods[known[0]]}_{c}": column for c, column in named}
+            columns = {"prediction": call("predict")}
+        names = {"predict_proba": "probability", "decision_function": "decision"}
+        method = next((name for name in names if hasattr(self.pipeline, name)), None)
+        if classes is not None and method is not None:
+            values = call(method)
+            values = values[:, None] if values.ndim == 1 else values  # of two classes the last
+            named = zip(classes[-values.shape[1] :], values.T, strict=True)
+            columns |= {f"{names[method]}_{c}": column for c, column in named}
         if coverage is not None:
-            told = {
-                "prediction": lambda: columns["prediction"],
-                "probabilities": lambda: ask("predict_proba"),
-                "decisions": lambda: ask("decision_function"),
-            }
+            columns |= self._set_columns(call, columns["prediction"], bool(domains), coverage)
+        return import_pandas().DataFrame(columns)
+
+    def _set_columns(self, call: Any, predicted: Any, context: bool, coverage: float) -> Any:
+        """Prediction sets (a column for each class) or intervals, as columns of a table."""
+        site = getattr(self.pipeline[-1], "estimator_", None)
+        if not hasattr(site, "site_quantiles_"):
             calibration = (self.info.get("check") or {}).get("calibration")
-            site = getattr(self.pipeline[-1], "estimator_", None)
-            if hasattr(site, "site_quantiles_"):
-                columns |= _site_columns(site, ask, bool(given), coverage)
-                return import_pandas().DataFrame(columns)
             if calibration is None:
                 raise TableError(
-                    "this model has no prediction sets: they come from its check on left-out "
-                    "domains, which was left out when it was fitted"
+                    "this model has no prediction sets: they come from a check on held-out "
+                    "domains, which was left out when it was fitted. Fit it again with the check"
                 )
-            columns |= set_columns(calibration, coverage, told, classes)
-        return import_pandas().DataFrame(columns)
+            outputs = {
+                "prediction": lambda: predicted,
+                "probabilities": lambda: call("predict_proba"),
+                "decisions": lambda: call("decision_function"),
+            }
+            classes = getattr(self.pipeline, "classes_", None)
+            return set_columns(calibration, coverage, outputs, classes)
+        by_kind = site.site_quantiles_
+        quantiles = by_kind["context" if context and "context" in by_kind else "plain"]
+        if hasattr(site, "classes_"):
+            sets = quantiles.sets(class_scores(call("predict_proba")), coverage)
+            return {f"in_set_{name}": sets[:, i] for i, name in enumerate(site.classes_)}
+        low, high = quantiles.intervals(call("predict"), coverage).T
+        return {"low": low, "high": high}
 
     def read_rows(self, path: str | Path, **reading: Any) -> Any:
         """Read the feature columns of a table, prepared."""
+        return self.schema.prepare(self._read(path, self.schema.features, **reading))
+
+    def _read(self, path: str | Path, columns: list[str], **reading: Any) -> Any:
         names = table_columns(path, encoding=reading.get("encoding"))
-        require_columns(self.schema.features, names, str(path), reason=", which the model needs")
-        return self.schema.prepare(read_table(path, list(self.schema.features), **reading))
+        require_columns(columns, names, str(path), reason=", which the model needs")
+        return read_table(path, columns, **reading)
 
     @config_context(transform_output="default")
     def adapt(self, X: Any, y: Array, *, X_site: Any = None) -> TableModel:
-        """Return a model for the site that some labelled rows come from.
+        """Return a model that is adapted to a site by some of its rows with labels.
 
         Rows are those that :meth:`Schema.prepare` has prepared, and targets as in the model's
         table.
@@ -147,67 +161,49 @@ class TableModel:
         """Project rows that :meth:`Schema.prepare` has prepared; a data frame, too."""
         project = self.pipeline[-1].projection_
         if project is None:
-            having = [key for key, method in METHODS.items() if method.kind == "projection"]
+            projections = [key for key, method in METHODS.items() if method.kind == "projection"]
             raise TableError(
                 f"this model ({self.info.get('method')}) predicts from the features and has no "
-                f"projection; methods that have one: {', '.join(having)}"
+                f"projection; methods that have one: {', '.join(projections)}"
             )
         Z = project.transform(self.pipeline.named_steps["prepare"].transform(X))
         return import_pandas().DataFrame(Z, columns=list(project.get_feature_names_out()))
 
 
-def _site_columns(model: Any, ask: Any, in_context: bool, coverage: float) -> dict[str, Any]:
-    """Prediction sets or intervals of an adapted model, as columns of a table."""
-    known = model.site_quantiles_
-    quantiles = known["context" if in_context and "context" in known else "plain"]
-    if hasattr(model, "classes_"):
-        sets = quantiles.sets(class_scores(ask("predict_proba")), coverage)
-        return {f"in_set_{name}": sets[:, i] for i, name in enumerate(model.classes_)}
-    ends = quantiles.intervals(ask("predict"), coverage)
-    return {"low": ends[:, 0], "high": ends[:, 1]}
-
-
 def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[Any, Array, int]:
-    """Read rows with their targets for :meth:`TableModel.adapt`; also how many have no target.
+    """Read rows with their targets for :meth:`TableModel.adapt`, and count those without a target.
 
     Targets must be classes of the model, or numbers like those of its table.
     """
-    schema = model.schema
-    names = table_columns(path, encoding=reading.get("encoding"))
-    columns = [*schema.features, schema.target]
-    require_columns(columns, names, str(path), reason=", which the model needs")
-    classes = model.info["classes"]
+    schema, classes = model.schema, model.info["classes"]
     labels = [schema.target] if classes is not None else []
-    frame = read_table(path, columns, labels=labels, **reading)
+    frame = model._read(path, [*schema.features, schema.target], labels=labels, **reading)
     target = without(frame[schema.target], (*schema.na, *reading.get("na", ())))
-    known = ~target.isna().to_numpy()
-    if not known.any():
+    labelled = target.notna().to_numpy()
+    if not labelled.any():
         raise TableError(f"{path} has no labelled row: column {schema.target!r} is empty")
-    frame, target = frame[known].reset_index(drop=True), target[known].reset_index(drop=True)
+    frame, target = frame[labelled].reset_index(drop=True), target[labelled].reset_index(drop=True)
     if classes is None:
         y = as_numbers(target, schema.target)
         held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
         if held_out is not None:
             _refuse_other_unit(y, held_out.y, schema.target, str(path))
     else:
-        y = as_labels(target)
-        unknown = sorted({str(label) for label in y.tolist()} - {str(name) for name in classes})
+        by_text = {str(name): name for name in classes}
+        texts = [str(label) for label in as_labels(target).tolist()]
+        unknown = sorted({*texts} - {*by_text})
         if unknown:
             raise TableError(
                 f"{path}: column {schema.target!r} has classes that the model does not know: "
                 f"{', '.join(unknown[:5])}. Its classes are {', '.join(map(str, classes[:20]))}"
             )
-        by_text = {str(name): name for name in classes}
-        y = np.array([by_text[str(label)] for label in y.tolist()])
-    return schema.prepare(frame), y, int((~known).sum())
+        y = np.array([by_text[text] for text in texts])
+    return schema.prepare(frame), y, int((~labelled).sum())
 
 
-def _refuse_other_unit(y: Array, known: Array, name: str, where: str) -> None:
-    """Refuse targets that all lie far outside those of the model's table: another unit, or column.
-
-    Far is farther than the whole range of that table.
-    """
-    low, high = float(known.min()), float(known.max())
+def _refuse_other_unit(y: Array, source_y: Array, name: str, where: str) -> None:
+    """Refuse targets that all lie outside those of the model's table by more than their range."""
+    low, high = float(source_y.min()), float(source_y.max())
     reach = (high - low) or max(abs(low), 1.0)
     if (y < low - reach).all() or (y > high + reach).all():
         raise TableError(
@@ -228,10 +224,10 @@ def table_setting(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Setting:
-    """What a method is made for, to be fitted to a table; see :class:`Setting`.
+    """Setting of a method that will be fitted to a table; see :class:`Setting`.
 
-    ``class_weight="auto"`` lets every class count the same where it does in ``scoring``, what
-    `evaluate` would measure. Arguments are chosen by ``inner_scoring``; None is a smooth score.
+    ``class_weight="auto"`` balances classes if ``scoring``, the measure of `evaluate`, weighs them
+    equally. Arguments are chosen by ``inner_scoring``; None is a smooth score.
     """
     classification = table.schema.task == "classification"
     measure = choose_measure(scoring, table.y, classification, pos_label, table.sample_domain)
@@ -240,7 +236,7 @@ def table_setting(
     elif class_weight not in (None, "balanced"):
         raise ValueError(f"class_weight={class_weight!r} must be 'auto', 'balanced' or None")
     elif class_weight is not None and not classification:
-        raise ValueError("class_weight is about classes, but the target is continuous")
+        raise ValueError("class_weight needs classes, but the target is continuous: use None")
     return Setting(
         classification,
         len(table.y),
@@ -271,7 +267,7 @@ def fit_table(
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(chosen.key, training_rows(pipeline))
-    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     domains, counts = np.unique(table.sample_domain, return_counts=True)
     info = described(
         chosen,
@@ -279,7 +275,7 @@ def fit_table(
         pipeline[-1],
         classes=table.classes,
         domains=list(zip(domains.tolist(), counts.tolist(), strict=True)),
-        notes=[*table.notes, *dict.fromkeys(said)],
+        notes=[*table.notes, *dict.fromkeys(messages)],
     )
     return TableModel(pipeline, table.schema, info)
 
@@ -302,7 +298,7 @@ def described(
     domains: Sequence[tuple[Any, int]],
     notes: list[str],
 ) -> dict[str, Any]:
-    """What is known about a model that was fitted; domains come with their rows."""
+    """Description of a fitted model; ``domains`` are pairs of a name and a number of rows."""
     project = search.projection_
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
@@ -322,10 +318,7 @@ def described(
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON knows them; an infinite ridge becomes text."""
-    plain: dict[str, Any] = {}
-    for name, value in parameters.items():
-        value = value.item() if hasattr(value, "item") else value
-        unfit = isinstance(value, float) and not np.isfinite(value)
-        plain[name] = str(value) if unfit else value
-    return plain
+    """Return parameters as values of JSON; an infinite ridge becomes text."""
+    plain = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
+    infinite = {n for n, v in plain.items() if isinstance(v, float) and not np.isfinite(v)}
+    return {name: str(v) if name in infinite else v for name, v in plain.items()}
