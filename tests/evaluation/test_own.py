@@ -112,7 +112,7 @@ def test_raw_rows_are_for_the_callers_own_alone():
         (("mine", SVC), "must be an estimator"),
         (("mine", 3), "must be an estimator"),
         (("mine", SVC(), [1, 2]), "grid of 'mine' must be a dict"),
-        (("mine", Ridge()), "no estimator for classes"),
+        (("mine", Ridge()), "is a regressor, but the task is classification"),
         (SVC(), r"use names, \(name, estimator\)"),
     ],
 )
