@@ -190,9 +190,12 @@ def test_names_that_look_like_formulas_are_drawn(table, tmp_path):
     assert r"$\nosuch$" in (out / "report.html").read_text("utf-8")
 
 
-def test_without_a_terminal_there_is_a_line_for_each_method(table, tmp_path):
+def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes(table, tmp_path):
     result = run(table, "--out", tmp_path / "out", "--quick", "--no-report")
-    lines = [line for line in result.stderr.splitlines() if "methods," in line]
-    assert [line.split(":")[0] for line in lines] == ["logistic", "majority"]
-    assert lines[-1].endswith("(2 of 2 methods, 0 s left)")
+    first, *lines = result.stderr.splitlines()
+    assert first.startswith("2 methods, 6 fits: about ")
+    held_out = [line.split(":")[0] for line in lines if "so far" in line]
+    names = ("ayr", "bath", "cork")
+    assert sorted(held_out) == [f"{m} without {d}" for m in ("logistic", "majority") for d in names]
+    assert lines[-1].endswith("on seen domains (12 of 12 jobs, about 0 s left)")
     assert "Quick evaluation" in result.output

@@ -91,7 +91,10 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
     results.write_text("".join(lines[: jobs[1]]) + lines[jobs[1]][:40], "utf-8")
     done = []
     found = run(tmp_path, progress=lambda cost, rows: done.extend(rows))
-    assert len(done) == 3 * len(METHODS) - 1
+    assert sum(row["part"] == "outside" for row in done) == 3 * len(METHODS) - 1
+    assert {row["method"] for row in done if row["part"] == "inside"} == {
+        result.key for result in found.described
+    }
     assert numbers(found) == undisturbed
     done.clear()
     assert numbers(run(tmp_path, progress=lambda cost, rows: done.extend(rows))) == undisturbed

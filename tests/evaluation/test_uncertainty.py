@@ -82,7 +82,7 @@ def test_the_best_method_and_the_plain_one_have_intervals_whatever_the_measure()
     found = evaluate(X, y, domain, methods=methods, scoring="roc_auc", progress=False)
     wide = {r.key: [high > low for low, high in r.ends.values()] for r in found.results}
     assert all(all(wide[r.key]) for r in (found.best, found.baseline))
-    assert all("price" in result.around for result in found.results)
+    assert all("price" in result.around for result in found.described)
 
 
 def test_rows_of_a_domain_that_is_left_out_twice_are_drawn_once_for_both_models():

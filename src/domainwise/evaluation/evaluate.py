@@ -22,11 +22,28 @@ from domainwise.evaluation.batches import HALVES, TENTHS, BatchScores, batch_sco
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
-from domainwise.evaluation.jobs import OUTSIDE, SEEN, JobProgress, MethodJob, Row, Scorer, can_score
-from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
+from domainwise.evaluation.jobs import (
+    OUTSIDE,
+    PARTS,
+    SEEN,
+    InsideJob,
+    MethodJob,
+    Row,
+    Scorer,
+    can_score,
+    job_key,
+)
+from domainwise.evaluation.problem import (
+    SCORED_ROWS,
+    Problem,
+    make_problem,
+    outer_splits,
+    seen_splits,
+)
+from domainwise.evaluation.progress import JobProgress, job_progress
 from domainwise.evaluation.results import MethodResult, plain, with_intervals
-from domainwise.jobs.runner import Bar, Progress, progress_bar, run_jobs
-from domainwise.models.registry import CONTEXT, Method, choose_methods, methods_for
+from domainwise.jobs.runner import Progress, run_jobs, worker_count
+from domainwise.models.registry import CONTEXT, EXACT_ROWS, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
 from domainwise.splits.folds import LeaveDomainsOut, Split
@@ -101,15 +118,17 @@ def evaluate(
         (``LeaveDomainsOut()`` is slower and leaves out one at a time in any case). With a single
         source domain folds of its rows are used.
     n_jobs : int, default=None
-        Worker processes; the result does not depend on it.
+        Worker processes; -1 is one for each core, as far as memory suffices. The result does not
+        depend on it.
     random_state : int, default=0
         Seed of every random choice.
     progress : bool or callable, default=True
-        Whether to show a progress bar (needs Rich, and a terminal), or what to call with the cost
-        and the rows of each finished job.
+        Whether to show a running table of scores and the time left (in a terminal, with Rich; else
+        a line for each finished job), or what to call with the cost and the rows of each job.
     max_rows : int, "auto" or None, default="auto"
-        Rows drawn, evenly from the domains, where there are more; "auto" is 2,000, None takes all.
-        Beyond 5,000 source rows projections use landmarks.
+        Rows to learn from, drawn evenly from the domains where there are more; "auto" is 2,000,
+        None takes all. Scores are on all rows, up to 100,000. Beyond 5,000 source rows projections
+        use landmarks.
     pos_label : object, default=None
         Of two classes the one that scores such as F1 are about; None is the second.
     prepare : bool, default=True
@@ -283,7 +302,7 @@ def compare_methods(
             f"{problem.measure.name} needs probabilities, and none of the methods gives them. "
             "Choose other methods, or another score"
         )
-    splits = outer_splits(problem, cv)
+    splits, workers = outer_splits(problem, cv), worker_count(n_jobs, _memory(problem))
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
             "every domain holds one class only, so no score inside a domain is defined. Use larger "
@@ -302,9 +321,19 @@ def compare_methods(
             problem = replace(problem, measure=made_for)
         differences = describe_differences(problem) if inside else {"columns": []}
         columns = [column["name"] for column in differences["columns"]]
-        _run(problem, able, splits, finished, inner_cv, inside, columns, n_jobs, progress)
-        rows = finished.rows
-        evaluation, *others = (_scored(problem, by, methods, splits, rows) for by in measures)
+        jobs = [
+            MethodJob(problem, method, split, number, inner_cv, columns)
+            for number, split in enumerate(splits)
+            for method in able
+        ]
+        scored = partial(_scored, problem, methods=methods, splits=splits)
+        with job_progress(progress, jobs, finished.rows, workers) as report:
+            _run(jobs, finished, workers, report)
+            if inside:
+                ranked = [scored(by, rows=finished.rows, intervals=False) for by in measures]
+                described = {result.key for each in ranked for result in each.described}
+                _run(_inside_jobs(jobs, finished, described), finished, workers, report)
+        evaluation, *others = (scored(by, rows=finished.rows) for by in measures)
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
@@ -319,46 +348,60 @@ def _able(problem: Problem, methods: Sequence[Method], measures: Sequence[Measur
     return able
 
 
-def _run(
-    problem: Problem,
-    methods: Sequence[Method],
-    splits: Sequence[Split],
-    finished: JobMemory,
-    inner_cv: Any,
-    inside: bool,
-    columns: Sequence[str],
-    n_jobs: int | None,
-    progress: bool | Progress,
-) -> None:
-    """Run the jobs that are not done: one of each method first, for a first impression."""
-    seen = dict(enumerate(seen_splits(problem, len(splits)) if inside else ()))
-    jobs = {
-        # Rows that were not drawn are sent along where they are needed, alone.
-        (method.key, number): MethodJob(
-            problem if method.context or problem.whole is None else replace(problem, whole=None),
-            method,
-            split,
-            number,
-            inner_cv,
-            inside,
-            seen.get(number),
-            columns,
-        )
-        for number, split in enumerate(splits)
-        for method in methods
-    }
-    done = {(row["method"], row["split"]) for row in finished.rows}
+def _memory(problem: Problem) -> int:
+    """Bytes that a worker needs, roughly: libraries, the table, and a few kernels."""
+    table = problem.everything
+    n = min(len(problem.y), EXACT_ROWS)
+    return 250_000_000 + 8 * (4 * table.X.shape[0] * table.X.shape[1] + 6 * n * n)
+
+
+def _run(jobs: Sequence[MethodJob], finished: JobMemory, workers: int, report: JobProgress) -> None:
+    """Run the jobs that are not done, split by split: what is done can be compared.
+
+    Of the first split quick methods are first, for an early answer, of others long ones, so that
+    no worker waits in the end.
+    """
+    done = set(map(job_key, finished.rows))
     todo = sorted(
-        (job for job in jobs.values() if not done.issuperset(job.rows)),
-        key=lambda job: (job.number > 0, -job.cost, job.method.key, job.number),
+        (job for job in jobs if not done.issuperset(job.rows)),
+        key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
     )
-    cost = sum(job.cost for job in todo)
-    with progress_bar(progress, cost, len(todo), "methods on held-out domains") as report:
-        if isinstance(report, Bar):
-            again = {key for job in todo for key in job.rows}
-            earlier = [r for r in finished.rows if (r["method"], r["split"]) not in again]
-            report = JobProgress(report, Scorer(problem, splits), jobs, earlier)
-        run_jobs(todo, finished, n_jobs=n_jobs or 1, progress=report)
+    report.begin(todo)
+    run_jobs(todo, finished, n_jobs=workers, progress=report)
+
+
+def _inside_jobs(
+    jobs: Sequence[MethodJob], finished: JobMemory, described: set[str]
+) -> list[InsideJob]:
+    """Jobs on seen domains, for the methods that the page describes."""
+    problem = jobs[0].problem
+    seen = dict(enumerate(seen_splits(problem, 1 + max(job.number for job in jobs))))
+    settled = {job_key(row): row.get("settled_model") for row in finished.rows}
+    return [
+        InsideJob(
+            problem,
+            job.method,
+            job.split,
+            job.number,
+            job.inner_cv,
+            seen=seen.get(job.number),
+            settled=settled[job.rows[0]],
+        )
+        for job in jobs
+        if described.intersection(key for key, _, _ in job.rows)
+    ]
+
+
+def outside_rows(rows: Sequence[Row]) -> list[Row]:
+    """Rows of held-out domains, with the predictions of the same method on seen domains."""
+    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != PARTS[0]}
+    joined = []
+    for row in rows:
+        if job_key(row)[2] == PARTS[0]:
+            more = seen.get(job_key(row)[:2], {}).get("predictions", [])
+            predictions = [*row.get("predictions", ()), *more]
+            joined.append(row if "error" in row else {**row, "predictions": predictions})
+    return joined
 
 
 def _scored(
@@ -367,6 +410,7 @@ def _scored(
     methods: Sequence[Method],
     splits: Sequence[Split],
     rows: Sequence[Row],
+    intervals: bool = True,
 ) -> Evaluation:
     """Score the predictions of all jobs, and gather what follows."""
     measured, able = problem.measured_by(measure), _able(problem, methods, [measure])
@@ -378,10 +422,11 @@ def _scored(
     keys = [key for method in able for key, _, _ in method.rows(measured.classification)]
     order = {key: place for place, key in enumerate(keys)}
     ours = sorted(
-        (row for row in rows if row["method"] in order),
+        (row for row in outside_rows(rows) if row["method"] in order),
         key=lambda row: (row["split"], order[row["method"]]),
     )
-    evaluation = collect(measured, able, list(map(Scorer(measured, splits), ours)), left_out)
+    scored = list(map(Scorer(measured, splits), ours))
+    evaluation = collect(measured, able, scored, left_out, intervals)
     made, would = problem.setting(1), replace(problem, measure=measure).setting(1)
     if (made.scoring, made.class_weight) != (would.scoring, would.class_weight):
         evaluation.notes.append(
@@ -392,7 +437,11 @@ def _scored(
 
 
 def collect(
-    problem: Problem, methods: Sequence[Method], rows: Sequence[Row], left_out: Mapping[str, str]
+    problem: Problem,
+    methods: Sequence[Method],
+    rows: Sequence[Row],
+    left_out: Mapping[str, str],
+    intervals: bool,
 ) -> Evaluation:
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
     missing = dict(left_out)
@@ -448,8 +497,9 @@ def collect(
         records=records,
         methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
     )
-    evaluation.results = with_intervals(evaluation, seen)
-    evaluation.notes = _notes(problem, evaluation, rows)
+    if intervals:
+        evaluation.results = with_intervals(evaluation, seen)
+        evaluation.notes = _notes(problem, evaluation, rows)
     return evaluation
 
 
@@ -515,9 +565,10 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> list[str]:
     notes = list(problem.notes)
     if len(problem.y) < problem.n_given:
+        n_scored = min(SCORED_ROWS, problem.n_given)
         notes.append(
-            f"{len(problem.y):,} of {problem.n_given:,} rows were used, drawn evenly from the "
-            "domains (max_rows)."
+            f"Methods learn from {len(problem.y):,} of {problem.n_given:,} rows, drawn evenly from "
+            f"the domains (max_rows), and are scored on {n_scored:,}."
         )
     single = [str(name) for name in problem.domains[problem.unscored]]
     if single:

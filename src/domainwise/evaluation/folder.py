@@ -25,7 +25,7 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.evaluation.evaluation import STORED_AS, Evaluation, describe_grid, record_columns
 from domainwise.evaluation.faults import stored_fault
-from domainwise.evaluation.jobs import OUTSIDE
+from domainwise.evaluation.jobs import OUTSIDE, PARTS, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import MethodResult, plain
 from domainwise.jobs.runner import Row
@@ -154,13 +154,18 @@ STORED: Form = {
     "table?": _TABLE,
     "estimators?": [str],
 }
-_JOB: Form = {
+_INSIDE_JOB: Form = {
     "method": str,
     "split": int,
-    "file": PREDICTION_FILE,
+    "part?": {*PARTS},
+    "file?": PREDICTION_FILE,
     "sha256?": str,
     "seconds": NUMBER,
     "warnings": [str],
+}
+_JOB: Form = {
+    **_INSIDE_JOB,
+    "file": PREDICTION_FILE,
     "worth": {str: [Maybe(NUMBER)]},
     "parameters": {str: Maybe((*NAME, list))},
     "settled": {str: Maybe((*NAME, list))},
@@ -179,8 +184,8 @@ class JobMemory:
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add the rows of a job; they replace those of an earlier session."""
-        new = {(row["method"], row["split"]) for row in rows}
-        self.rows = [row for row in self.rows if (row["method"], row["split"]) not in new]
+        new = set(map(job_key, rows))
+        self.rows = [row for row in self.rows if job_key(row) not in new]
         self.rows += rows
 
 
@@ -193,7 +198,7 @@ class JobFolder(JobMemory):
         check_form(store.header, {"chosen_by": str}, f"{store.path}: the first line")
         self.chosen_by = store.header["chosen_by"]
         codes = {str(name): code for code, name in enumerate(problem.domains.tolist())}
-        for (method, split), row in _finished(store).items():
+        for (method, split, _), row in _finished(store).items():
             if split >= n_splits:
                 raise ResultsError(f"{store.path}: {method} has a split {split} of {n_splits}")
             records = _records(store, row, codes, problem.classes)
@@ -203,9 +208,11 @@ class JobFolder(JobMemory):
         """Write the rows of a job to disk, predictions first."""
         lines = []
         for row in rows:
-            line = {name: value for name, value in row.items() if name != "predictions"}
-            if "error" not in row:
-                line["file"] = f"{row['split']:02d}-{_slug(row['method'])}.parquet"
+            line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
+            if row.get("predictions"):
+                _, _, part = job_key(row)
+                ending = "" if part == PARTS[0] else f"--{part}"
+                line["file"] = f"{row['split']:02d}-{_slug(row['method'])}{ending}.parquet"
                 line["sha256"] = self._write(self.store.folder / line["file"], row)
             lines.append({"kind": "job", **line})
         self.store.append(lines)
@@ -361,11 +368,11 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     ][:1]
     finished = _finished(store)
     # A folder that was copied without predictions shows the rest.
-    gone = {m for (m, _), job in finished.items() if not (store.folder / job["file"]).exists()}
+    gone = {m for (m, _, _), job in finished.items() if not _file(store, job).exists()}
     if not every and find_spec("pyarrow") is None:
         gone, evaluation.lacking = set(shown), "reading them needs pyarrow, which is not installed"
-    for (method, split), job in finished.items():
-        if method not in gone and (every or method in shown):
+    for (method, split, part), job in finished.items():
+        if part == PARTS[0] and method not in gone and (every or method in shown):
             records = _records(store, job, names, classes and np.array(classes))
             outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
             evaluation.records.setdefault(method, []).extend(outside)
@@ -422,13 +429,14 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
     return evaluation
 
 
-def _finished(store: ResultStore) -> dict[tuple[str, int], Row]:
-    """Finished jobs by method and split; of a job that was run again, the last."""
+def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
+    """Finished jobs by method, split and part; of a job that was run again, the last."""
     jobs = {}
     for number, row in enumerate(store.rows("job")):
         if "error" not in row:
-            check_form(row, _JOB, f"{store.path}: job {number + 1}")
-            jobs[row["method"], row["split"]] = row
+            form = _JOB if row.get("part", PARTS[0]) == PARTS[0] else _INSIDE_JOB
+            check_form(row, form, f"{store.path}: job {number + 1}")
+            jobs[job_key(row)] = row
     return jobs
 
 
@@ -436,7 +444,9 @@ def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
 ) -> list[Row]:
     """Predictions of a job, by domain and fold; ``domains`` are by name in the file."""
-    path = store.folder / job["file"]
+    if "file" not in job:
+        return []
+    path = _file(store, job)
     try:
         content = path.read_bytes()
         if job.get("sha256", (digest := _digest(content))) != digest:
@@ -475,6 +485,11 @@ def _records(
     return records
 
 
+def _file(store: ResultStore, job: Row) -> Path:
+    """Where the predictions of a job are; the folder, if it has made none."""
+    return store.folder / job.get("file", "")
+
+
 def _values(frame: Any, prefix: str) -> Array | None:
     names = [name for name in frame.columns if name.startswith(prefix)]
     if not names:
@@ -501,7 +516,8 @@ def _described(method: Method, problem: Problem) -> str:
 def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of rows, targets, domains and splits."""
     whole = hashlib.sha256()
-    for X in (problem.X, problem.given):
+    table = problem.everything
+    for X in (table.X, table.given):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
             whole.update("\0".join(map(str, frame.columns)).encode())
@@ -509,7 +525,7 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
                 whole.update(_bytes(frame[name].to_numpy()))
         else:
             whole.update(_bytes(X))
-    for values in (problem.y, problem.domains, problem.codes, problem.index, problem.classes):
+    for values in (table.y, table.domains, table.codes, problem.index, problem.classes):
         whole.update(_bytes(values))
     for train, test in splits:
         whole.update(_bytes(train) + _bytes(test))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn import config_context
@@ -21,7 +21,6 @@ from domainwise.checks import ClassShareWarning, RowFoldsWarning
 from domainwise.checks.inputs import quiet_about_domains
 from domainwise.evaluation.batches import partial_records
 from domainwise.evaluation.problem import Problem, within_splits
-from domainwise.jobs.runner import Bar
 from domainwise.models.registry import Method
 from domainwise.models.search import MethodSearch
 from domainwise.models.table_model import plain_parameters
@@ -42,14 +41,22 @@ FAILURES = (ValueError, ArithmeticError, MemoryError, np.linalg.LinAlgError, Att
 #: In place of the number of a fold inside a domain: predicted by a model that had not seen it, or
 #: by one that has seen other rows of it, among those of all domains.
 OUTSIDE, SEEN = -1, 1000
+#: Parts of the work on a method and a split: held-out domains, and domains that are seen.
+PARTS = ("outside", "inside")
+#: A method with a larger cost has no scores of folds inside each domain, which are many fits.
+CHEAP = 30.0
+
+
+def job_key(row: Row) -> tuple[str, int, str]:
+    """Method, split and part of a row of a job."""
+    return row["method"], row["split"], row.get("part", PARTS[0])
 
 
 @dataclass(frozen=True)
 class MethodJob:
-    """A method on a split; picklable, and independent of all others.
+    """A method on a split, scored on held-out domains; picklable, and independent of all others.
 
-    ``inside`` adds scores on seen domains: in folds inside the held-out domains, and in ``seen``,
-    a random split of all rows. The importance of ``columns`` is computed.
+    The importance of ``columns`` is computed.
     """
 
     problem: Problem
@@ -57,20 +64,19 @@ class MethodJob:
     split: Split
     number: int
     inner_cv: Any = None
-    inside: bool = True
-    seen: Split | None = None
     columns: Sequence[str] = ()
+    part: ClassVar[str] = PARTS[0]
 
     @property
     def cost(self) -> float:
-        """Rough seconds, for the time left."""
-        return self.method.cost * len(self.problem.y) / 1000
+        """Rough time, in fits of boosting to the same rows."""
+        return self.method.cost
 
     @property
-    def rows(self) -> list[tuple[str, int]]:
-        """Method and split of each row that it returns."""
+    def rows(self) -> list[tuple[str, int, str]]:
+        """Method, split and part of each row that it returns."""
         keys = self.method.rows(self.problem.classification)
-        return [(key, self.number) for key, _, _ in keys]
+        return [(key, self.number, self.part) for key, _, _ in keys]
 
     def run(self) -> list[Row]:
         """Choose parameters, fit, and predict. A failure is a row with the error.
@@ -79,7 +85,9 @@ class MethodJob:
         the number of workers.
         """
         keys = self.method.rows(self.problem.classification)
-        rows: list[Row] = [{"method": key, "split": self.number} for key, _, _ in keys]
+        rows: list[Row] = [
+            {"method": key, "split": self.number, "part": self.part} for key, _, _ in keys
+        ]
         started = time.perf_counter()
         with (
             threadpool_limits(limits=1),
@@ -90,12 +98,7 @@ class MethodJob:
             warnings.simplefilter("always")
             try:
                 with quiet_about_domains():  # a note says it, for all methods
-                    model = self._fitted()
-                    for row, (_, _, context) in zip(rows, keys, strict=True):
-                        row |= self._predictions(model, context)
-                    for row in rows[1:]:  # the scores inside domains do not depend on context
-                        inside = [r for r in rows[0]["predictions"] if r["fold"] != OUTSIDE]
-                        row["predictions"] += inside
+                    self._fill(rows, [context for _, _, context in keys])
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
@@ -121,28 +124,32 @@ class MethodJob:
             learn_from=np.searchsorted(rows, problem.index[train]),
         )
 
-    def _predictions(self, model: Pipeline, context: bool) -> Row:
-        problem, (train, test) = self.problem, self.split
-        search: MethodSearch = model[-1]
-        records = []
-        for code in np.unique(problem.codes[test]):
-            rows = test[problem.codes[test] == code]
-            records.append(self._record(model, train, rows, OUTSIDE, context))
-            if context and not problem.measure.own:
-                records += self._partial(model, rows, records[-1])
-            records += self._within(search, rows) if self.inside and not context else []
-        if self.inside and self.seen is not None and not context:
-            records += self._seen(search, *self.seen)
-        chosen = plain_parameters(search.best_params_)
+    def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
+        """Add what the fitted method predicts, without context and, in a second row, with it."""
+        model = self._fitted()
         importance: dict[str, list[float]] = {}
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
-                asked = (self.split, self.columns, context)
-                importance = column_importance(problem, self.method, model, *asked)
+                asked = (self.problem, self.method, model, self.split, self.columns)
+                importance = column_importance(*asked)
+        settled = model[-1].settled_
+        for row, context in zip(rows, contexts, strict=True):
+            row |= {"worth": importance, "settled_model": settled}
+            row |= self._predictions(model, context)
+
+    def _predictions(self, model: Pipeline, context: bool) -> Row:
+        problem, (train, test) = self.problem, self.split
+        search: MethodSearch = model[-1]
+        whole = problem.everything
+        records = []
+        for rows in problem.scored_rows(test):
+            records.append(self._record(model, whole, rows, problem.y[train], OUTSIDE, context))
+            if context and not problem.measure.own:
+                records += self._partial(model, whole, rows, records[-1])
+        chosen = plain_parameters(search.best_params_)
         mix = getattr(search.estimator_, "context_weights_" if context else "weights_", None)
         weights = mix.items() if isinstance(mix, dict) else ()  # of an ensemble's members
         return {
-            "worth": importance,
             "parameters": {name: chosen[name] for name in search.varied_}
             | {f"weight of {name}": round(float(weight), 3) for name, weight in weights},
             "settled": chosen,
@@ -151,32 +158,30 @@ class MethodJob:
             "predictions": records,
         }
 
-    def _predicted(self, model: Any, rows: Array, context: bool) -> Predictions:
-        problem, prepare = self.problem, self.method.prepare
+    def _predicted(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
+        prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
         # A domain is what all of its rows are like, also those that were not drawn.
-        whole = problem.whole or problem
+        whole = problem.everything
         around = whole.rows_of(problem.codes[rows])
         X, domains = whole.rows(around, prepare), whole.domain_of(around)
         drawn = np.searchsorted(whole.index[around], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn)
 
-    def _partial(self, model: Any, rows: Array, record: Row) -> Iterator[Row]:
+    def _partial(self, model: Any, whole: Problem, rows: Array, record: Row) -> Iterator[Row]:
         """Predictions of a held-out domain in parts."""
-        asked = self._predicted(model, rows, context=True)
+        asked = self._predicted(model, whole, rows, context=True)
         return partial_records(model, asked.X, asked.classes, asked.rows, record, self.problem.seed)
 
     def _record(
-        self, model: Any, train: Array, rows: Array, fold: int, context: bool = False
+        self, model: Any, problem: Problem, rows: Array, learnt: Array, fold: int, context: bool
     ) -> Row:
-        """What a fitted model says about rows of one domain."""
-        problem = self.problem
-        predictions = self._predicted(model, rows, context)
+        """What a model that was fitted to targets says about rows of one domain."""
+        predictions = self._predicted(model, problem, rows, context)
         score, y = float("nan"), problem.y[rows]
         # Only a scorer of the caller's needs the model; all others can judge later.
-        own = problem.measure.own
-        if own and problem.measure.defined(problem.y[train], y, problem.classification):
+        if problem.measure.own and problem.measure.defined(learnt, y, problem.classification):
             score = float(problem.measure.scorer(model, predictions.X, y))
         return {
             "row": problem.index[rows],
@@ -189,28 +194,61 @@ class MethodJob:
             "score": score,
         }
 
-    def _within(self, search: MethodSearch, rows: Array) -> list[Row]:
-        """Predictions of folds inside the domain, with the parameters chosen on the sources.
+
+@dataclass(frozen=True)
+class InsideJob(MethodJob):
+    """A method on domains that it has seen, with the parameters that it has chosen on a split.
+
+    Predicted are folds inside the held-out domains, if the method is quick, and ``seen``, a random
+    split of all rows. Without ``settled``, which has the parameters, they are chosen again.
+    """
+
+    seen: Split | None = None
+    settled: Any = None
+    part: ClassVar[str] = PARTS[1]
+
+    @property
+    def cost(self) -> float:
+        """Rough time, in fits of boosting to the same rows."""
+        return super().cost * (0.1 if self.settled is not None else 1.1)
+
+    def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
+        settled = self._fitted()[-1].settled_ if self.settled is None else self.settled
+        within = self._within(settled) if self.method.cost <= CHEAP else []
+        for row, context in zip(rows, contexts, strict=True):
+            seen = [] if self.seen is None else self._seen(settled, *self.seen, context)
+            row["predictions"] = [*within, *seen]
+
+    def _within(self, settled: Any) -> list[Row]:
+        """Predictions of folds inside the held-out domains.
 
         A fold with too few rows for the method, which may need several domains, has none.
         """
+        problem, (_, held_out) = self.problem, self.split
         records = []
-        for fold, (train, test) in enumerate(within_splits(self.problem, rows)):
-            with suppress(*FAILURES, TypeError):
-                model = self._settled(search, rows[train], domains=False)
-                records.append(self._record(model, rows[train], rows[test], fold))
+        for code in np.unique(problem.codes[held_out]):
+            rows = held_out[problem.codes[held_out] == code]
+            for fold, (train, test) in enumerate(within_splits(problem, rows)):
+                with suppress(*FAILURES, TypeError):
+                    model = self._settled(settled, rows[train], domains=False)
+                    learnt = problem.y[rows[train]]
+                    record = self._record(model, problem, rows[test], learnt, fold, False)
+                    records.append(record)
         return records
 
-    def _seen(self, search: MethodSearch, train: Array, test: Array) -> list[Row]:
+    def _seen(self, settled: Any, train: Array, test: Array, context: bool) -> list[Row]:
         """Predictions for rows of all domains by a model that was fitted to others of them."""
-        problem = self.problem
+        problem, learnt = self.problem, self.problem.y[train]
         places = [np.flatnonzero(problem.codes[test] == c) for c in np.unique(problem.codes[test])]
+        if context and "context" in settled.get_params(deep=False):
+            settled = clone(settled).set_params(context=True)
         with suppress(*FAILURES, TypeError):
-            model = self._settled(search, train, domains=True)
+            model = self._settled(settled, train, domains=True)
             if problem.measure.own:
-                return [self._record(model, train, test[at], SEEN) for at in places]
+                asked = (learnt, SEEN, context)
+                return [self._record(model, problem, test[at], *asked) for at in places]
             # One prediction for all domains: forty small ones would mostly prepare rows.
-            whole = self._record(model, train, test, SEEN)
+            whole = self._record(model, problem, test, learnt, SEEN, context)
             arrays = ("row", "target", "prediction", "probabilities", "decisions")
             return [
                 {**whole, "domain": int(problem.codes[test[at[0]]])}
@@ -219,11 +257,11 @@ class MethodJob:
             ]
         return []
 
-    def _settled(self, search: MethodSearch, train: Array, domains: bool) -> Pipeline:
+    def _settled(self, settled: Any, train: Array, domains: bool) -> Pipeline:
         """What was chosen on the sources, fitted to other rows."""
         problem, prepare = self.problem, self.method.prepare
         steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
-        model = Pipeline([*steps, ("model", _smaller(search.settled_, len(train)))])
+        model = Pipeline([*steps, ("model", _smaller(clone(settled), len(train)))])
         rows, y = problem.rows(train, prepare), problem.y[train]
         names = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
         return fit_with_domains(model, rows, y, names) if domains else model.fit(rows, y)
@@ -273,7 +311,10 @@ class Scorer:
         self._defined, self._folds = cache(self._is_defined), cache(self._splits_within)
 
     def __call__(self, row: Row) -> Row:
-        """Add ``scores`` and ``within``, by domain; a measure that fails makes the job fail."""
+        """Add ``scores`` and ``within``, by domain; a measure that fails makes the job fail.
+
+        The records of a row are those of both parts of the work.
+        """
         if "error" in row:
             return row
         with warnings.catch_warnings(record=True) as caught:
@@ -291,7 +332,15 @@ class Scorer:
 
     def _score(self, number: int, record: Row) -> float:
         measure, classes = self.problem.measure, self.problem.classes
-        if not self._defined(number, record["domain"], record["fold"]):
+        code, fold = record["domain"], record["fold"]
+        if fold == OUTSIDE:
+            if code in self.problem.unscored:
+                return float("nan")
+            y, classification = self.problem.y, self.problem.classification
+            learnt = y[self.splits[number][0]]
+            if not measure.defined(learnt, record["target"], classification):
+                return float("nan")
+        elif not self._defined(number, code, fold):
             return float("nan")
         if measure.own:
             return float(record["score"])
@@ -318,19 +367,15 @@ class Scorer:
         return within_splits(self.problem, self._rows(number, code))
 
     def _is_defined(self, number: int, code: int, fold: int) -> bool:
-        """Whether the measure can judge anything there; the same for all methods."""
-        if fold == OUTSIDE and code in self.problem.unscored:
-            return False
-        train, test = self.splits[number][0], self._rows(number, code)
-        if fold != OUTSIDE:
-            inner, held = self._folds(number, code)[fold]
-            train, test = test[inner], test[held]
+        """Whether the measure can judge a fold inside a domain; the same for all methods."""
+        rows = self._rows(number, code)
+        train, test = (rows[part] for part in self._folds(number, code)[fold])
         y = self.problem.y
         return self.problem.measure.defined(y[train], y[test], self.problem.classification)
 
 
-#: Rows of all domains of a split that are shuffled, over and over up to as many, and rows that
-#: are predicted at a time.
+#: Rows of all domains of a split that are shuffled, over and over up to half as many, and rows
+#: that are predicted at a time.
 MAX_ROWS, AT_A_TIME = 400, 2000
 
 
@@ -340,12 +385,11 @@ def column_importance(
     model: Any,
     split: tuple[Array, Array],
     columns: Sequence[str],
-    context: bool,
 ) -> dict[str, list[float]]:
     """Loss of the measure by column, one for each domain on which it is defined.
 
-    A column is shuffled among the rows of a domain; ``context`` shows the model these together.
-    Own scorers of the caller ask the model themselves, which would take long: they get nothing.
+    A column is shuffled among the rows of a domain, and rows are predicted one by one. Own scorers
+    of the caller ask the model themselves, which would take long: they get nothing.
     """
     train, test = split
     given = problem.rows(test[:1], method.prepare)
@@ -363,7 +407,7 @@ def column_importance(
     if not defined:
         return {}
     rng = np.random.default_rng(problem.seed)
-    repeats = int(np.clip(MAX_ROWS // len(rows), 1, 5))
+    repeats = int(np.clip(MAX_ROWS // (2 * len(rows)), 1, 5))
     # The first copy is unchanged; each of the others has one column shuffled.
     copies: list[str | None] = [None, *(name for name in columns for _ in range(repeats))]
     scores: dict[str | None, list[list[float]]] = {}
@@ -374,10 +418,7 @@ def column_importance(
         for place, name in enumerate(some):
             if name is not None:
                 _shuffle(X, place * len(rows), problem.codes[rows], name, rng)
-        # Each copy of a domain is a domain of its own.
-        of = np.repeat(np.arange(len(some)), len(rows)) * len(problem.domains)
-        domains = of + np.tile(problem.codes[rows], len(some)) if context else None
-        predictions = Predictions(model, X, problem.classes, domains)
+        predictions = Predictions(model, X, problem.classes)
         for place, name in enumerate(some):
             scores.setdefault(name, []).append(_scores(problem, predictions, rows, place, defined))
     before = np.array(scores.pop(None)[0])
@@ -409,48 +450,3 @@ def _scores(
         some = Predictions.kept(problem.classes, predictions.labels[at], *parts)
         scores.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
     return scores
-
-
-class JobProgress:
-    """Shows finished jobs in a bar; ``rows`` are those of earlier sessions."""
-
-    def __init__(
-        self,
-        bar: Bar,
-        scorer: Scorer,
-        jobs: Mapping[tuple[str, int], MethodJob],
-        rows: Sequence[Row],
-    ) -> None:
-        self._bar, self._scorer, self._jobs = bar, scorer, jobs
-        self._scores: dict[str, list[float]] = {}
-        self._open = {key: sum(k == key for k, _ in jobs) for key, _ in jobs}
-        for row in rows:
-            if row["method"] in self._open:
-                self._add(row)
-
-    def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Show the rows of a finished job."""
-        self._bar(cost, rows)
-        for row in rows:
-            if row["method"] not in self._open:  # the second row of a job
-                continue
-            text = self._add(row)
-            self._bar.describe(text)
-            if not self._open[row["method"]]:
-                done = sum(not n for n in self._open.values())
-                self._bar.line(f"{text} ({done} of {len(self._open)} methods")
-
-    def _add(self, row: Row) -> str:
-        """Add the scores of a job, and describe it."""
-        key, job = row["method"], self._jobs[row["method"], row["split"]]
-        problem, measure = self._scorer.problem, self._scorer.problem.measure
-        self._open[key] -= 1
-        scores = self._scores.setdefault(key, [])
-        scores += [s for s in self._scorer(row).get("scores", {}).values() if np.isfinite(s)]
-        mean = measure.format(float(np.mean(scores))) if scores else "–"
-        text = f"{job.method.label(problem.classification)}: {measure.label} {mean}"
-        if self._open[key]:
-            held_out = ", ".join(map(str, np.unique(problem.domain_of(job.split[1]))))
-            held_out = held_out if len(held_out) < 30 else f"{held_out[:29]}…"
-            text += f" so far, last held out: {held_out}"
-        return "".join(mark if mark.isprintable() else "?" for mark in text)

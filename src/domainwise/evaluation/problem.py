@@ -38,8 +38,12 @@ from domainwise.tables.errors import ColumnError, TableError, import_pandas
 from domainwise.tables.features import ReadColumns, Schema, feature_schema, make_preprocessor
 from domainwise.tables.schema import refuse_quantities, target_column, target_values, task_of
 
+#: Rows that are scored, at most.
+SCORED_ROWS = 100_000
 #: Folds inside a left-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
+#: Random folds of all rows, at most.
+SEEN_FOLDS = 5
 #: Rows that a domain needs for them, and rows of its second class.
 WITHIN_ROWS, WITHIN_CLASS = 60, 20
 
@@ -82,7 +86,8 @@ class Problem:
         """Codes of domains with one class: any constant may be right there, or wrong."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
-        pairs = np.unique(np.column_stack([self.codes, codes_of(self.y, self.classes)]), axis=0)
+        whole = self.everything
+        pairs = np.unique(np.column_stack([whole.codes, codes_of(whole.y, self.classes)]), axis=0)
         return np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(self.domains)) < 2)
 
     @property
@@ -147,6 +152,31 @@ class Problem:
                 parts["given"] = self.given.drop(columns=list(names), errors="ignore")
         whole = None if self.whole is None else self.whole.without_columns(names)
         return replace(self, **parts, whole=whole)
+
+    @property
+    def everything(self) -> Problem:
+        """The same with all rows, those that were not drawn included."""
+        return self.whole or self
+
+    def scored_rows(self, test: Array) -> list[Array]:
+        """Rows of :attr:`everything` that are scored where ``test`` is held out, by domain.
+
+        They are all rows of a domain, at most ``SCORED_ROWS`` of all domains, but those of
+        ``test`` where a split holds out a part of a domain.
+        """
+        whole, parts = self.everything, []
+        for code in np.unique(self.codes[test]):
+            rows = test[self.codes[test] == code]
+            if len(rows) == np.count_nonzero(self.codes == code):
+                parts.append(whole.scored[whole.codes[whole.scored] == code])
+            else:
+                parts.append(np.searchsorted(whole.index, self.index[rows]))
+        return parts
+
+    @cached_property
+    def scored(self) -> Array:
+        """Rows to score, evenly from the domains where there are very many."""
+        return draw_rows(self.codes, max(SCORED_ROWS, 2 * len(self.domains)), self.seed)
 
     def measured_by(self, measure: Measure) -> Problem:
         """The same for another measure of models that were made for this one."""
@@ -293,7 +323,11 @@ def within_splits(problem: Problem, rows: Array) -> list[Split]:
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
-    """Random folds of all rows, with domains and classes spread over them: all domains are seen."""
+    """Random folds of all rows, with domains and classes spread over them: all domains are seen.
+
+    There are as many as splits, at most ``SEEN_FOLDS``.
+    """
+    n_splits = min(n_splits, SEEN_FOLDS)
     strata = problem.codes
     if problem.classes is not None:
         strata = strata * len(problem.classes) + codes_of(problem.y, problem.classes)

@@ -175,6 +175,12 @@ class Results:
         return others[0] if others else None
 
     @property
+    def described(self) -> list[MethodResult]:
+        """The methods that the page describes: those of :attr:`main`, and the rival."""
+        rival = self.rival
+        return self.main if rival is None or rival in self.main else [*self.main, rival]
+
+    @property
     def hardest_first(self) -> list[Label]:
         """Domains by the score of the best method; those without a score last."""
         scores = self.best.scores

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
+
+from domainwise.gram.dense import available_memory
 
 Row = dict[str, Any]
 
@@ -54,6 +57,19 @@ def run_jobs(
         store.append(rows)
         if progress is not None:
             progress(cost, rows)
+
+
+def worker_count(n_jobs: int | None, memory: int) -> int:
+    """Number of workers for ``n_jobs``, of which each needs so many bytes.
+
+    -1 and the like are for as many as cores, and as free memory allows.
+    """
+    count = effective_n_jobs(1 if n_jobs is None else n_jobs)
+    local = "dask" not in type(get_active_backend()[0]).__module__
+    free = available_memory()
+    if n_jobs is None or n_jobs > 0 or free is None or not local:
+        return int(count)
+    return max(1, min(count, free // memory))
 
 
 def long_first(jobs: Sequence[Job]) -> list[Job]:

@@ -87,7 +87,7 @@ class Method:
     compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
     context: bool = False
-    cost: float = 1.5  #: rough seconds per thousand rows in `evaluate`, for the time left
+    cost: float = 8.0  #: rough time in `evaluate`, in fits of boosting to the same rows
     prepare: bool = True  #: whether rows are preprocessed first; False passes them unchanged
     classes_only: bool = False  #: whether it needs classes
     trivial: bool = False  #: whether it predicts the same for every row
@@ -334,29 +334,33 @@ def _projection(
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
-        _baseline("constant", ("majority", "constant"), _constant, None, 0.2, trivial=True),
-        _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, 1.5),
-        _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, 0.4),
-        _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, 3.0),
+        _baseline("constant", ("majority", "constant"), _constant, None, 0.3, trivial=True),
+        _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, 8.0),
+        _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, 1.5),
+        _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, 10.0),
         _projection("KPCA", _kpca, grids.KPCA),
         _projection("COIR", dcm_path, dcm_grid(0.0)),
         _projection("DICA", _dica, grids.DICA),
         _projection("DCM", dcm_path, dcm_grid(1.0)),
-        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True, cost=2.0),
-        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), cost=2.5, compared=True),
+        _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True),
+        _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), compared=True),
         _machine(
-            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=4.0
+            "invariant",
+            ("InvariantSVC", "InvariantSVR"),
+            _invariant,
+            grids.INVARIANT_SVM,
+            cost=20.0,
         ),
         _machine(
             "invariantridge",
             ("InvariantRidge",) * 2,
             _invariant_ridge,
             ({}, {}),
-            cost=4.0,
+            cost=20.0,
             compared=True,
         ),
         _machine(
-            "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=60.0, compared=True
+            "ensemble", ("ensemble",) * 2, _ensemble, None, context=True, cost=100.0, compared=True
         ),
         _projection("FastDCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), fast=True),
         _projection("FastCOIR", dcm_path, dcm_grid(0.0), fast=True),
