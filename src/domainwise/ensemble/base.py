@@ -408,21 +408,19 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         codes, keys, Z, X = codes[distinct], keys[distinct], Z[distinct], X[distinct]
         features = self._features(X)[False]
         plain = np.asarray(self._mix(self.weights_, features, in_context=False))
-        outliers = {}
-        if self._source_range is not None:
-            outliers = {
-                code: self._source_range.outlier(batch.moments) for code, batch in batches.items()
-            }
-        n_rows = np.array([batches[code].n_rows for code in range(len(batches))])
-        trust = np.ones(len(n_rows)) if self._trust is None else self._trust(n_rows)
-        trust[[code for code, outlier in outliers.items() if outlier is not None]] = 0.0
+        outliers, known = {}, self._source_range
+        trust = np.zeros(domain.n_categories)
+        for code, batch in batches.items():
+            outliers[code] = None if known is None else known.outlier(batch.moments)
+            if outliers[code] is None:
+                trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
         used = np.flatnonzero(trust[codes] > 0.0)
         mixed = plain.copy()
         if not len(used):
             return plain, mixed, outliers, place
         base = self._mix(self.context_weights_, features[used], in_context=False)
         total = np.zeros((len(used), plain.shape[1]))
-        times = np.array([batches[c].n_parts for c in range(len(batches))])[codes[used]]
+        times = np.array([batches[code].n_parts for code in codes[used].tolist()])
         for number in range(int(times.max())):
             some = np.flatnonzero(times > number)
             rows = used[some]
@@ -438,17 +436,20 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         return plain, mixed, outliers, place
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
-        """The batch of each domain, by its code."""
+        """The batch of each domain, by its code, but for those of one row."""
         known = self.domain_context_._statistics
+        if known is not None:
+            names = enumerate(np.asarray(domain.names).tolist())
+            return {code: known.batch(name) for code, name in names}
         codes = np.asarray(domain.codes)
-        batches = {}
-        for code, name in enumerate(np.asarray(domain.names).tolist()):
-            if known is not None:
-                batches[code] = known.batch(name)
-            else:
-                rows = np.flatnonzero(codes == code)
-                batches[code] = Batch.of(Z[rows], keys[rows], self._batch_size)
-        return batches
+        counts = np.bincount(codes, minlength=domain.n_categories)
+        rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+        least = 1 if self._trust is None else 2
+        return {
+            code: Batch.of(Z[mine], keys[mine], self._batch_size)
+            for code, mine in enumerate(rows)
+            if len(mine) >= least
+        }
 
     @property
     def _batch_size(self) -> float:
