@@ -441,7 +441,6 @@ def main() -> None:
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
-        sys.path.remove(str(Path(__file__).parent))  # coverage.py here is not the package
         serve_point(arguments.point, TASKS)
         return
     sizes = QUICK if arguments.quick else Sizes()

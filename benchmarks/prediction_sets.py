@@ -1,6 +1,6 @@
-"""Coverage of prediction sets, calibration of probabilities and intervals of scores -> COVERAGE.md.
+"""Prediction sets, calibration of probabilities and intervals of scores -> PREDICTION_SETS.md.
 
-``python benchmarks/coverage.py`` takes a few minutes; ``--quick`` tries everything on little.
+``python benchmarks/prediction_sets.py`` takes a few minutes; ``--quick`` runs all of it on few rows.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def main() -> None:
     seconds = time.process_time() - started
     text = f"""# Coverage on new domains
 
-Written by `benchmarks/coverage.py` ({seconds:.0f} s of one core).
+Written by `benchmarks/prediction_sets.py` ({seconds:.0f} s of one core).
 
 ## Made domains
 
@@ -235,7 +235,7 @@ Domains are drawn with replacement, and intervals widened as those of Student's 
     if quick:
         print(text)
     else:
-        (HERE / "COVERAGE.md").write_text(text, encoding="utf-8")
+        (HERE / "PREDICTION_SETS.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
