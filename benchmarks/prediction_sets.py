@@ -1,6 +1,6 @@
 """Prediction sets, calibration of probabilities and intervals of scores -> PREDICTION_SETS.md.
 
-``python benchmarks/prediction_sets.py`` takes a few minutes; ``--quick`` runs all of it on few rows.
+``python benchmarks/prediction_sets.py`` takes a few minutes; ``--quick`` runs it on few rows.
 """
 
 from __future__ import annotations

@@ -220,14 +220,13 @@ def test_a_site_that_is_too_small_writes_nothing_unless_it_accepts_that(folder, 
     assert "--accept-disclosure" in words
     assert not (tmp_path / "small.npz").exists()
     accepted = done(*command, "--accept-disclosure")
-    assert (
-        "disclosure was accepted: rows of small classes and domains can be worked out" in accepted
-    )
+    sentence = "disclosure was accepted: rows of small classes and domains can be reconstructed"
+    assert sentence in accepted
     files = [folder[0] / "north.2.npz", tmp_path / "small.npz"]
     done("federate", "fit", *files, "--plan", folder[0] / "merged.json", "-o",
          tmp_path / "model.skops")  # fmt: skip
     words = done("info", tmp_path / "model.skops")
-    assert "disclosure was accepted: rows of small may be worked out from this model" in words
+    assert "disclosure was accepted: rows of small may be reconstructed from this model" in words
 
 
 def test_a_table_that_was_changed_after_the_first_round_is_refused(folder, tmp_path):

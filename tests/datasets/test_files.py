@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from domainwise import datasets
-from domainwise.datasets import files
+from domainwise.datasets import loaders
 
-NAMES = list(files.data_files())
+NAMES = list(loaders.data_files())
 #: Those that are not part of the package.
 OUTSIDE = [name for name in NAMES if name != "heart"]
 
@@ -29,7 +29,9 @@ def no_data(tmp_path, monkeypatch):
 @pytest.fixture
 def data(data_dir, monkeypatch):
     """The real files, through the environment variable."""
-    absent = [name for name in OUTSIDE if not (data_dir / files.data_files()[name].file).is_file()]
+    absent = [
+        name for name in OUTSIDE if not (data_dir / loaders.data_files()[name].file).is_file()
+    ]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
     monkeypatch.setenv("DOMAINWISE_DATA", str(data_dir))
@@ -45,8 +47,8 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = dataclasses.replace(files.data_files()["landmine"], sha256=digest)
-    monkeypatch.setitem(files.data_files(), "landmine", entry)
+    entry = dataclasses.replace(loaders.data_files()["landmine"], sha256=digest)
+    monkeypatch.setitem(loaders.data_files(), "landmine", entry)
     return table
 
 
@@ -60,7 +62,7 @@ def load(name, **options):
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     monkeypatch.setenv("DOMAINWISE_DATA", str(no_data / "named"))
-    entry = files.data_files()[name]
+    entry = loaders.data_files()[name]
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
@@ -98,7 +100,7 @@ def test_the_cache_is_in_the_home_folder_without_xdg(monkeypatch, tmp_path):
             monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         else:
             monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert files.cache_dir() == tmp_path / ".cache" / "domainwise"
+        assert loaders.cache_dir() == tmp_path / ".cache" / "domainwise"
 
 
 def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
@@ -107,7 +109,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert files.data_files()["landmine"].sha256 in str(caught.value)
+    assert loaders.data_files()["landmine"].sha256 in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from domainwise import evaluate
 from domainwise.evaluation.failures import by_domain, covered, failure_sections
 from domainwise.evaluation.folder import read_evaluation
-from domainwise.plots.calibration import reliability
+from domainwise.plots.performance import reliability
 
 METHODS = ["constant", "linear", "kpca"]
 

@@ -287,7 +287,7 @@ def test_what_cannot_be_converted_is_named():
     for model, words in [
         (DCM(kernel=own), "own"),
         (make_pipeline(DCM(kernel=own), SVC()), "Python function"),
-        (context, "DomainContext .it looks at all rows of a domain"),
+        (context, "DomainContext .it needs all rows of a domain"),
         (DummyClassifier(strategy="uniform"), "DummyClassifier with strategy='uniform'"),
         (SVC(kernel="sigmoid"), "SVC with kernel='sigmoid'"),
         (make_pipeline(Unknown(), SVC()), "Unknown"),

@@ -246,7 +246,7 @@ def test_a_site_can_come_late_and_another_be_withdrawn(frames):
     left = fit(plan, files[1:])
     assert left.info["sites"] == ["s1", "s2"]
     assert set(left.info["expected_score"]) == {"s1", "s2"}
-    assert any("no part but in preprocessing" in note for note in left.info["notes"])
+    assert any("used for preprocessing and widths only" in note for note in left.info["notes"])
     assert {name for name, _ in left.info["domains"]} == {"1-0", "1-1", "2-0", "2-1"}
 
 
@@ -382,7 +382,7 @@ def test_a_site_without_a_column_of_domains_is_one_domain_of_its_name(frames):
     merged, files = both_rounds(plan, bare)
     assert [file.content["domains"] for file in files] == [[name] for name in frames]
     assert [name for name, _ in fit(merged, files).info["domains"]] == list(frames)
-    with pytest.raises(TableError, match="give the name of the site"):
+    with pytest.raises(TableError, match="pass the name of the site"):
         statistics_of(bare["s0"], plan)
     one = frames["s0"].assign(ward=7)
     assert statistics_of(one, plan).site == "7"
@@ -435,18 +435,18 @@ def test_one_site_is_not_enough_and_a_site_of_one_class_is_no_judge(frames):
     [
         ({"method": "svm"}, "method='svm'"),
         ({"feature_map": "nystroem"}, "feature_map='nystroem'"),
-        ({"feature_map": "centres"}, "does not go with these centres"),
+        ({"feature_map": "centres"}, "does not fit these centres"),
         ({"kernels": ("poly",)}, "kernels="),
         ({"n_features": 10**6}, "n_features=1000000 is more"),
         ({"n_features": 0}, "n_features"),
-        ({"smallest_cell": 1}, "smallest_cell has to be 3"),
+        ({"smallest_cell": 1}, "smallest_cell=1 must be at least 3"),
         ({"seed": -1}, "seed"),
-        ({"candidates": {"lam": [1.0]}}, "does not choose 'lam'"),
+        ({"candidates": {"lam": [1.0]}}, "has no candidates 'lam'"),
         ({"candidates": {"alphas": [-1.0]}}, "alphas"),
         ({"method": "fastdcm", "candidates": {"ridge": [-1.0]}}, "ridge"),
-        ({"centres": {"a": [0, 1]}}, "range of 'b' has to be"),
-        ({"centres": {n: [1, 0] for n in "abc"}}, "range of 'a' has to be"),
-        ({"feature_map": "fourier", "centres": {n: [0, 1] for n in "abc"}}, "does not go with"),
+        ({"centres": {"a": [0, 1]}}, "range of 'b' must be"),
+        ({"centres": {n: [1, 0] for n in "abc"}}, "range of 'a' must be"),
+        ({"feature_map": "fourier", "centres": {n: [0, 1] for n in "abc"}}, "does not fit these"),
     ],
 )  # fmt: skip
 def test_what_a_plan_cannot_be_is_refused_by_name(frames, options, words):

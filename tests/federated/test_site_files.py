@@ -136,7 +136,7 @@ def test_another_plan_a_second_time_and_another_round_are_refused(sites):
     plan, merged, first, second = sites
     with pytest.raises(SiteFileError, match="site 'north' appears twice"):
         fit(merged, [second[0], second[1], second[0]])
-    with pytest.raises(SiteFileError, match="holds statistics, where moments are needed"):
+    with pytest.raises(SiteFileError, match="holds statistics, but moments are needed"):
         fit(merged, first)
     with pytest.raises(SiteFileError, match="made with another plan"):
         fit(replace(merged, seed=3), second)
@@ -187,8 +187,8 @@ def times(factor):
         (1, "lengths", at(0, 0), "'blocks' has shape"),
         (1, "lengths", at(0, -3), "negative"),
         (2, "counts", at((0, 0), -7), "negative counts"),
-        (2, "counts", at((0, 0), 2), "counts from 5 to"),
-        (2, "counts", at((0, 0), 10**12), "counts from 5 to"),
+        (2, "counts", at((0, 0), 2), "counts are from 5 to"),
+        (2, "counts", at((0, 0), 10**12), "counts are from 5 to"),
         (2, "counts", at((0, 0), 10**9), "all sites together had 120 in the first round"),
         (2, "counts", at(0, 0), "'watch' has other numbers of rows than 'counts'"),
         (2, "sums0", at((0, 0, 0), 700.0), "'sums0' has means beyond what a row can have"),
@@ -259,7 +259,7 @@ def test_other_shapes_names_and_types_are_refused(sites):
         rest = {n: array for n, array in file.arrays.items() if n != name}
         for arrays, words in (
             (rest, f"{name!r} is missing"),
-            ({**file.arrays, "extra": np.zeros(1)}, "'extra' is missing, or too much"),
+            ({**file.arrays, "extra": np.zeros(1)}, "'extra' is missing or unexpected"),
             ({**rest, name: file.arrays[name][..., :-1]}, "has shape"),
             ({**rest, name: file.arrays[name].astype(int)}, "has shape .* of int64"),
         ):
@@ -270,32 +270,32 @@ def test_other_shapes_names_and_types_are_refused(sites):
 @pytest.mark.parametrize(
     ("round_", "change", "words"),
     [
-        (1, {"rows": 2}, "'rows' holds 2: counts from 5 to"),
-        (1, {"rows": 2**80}, "'rows' holds 1208925819614629174706176: counts from 5 to"),
-        (1, {"rows": True}, "'rows' must hold whole numbers"),
-        (1, {"rows": None}, "'rows' must hold whole numbers"),
+        (1, {"rows": 2}, "'rows' holds 2: counts are from 5 to"),
+        (1, {"rows": 2**80}, "'rows' holds 1208925819614629174706176: counts are from 5 to"),
+        (1, {"rows": True}, "'rows' must hold integers"),
+        (1, {"rows": None}, "'rows' must hold integers"),
         (1, {"classes": [30]}, "'classes' must be 2 counts that add up to 'rows', 60"),
         (1, {"classes": [2**80, 5]}, "'classes' holds"),
-        (1, {"classes": None}, "'classes' must hold whole numbers"),
-        (1, {"classes": {"no": 60}}, "'classes' must hold whole numbers"),
-        (1, {"categories": []}, "'categories' must be a list with counts for each column"),
+        (1, {"classes": None}, "'classes' must hold integers"),
+        (1, {"classes": {"no": 60}}, "'classes' must hold integers"),
+        (1, {"categories": []}, "'categories' must be a list with counts for each text column"),
         (1, {"categories": None}, "'categories' must be a list"),
         (1, {"categories": [None]}, "'categories' must hold counts by category"),
         (1, {"categories": [{"x": -9}]}, "'categories' holds -9"),
         (1, {"categories": [{"x": 2**80}]}, "'categories' holds"),
         (1, {"categories": [{"x": 61}]}, "add up to more than the 60 rows"),
-        (1, {"checksum": None}, "'checksum' must be a text"),
-        (1, {"left_out": "7"}, "'left_out' must hold whole numbers"),
+        (1, {"checksum": None}, "'checksum' must be a string"),
+        (1, {"left_out": "7"}, "'left_out' must hold integers"),
         (1, {"left_out": -1}, "'left_out' holds -1"),
-        (1, {"words": [3]}, "'words' must be a list of texts"),
+        (1, {"words": [3]}, "'words' must be a list of strings"),
         (1, {"words": ["x" * 3000]}, "at most 2000 characters"),
-        (1, {"more": 3}, "the field 'more' is missing, or too much"),
-        (2, {"domains": ["north", "north"]}, "'domains' must be a list of different texts"),
-        (2, {"domains": [3]}, "'domains' must be a list of different texts"),
-        (2, {"domains": None}, "'domains' must be a list of different texts"),
-        (2, {"left_out": None}, "'left_out' must hold whole numbers"),
+        (1, {"more": 3}, "the field 'more' is missing or unexpected"),
+        (2, {"domains": ["north", "north"]}, "'domains' must be a list of different strings"),
+        (2, {"domains": [3]}, "'domains' must be a list of different strings"),
+        (2, {"domains": None}, "'domains' must be a list of different strings"),
+        (2, {"left_out": None}, "'left_out' must hold integers"),
         (2, {"accepted": 1}, "'accepted' must be true or false"),
-        (2, {"words": None}, "'words' must be a list of texts"),
+        (2, {"words": None}, "'words' must be a list of strings"),
     ],
 )
 def test_words_and_counts_beside_the_arrays_are_checked_too(sites, round_, change, words):
@@ -304,7 +304,7 @@ def test_words_and_counts_beside_the_arrays_are_checked_too(sites, round_, chang
         used(sites, replace(file, content={**file.content, **change}))
     lacking = {n: value for n, value in file.content.items() if n not in change}
     with (
-        pytest.raises(SiteFileError, match="missing, or too much")
+        pytest.raises(SiteFileError, match="missing or unexpected")
         if "more" not in change
         else (contextlib.nullcontext())
     ):

@@ -17,7 +17,7 @@ from domainwise.plots import (
     DomainScoresDisplay,
     ShiftDisplay,
 )
-from domainwise.plots.calibration import reliability
+from domainwise.plots.performance import reliability
 from domainwise.scoring.statistics import row_interval
 
 plt = pytest.importorskip("matplotlib.pyplot")

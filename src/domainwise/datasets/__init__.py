@@ -6,8 +6,9 @@
 is.
 """
 
-from domainwise.datasets.files import DatasetInfo, list_datasets
 from domainwise.datasets.loaders import (
+    DatasetInfo,
+    list_datasets,
     load_adult,
     load_bike,
     load_communities,

@@ -19,8 +19,8 @@ def to_onnx(model: Estimator) -> ModelProto:
     ----------
     model : estimator
         A projection, machine, search or ensemble of this package, or a pipeline with one, such as
-        those of ``domainwise fit``. Other steps may be what skl2onnx converts. A ShiftWatch is
-        passed over, and an ensemble predicts without context, as ``predict(X)`` does.
+        those of ``domainwise fit``. Other steps may be any that skl2onnx converts. A ShiftWatch
+        is left out, and an ensemble predicts without context, as ``predict(X)`` does.
 
     Returns
     -------
@@ -28,13 +28,13 @@ def to_onnx(model: Estimator) -> ModelProto:
         Its input is ``X``, or where columns are chosen by name one input for each feature: numbers
         (double; NaN if missing) or text (empty if missing). Its outputs are ``prediction``, and of
         a classifier ``probabilities``, or ``decisions`` if it has none, with one column for two
-        classes; of what predicts nothing ``projection``. Its metadata tells the classes.
+        classes. A transformer has the output ``projection``. The metadata lists the classes.
 
     Raises
     ------
     ValueError
-        If a part cannot be converted, by its name: a kernel that is a Python function, a
-        :class:`~domainwise.DomainContext`, a member of an ensemble that is not known here.
+        If a part cannot be converted; the message names it: a kernel that is a Python function, a
+        :class:`~domainwise.DomainContext`, or a member of an ensemble without a converter.
 
     Examples
     --------
@@ -48,5 +48,5 @@ def to_onnx(model: Estimator) -> ModelProto:
     try:
         from domainwise.export.convert import convert
     except ModuleNotFoundError as error:
-        raise ImportError(f'{error.name} missing: pip install "domainwise[onnx]"') from None
+        raise ImportError(f'to_onnx needs {error.name}: pip install "domainwise[onnx]"') from None
     return convert(model)

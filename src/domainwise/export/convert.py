@@ -1,4 +1,4 @@
-"""From a model to a graph: skl2onnx takes pipelines apart, and is given our converters for it."""
+"""From a model to a graph: skl2onnx takes pipelines apart and calls our converters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise import __version__
 from domainwise.arrays import Array
 from domainwise.export.graph import Classified, Tensor
-from domainwise.export.ours import WRAPPERS
-from domainwise.export.parts import PARTS
+from domainwise.export.parts import PARTS, WRAPPERS
 from domainwise.models.table_model import TableModel
 from domainwise.shift.watch import ShiftWatch
 
@@ -34,17 +33,17 @@ def convert(model: Any) -> Any:
     """Convert a fitted model; see :func:`domainwise.to_onnx`."""
     model = model.pipeline if isinstance(model, TableModel) else model
     check_is_fitted(model)
-    steps, types = list(_steps(model)), [each for each in PARTS if each is not Pipeline]
+    steps, types = list(_steps(model)), [kind for kind in PARTS if kind is not Pipeline]
     inputs, last = _inputs(steps[0]), steps[-1]
     taken = {name for name, _ in inputs}
-    # For this call only: what others convert with skl2onnx stays as it is.
+    # Registered for this call only: other uses of skl2onnx are unchanged.
     ours: dict[str, Any] = {
         "custom_conversion_functions": dict.fromkeys(types, _convert),
         "custom_shape_calculators": dict.fromkeys(types, lambda operator: None),
         "custom_parsers": dict.fromkeys(types, _declare),
         "options": {
-            **{each: {"zipmap": False} for each in _parse.sklearn_classifier_list},
-            **{each: {} for each in types},
+            **{kind: {"zipmap": False} for kind in _parse.sklearn_classifier_list},
+            **{kind: {} for kind in types},
         },
         "final_types": [(name + "_" * (name in taken), None) for name in _outputs(last)],
     }
@@ -57,12 +56,12 @@ def convert(model: Any) -> Any:
     # It has made identifiers of names such as "Well Name".
     for value, (name, _) in zip(made.graph.input, inputs, strict=True):
         for node in made.graph.node:
-            node.input[:] = [name if each == value.name else each for each in node.input]
+            node.input[:] = [name if source == value.name else source for source in node.input]
         value.name = name
-    told = {"domainwise": __version__}
+    metadata = {"domainwise": __version__}
     if hasattr(last, "classes_"):
-        told["classes"] = json.dumps(np.asarray(last.classes_).tolist())
-    onnx.helper.set_model_props(made, told)
+        metadata["classes"] = json.dumps(np.asarray(last.classes_).tolist())
+    onnx.helper.set_model_props(made, metadata)
     return made
 
 
@@ -90,8 +89,8 @@ def _inputs(first: Any) -> list[tuple[str, Any]]:
         return [("X", DoubleTensorType([None, n]))]
     names = getattr(first, "feature_names_in_", np.array([f"x{i}" for i in range(n)]))
     text: set[str] = set()
-    for _, each, chosen in first.transformers_:
-        step = each.steps[0][1] if isinstance(each, Pipeline) else each
+    for _, transformer, chosen in first.transformers_:
+        step = transformer.steps[0][1] if isinstance(transformer, Pipeline) else transformer
         learnt = [*getattr(step, "categories_", []), getattr(step, "statistics_", np.zeros(0))]
         if any(values.dtype.kind in "OU" for values in learnt):
             named = isinstance(chosen, (list, np.ndarray)) and isinstance(chosen[0], str)
@@ -113,9 +112,9 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    model, given = operator.raw_operator, operator.inputs[0]
-    X = Tensor(scope, container, given.full_name)
-    if not isinstance(given.type, DoubleTensorType | StringTensorType):
+    model, source = operator.raw_operator, operator.inputs[0]
+    X = Tensor(scope, container, source.full_name)
+    if not isinstance(source.type, DoubleTensorType | StringTensorType):
         X = X.cast("DOUBLE")
     values = [output := PARTS[type(model)](model, X)]
     if isinstance(output, Classified):

@@ -11,15 +11,16 @@ file that depend on the rows of a group alone are numbers about it, and three ru
    the square of the rows. What a row weighs in its own second moment, its leverage, then differs
    from that of a row outside by less than half a standard deviation.
 
-Groups that are too small are merged, or their rows are left out of the file. The site is
-told which these are; the file does not say it.
+Groups that are too small are merged, or their rows are left out of the file. The notes for the
+site name them; the file does not.
 """
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isqrt
 from typing import Any
 
@@ -50,7 +51,7 @@ ADVICE = (
 
 
 class DisclosureError(ValueError):
-    """A file that would disclose too much about the rows of a site, and what would help."""
+    """A file would disclose too much about the rows of a site; the message says what would help."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,8 @@ class Request:
 
 def kept_rows(request: Request, counts: Sequence[Array], first: Sequence[int]) -> int:
     """Rows of all sites that may be in their files, from counts by class of each."""
-    total = 0
-    for by_class, numbers in zip(counts, first, strict=True):
-        n = int(by_class[by_class >= request.class_rows()].sum())
-        total += n if n >= request.site_rows(numbers) else 0
-    return total
+    sizes = [int(by_class[by_class >= request.class_rows()].sum()) for by_class in counts]
+    return sum(n for n, k in zip(sizes, first, strict=True) if n >= request.site_rows(k))
 
 
 def most_columns(request: Any, counts: Sequence[Array], first: Sequence[int], most: int) -> int:
@@ -123,12 +121,10 @@ def most_columns(request: Any, counts: Sequence[Array], first: Sequence[int], mo
     rows = sum(int(by_class.sum()) for by_class in counts)
 
     def largest(share: float, most: int) -> int:
-        fits, too_many = 0, most + 1
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            kept = kept_rows(request(middle), counts, first)
-            fits, too_many = (middle, too_many) if kept >= share * rows else (fits, middle)
-        return fits
+        def excludes(columns: int) -> bool:
+            return kept_rows(request(columns), counts, first) < share * rows
+
+        return bisect_left(range(1, most + 1), True, key=excludes)
 
     return max(largest(KEPT_ROWS, most), largest(KEPT_FOR_FEW, min(FEW_COLUMNS, most)))
 
@@ -156,18 +152,8 @@ def chosen_columns(
     )
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Which rows of a site are sent, and as which domains."""
-
-    rows: Array  #: places of the rows
-    domains: Array  #: codes of these rows
-    names: list[str]
-    notes: list[str]  #: what was merged or left out, for the site alone
-
-
-def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> Groups:
-    """Merge domains that are too small, and leave out classes that are.
+def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteRows:
+    """Rows that may be sent: domains that are too small are merged, such classes are left out.
 
     Raises :class:`DisclosureError` where no rows are left, or these are too few together.
     ``first`` is how many numbers about the site there are in the first round.
@@ -201,8 +187,8 @@ def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> Group
 
 def _groups(
     rows: SiteRows, keep: Array, places: list[list[int]], names: list[str], few: str
-) -> Groups:
-    """Rows with the places of their domains, and what the site has to know of the others."""
+) -> SiteRows:
+    """Rows with the places of their domains, and notes about the others for the site."""
     place_of = np.zeros(len(rows.names), dtype=np.int64)
     for place, domains in enumerate(places):
         place_of[domains] = place
@@ -212,7 +198,15 @@ def _groups(
     if len(places[-1]) > 1:
         merged = describe_names([rows.names[d] for d in places[-1]])
         notes.append(f"sent as one domain, {names[-1]!r}: {merged}")
-    return Groups(np.flatnonzero(keep), place_of[rows.domains[keep]], names, notes)
+    return replace(
+        rows,
+        X=rows.X.iloc[np.flatnonzero(keep)],
+        y=rows.y[keep],
+        classes=rows.classes[keep],
+        domains=place_of[rows.domains[keep]],
+        names=names,
+        notes=notes,
+    )
 
 
 def _places(counts: Array, request: Request, first: int) -> list[list[int]]:
@@ -223,10 +217,8 @@ def _places(counts: Array, request: Request, first: int) -> list[list[int]]:
     present = np.flatnonzero(sizes)
     for k in range(len(named), 0, -1):
         others = np.setdiff1d(present, named[:k])
-        joined = [
-            *counts[:, named[:k]].T,
-            *([counts[:, others].sum(axis=1)] if len(others) else []),
-        ]
+        joined = [*counts[:, named[:k]].T]
+        joined += [counts[:, others].sum(axis=1)] if len(others) else []
         n = len(joined)
         if (
             min(by_class.min() for by_class in joined) >= request.cell_rows()
@@ -245,7 +237,7 @@ def _places(counts: Array, request: Request, first: int) -> list[list[int]]:
 class SiteRows:
     """Rows of those classes that are large enough at the site.
 
-    Values of a column that fewer than ``least`` rows have are taken for missing.
+    Values of a column that fewer than ``least`` rows have are treated as missing.
     """
 
     site: str
@@ -285,15 +277,18 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     target = without(frame[schema.target], schema.na)
     mark = decimal_marks({schema.target: target}, [schema.target], schema.decimal)
     target = target_column(target, mark.get(schema.target))
-    known, given = target.notna().to_numpy(), None
+    known, domain = target.notna().to_numpy(), None
     if schema.domain in frame.columns:
-        given = without(frame[schema.domain], schema.na, words=False)
-        known = known & given.notna().to_numpy()
+        domain = without(frame[schema.domain], schema.na, words=False)
+        known = known & domain.notna().to_numpy()
     if not known.any():
-        raise TableError("no row has both a target and a domain")
-    labels = None if given is None else as_labels(given[known]).astype(str)
+        raise TableError(
+            f"no row has both a target ({schema.target!r}) and a domain ({schema.domain!r}). Check "
+            "that these columns are the right ones"
+        )
+    labels = None if domain is None else as_labels(domain[known]).astype(str)
     if site is None and (labels is None or len(np.unique(labels)) > 1):
-        raise TableError("give the name of the site: its rows are not of one domain with a name")
+        raise TableError("pass the name of the site: its rows do not have one domain in common")
     site = str(labels[0]) if site is None and labels is not None else str(site)
     names, domains = np.unique(
         np.full(int(known.sum()), site) if labels is None else labels, return_inverse=True
@@ -304,7 +299,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
         y = classes = _class_codes(as_labels(target[known]), plan)
     keep = np.bincount(classes)[classes] >= least
     if not keep.any():
-        raise TableError(f"every class has fewer than {least} rows: nothing may be sent of them")
+        raise TableError(f"every class has fewer than {least} rows: nothing may be sent about them")
     notes, missing = [], int((~known).sum())
     if not keep.all():
         notes.append(f"left out: {(~keep).sum()} rows of classes with fewer than {least} rows")
@@ -313,7 +308,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     for name in (*schema.numbers, *schema.categorical):
         if 0 < X[name].notna().sum() < least:
             X[name] = X[name].where(X[name].isna())
-            notes.append(f"taken for missing: the values of {name!r}, fewer than {least}")
+            notes.append(f"treated as missing: the values of {name!r}, fewer than {least}")
     if 0 < missing < least:
         notes.append(f"left out: {missing} rows without a target or domain")
     sent_missing = missing if missing >= least else 0
@@ -325,8 +320,7 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
 def _class_codes(labels: Array, plan: Plan) -> Array:
     known = {str(label): code for code, label in enumerate(plan.classes or ())}
     texts, inverse = np.unique(labels.astype(str), return_inverse=True)
-    others = [text for text in texts.tolist() if text not in known]
-    if others:
+    if others := [text for text in texts.tolist() if text not in known]:
         raise TableError(
             f"the target {plan.schema.target!r} holds {describe_names(others)}, which the plan "
             f"does not have among its classes: {describe_names(known)}"

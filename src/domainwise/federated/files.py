@@ -1,10 +1,10 @@
 """Files that leave a site: NumPy arrays and JSON, never anything that could run.
 
-A file is an uncompressed zip archive of ``about.json`` and arrays in NumPy's own format, of whole
-numbers and float64. It is read without pickle, and every size is compared with the file's own
-before memory is asked for. The digest in it shows that a file was changed; it is not a signature.
-What a file holds is checked against the plan: shapes, counts, and whether any rows can have such
-means and second moments.
+A file is an uncompressed zip archive of ``about.json`` and arrays in NumPy's own format, of
+integers and float64. It is read without pickle, and every declared size is compared with the size
+of the file before memory is allocated. The digest in it shows that a file was changed; it is not a
+signature. The content of a file is checked against the plan: shapes, counts, and whether any rows
+can have such means and second moments.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MOST_LATE = 10
 
 
 class SiteFileError(ValueError):
-    """A site's file that cannot be used, with words about why."""
+    """A site's file cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SiteFile:
     notes: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """What the file contains, what it does not, and what the site alone is told."""
+        """What the file contains, what it does not, and notes for the site alone."""
         first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
         return [first, *self.content["words"], *(f"not in the file: {note}" for note in self.notes)]
 
@@ -100,7 +100,7 @@ class SiteFile:
 
     @classmethod
     def load(cls, path: str | Path) -> SiteFile:
-        """Read what :meth:`save` has written; nothing in it is run, and nothing taken on trust."""
+        """Read what :meth:`save` has written; nothing in it is run, and all of it is checked."""
         size = Path(path).stat().st_size
         try:
             with zipfile.ZipFile(path) as archive:
@@ -114,7 +114,7 @@ class SiteFile:
             if about.keys() != {"kind", "site", "plan", "content"} or about["kind"] not in ROUNDS:
                 raise ValueError(f"{ABOUT} must have the fields kind, site, plan and content")
             if [type(about[name]) for name in ("site", "plan", "content")] != [str, str, dict]:
-                raise ValueError("'site' and 'plan' must be texts, and 'content' an object")
+                raise ValueError("'site' and 'plan' must be strings, and 'content' an object")
             file = cls(**about, arrays=arrays)
             if file.digest() != digest:
                 raise ValueError("it was changed after it was written: its digest is another")
@@ -144,8 +144,8 @@ def _array(content: bytes, name: str) -> Array:
         raise ValueError(f"{name!r} is an array of another version")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     if dtype.str not in ("<f8", "<i8") or fortran:
-        raise ValueError(f"{name!r} holds {dtype}: whole numbers or float64 are expected")
-    # Of Python's integers, which do not overflow.
+        raise ValueError(f"{name!r} holds {dtype}: integers or float64 are expected")
+    # A product of Python's integers, which do not overflow.
     if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(content) - stream.tell():
         raise ValueError(f"{name!r} declares the shape {shape}, which its bytes do not fill")
     array = np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
@@ -163,15 +163,15 @@ def gathered(
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
         raise TypeError(f"files must be files of sites, or paths, got {type(files).__name__}")
     gathered_files: dict[str, SiteFile] = {}
-    for given in [files] if isinstance(files, (str, Path, SiteFile)) else files:
-        file = given if isinstance(given, SiteFile) else SiteFile.load(given)
-        name = f"the file of site {file.site!r}" if isinstance(given, SiteFile) else str(given)
+    for source in [files] if isinstance(files, (str, Path, SiteFile)) else files:
+        file = source if isinstance(source, SiteFile) else SiteFile.load(source)
+        name = f"the file of site {file.site!r}" if isinstance(source, SiteFile) else str(source)
         if file.kind != kind:
-            raise SiteFileError(f"{name} holds {file.kind}, where {kind} are needed")
+            raise SiteFileError(f"{name} holds {file.kind}, but {kind} are needed")
         if file.plan != plan.hash:
             raise SiteFileError(
                 f"{name} was made with another plan ({file.plan[:12]}, this one is "
-                f"{plan.hash[:12]}): give the site this plan, and ask for a new file"
+                f"{plan.hash[:12]}). Send this plan to the site and ask for a new file"
             )
         if file.site in gathered_files:
             raise SiteFileError(f"site {file.site!r} appears twice: leave one of its files out")
@@ -185,18 +185,17 @@ def gathered(
             ) from error
         gathered_files[file.site] = file
     if not gathered_files:
-        raise SiteFileError(f"there is no file of {kind}")
+        raise SiteFileError(f"there is no file of {kind}: pass one file of each site")
     return [gathered_files[site] for site in sorted(gathered_files)]
 
 
 def _check_content(file: SiteFile) -> None:
     """Refuse fields that no site writes beside its arrays."""
-    odd = sorted(map(str, set(file.content) ^ CONTENT[file.kind]))
-    if odd:
-        raise ValueError(f"the field {odd[0]!r} is missing, or too much")
+    if odd := sorted(map(str, set(file.content) ^ CONTENT[file.kind])):
+        raise ValueError(f"the field {odd[0]!r} is missing or unexpected")
     words = file.content["words"]
     if not isinstance(words, list) or not all(isinstance(sentence, str) for sentence in words):
-        raise ValueError("'words' must be a list of texts")
+        raise ValueError("'words' must be a list of strings")
     if max(map(len, [file.site, *words])) > LONGEST:
         raise ValueError(f"'site' and 'words' must have at most {LONGEST} characters")
     check_counts("left_out", [file.content["left_out"]])
@@ -205,23 +204,22 @@ def _check_content(file: SiteFile) -> None:
 def check_counts(name: str, counts: Any, least: int = 0, *, zero: bool = False) -> list[int]:
     """Refuse what is not a list of counts from ``least`` to ``MOST_ROWS``, or zero."""
     if not isinstance(counts, list) or not all(type(count) is int for count in counts):
-        raise ValueError(f"{name!r} must hold whole numbers")
+        raise ValueError(f"{name!r} must hold integers")
     for count in counts:
         if not least <= count <= MOST_ROWS and not (zero and count == 0):
-            raise ValueError(f"{name!r} holds {count}: counts from {least} to {MOST_ROWS} are sent")
+            raise ValueError(f"{name!r} holds {count}: counts are from {least} to {MOST_ROWS}")
     return counts
 
 
 def check_arrays(
     file: SiteFile, shapes: dict[str, tuple[int, ...]], counts: str, *, only: bool = False
 ) -> dict[str, Array]:
-    """Refuse arrays of other shapes or types; one holds whole numbers, all others do not.
+    """Refuse arrays of other shapes or types: ``counts`` holds integers, all others float64.
 
-    With ``only``, other arrays are refused, too.
+    With ``only``, arrays of other names are refused, too.
     """
-    odd = sorted(set(file.arrays) ^ set(shapes)) if only else sorted(set(shapes) - {*file.arrays})
-    if odd:
-        raise ValueError(f"the array {odd[0]!r} is missing, or too much")
+    if odd := sorted(set(file.arrays) ^ set(shapes) if only else set(shapes) - {*file.arrays}):
+        raise ValueError(f"the array {odd[0]!r} is missing or unexpected")
     for name, shape in shapes.items():
         array = file.arrays[name]
         if array.shape != shape or array.dtype.kind != ("i" if name == counts else "f"):
@@ -231,7 +229,7 @@ def check_arrays(
     return file.arrays
 
 
-# What no rows can have.
+# Values that no rows can have.
 
 
 def check_statistics(plan: Plan, file: SiteFile) -> None:
@@ -244,14 +242,14 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
         raise ValueError(f"'classes' must be {n_classes} counts that add up to 'rows', {n}")
     categories = content["categories"]
     if not isinstance(categories, list) or len(categories) != len(plan.schema.categorical):
-        raise ValueError("'categories' must be a list with counts for each column of text")
+        raise ValueError("'categories' must be a list with counts for each text column")
     for counts in categories:
         if not isinstance(counts, dict):
-            raise ValueError("'categories' must hold counts by category for each column of text")
+            raise ValueError("'categories' must hold counts by category for each text column")
         if sum(check_counts("categories", list(counts.values()), least)) > n:
             raise ValueError(f"'categories' of a column add up to more than the {n} rows")
     if not isinstance(content["checksum"], str) or len(content["checksum"]) != 4:
-        raise ValueError("'checksum' must be a text of four characters")
+        raise ValueError("'checksum' must be a string of four characters")
     lengths = check_arrays(file, {"lengths": (p,)}, "lengths")["lengths"]
     if (lengths > BLOCKS).any():
         raise ValueError(f"'lengths' must be at most {BLOCKS}")
@@ -283,7 +281,8 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
 def check_units(plan: Plan, sites: list[SiteFile]) -> None:
     """Refuse a site whose values are far beyond those of all others: they would all look alike."""
     names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
-    size = np.array([np.abs(f.arrays["numbers"][1]) + _deviation(f) for f in sites])
+    counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
+    size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
     for s, file in enumerate(sites if len(sites) > 1 else []):
         others = np.delete(size, s, axis=0).max(axis=0)
         far = np.flatnonzero((others > 0) & (size[s] > MOST_APART * others))
@@ -294,11 +293,6 @@ def check_units(plan: Plan, sites: list[SiteFile]) -> None:
                 f"{others[far[0]]:.1e} at other sites. Ask the site to check the unit of this "
                 "column, or leave its file out"
             )
-
-
-def _deviation(file: SiteFile) -> Array:
-    counts, _, squares = file.arrays["numbers"]
-    return np.sqrt(squares / np.maximum(counts, 1))
 
 
 def sketches(file: SiteFile) -> list[Sketch]:
@@ -319,17 +313,17 @@ def symmetric(packed: Array, width: int) -> Iterator[Array]:
 def check_moments(plan: Plan, file: SiteFile) -> None:
     """Refuse moments that no rows of the plan can have."""
     domains, watch = file.content["domains"], plan.watch
-    texts = isinstance(domains, list) and all(isinstance(name, str) for name in domains)
-    if not texts or len(set(domains)) < len(domains):
-        raise ValueError("'domains' must be a list of different texts")
+    strings = isinstance(domains, list) and all(isinstance(name, str) for name in domains)
+    if not strings or len(set(domains)) < len(domains):
+        raise ValueError("'domains' must be a list of different strings")
     if type(file.content["accepted"]) is not bool:
         raise ValueError("'accepted' must be true or false")
     shape = (len(plan.classes or "-"), len(domains))
     shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
     shapes["watch"] = (len(domains), watch.n_totals)
-    for i, each in enumerate(plan.maps):
-        width = plan.width(each)
-        n_seconds = shape[0] if plan.part("by_class") else 1
+    n_seconds = shape[0] if plan.part("by_class") else 1
+    for i, nystrom in enumerate(plan.maps):
+        width = plan.width(nystrom)
         shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
     counts = check_arrays(file, shapes, "counts", only=True)["counts"]
     check_counts("counts", counts.ravel().tolist(), plan.smallest_cell, zero=True)
@@ -341,8 +335,8 @@ def check_moments(plan: Plan, file: SiteFile) -> None:
             f"'counts' has {n} rows, and all sites together had {in_plan} in the first round"
         )
     _check_watch(plan, file, counts.sum(axis=0))
-    for i, each in enumerate(plan.maps):
-        _check_map(plan, file, i, _bounds(plan, each))
+    for i, nystrom in enumerate(plan.maps):
+        _check_map(file, i, *_bounds(plan, nystrom))
 
 
 def _check_watch(plan: Plan, file: SiteFile, rows: Array) -> None:
@@ -382,9 +376,8 @@ def _bounds(plan: Plan, nystrom: Any) -> tuple[Array, Array]:
     return low, high
 
 
-def _check_map(plan: Plan, file: SiteFile, i: int, bounds: tuple[Array, Array]) -> None:
-    """Refuse sums and second moments that no rows have whose columns lie between bounds."""
-    low, high = bounds
+def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
+    """Refuse sums and second moments of columns that no rows between these bounds can have."""
     counts, sums = file.arrays["counts"][:, :, None], file.arrays[f"sums{i}"]
     slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
     if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():

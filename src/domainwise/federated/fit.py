@@ -1,4 +1,4 @@
-"""From moments of sites to a model that was chosen by leaving sites out."""
+"""From moments of sites to a model that is chosen by holding out sites."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ METRICS = {
     "classification": "neg_squared_error_of_class_indicators",
     "regression": "neg_root_mean_squared_error",
 }
-Point = dict[str, Any]  #: arguments that were chosen, or that there are to choose from
+Point = dict[str, Any]  #: arguments of a candidate
 
 
 @default_output
 def fit(plan: Plan, files: SiteFiles) -> TableModel:
-    """Fit a model from the moments of sites, chosen by leaving each site out.
+    """Fit a model from the moments of sites, chosen by holding out each site.
 
     Each candidate is the model that all rows in the files would give in one place with the same
     plan. ``predict``, ``info`` and :func:`~domainwise.check_shift` take it as any other. A site can
-    come later, with the plan unchanged; a site whose file is left out has no part in the model but
+    come later, with the plan unchanged; a site whose file is left out affects the model only
     through the plan.
 
     Parameters
@@ -68,19 +68,22 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     Returns
     -------
     model : TableModel
-        ``model.pipeline[-1].expected_score_`` has the error on each site of what was chosen without
-        it: the root mean squared error, or the squared error of class indicators (0 or 1), in which
-        classes count the same. It is also in ``model.info``, beside that of a constant.
+        ``model.pipeline[-1].expected_score_`` has the error on each site of the model chosen
+        without it: the root mean squared error, or the squared error of class indicators (0 or 1),
+        in which classes count the same. It is also in ``model.info``, beside that of a constant.
     """
     sites = gathered(plan, files, "moments", check_moments)
     if len(sites) < 2:
         raise SiteFileError(
-            f"there is one site only, {sites[0].site!r}: leaving sites out needs two or more"
+            f"there is one site only, {sites[0].site!r}: holding out sites needs two or more"
         )
-    there = np.array([file.arrays["counts"].any(axis=1) for file in sites])
-    left = [np.delete(there, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
-    if plan.classes is not None and max(left) < 2:
-        raise SiteFileError("whichever site is left out, the others have one class only to tell of")
+    present = np.array([file.arrays["counts"].any(axis=1) for file in sites])
+    n_classes = [np.delete(present, s, axis=0).any(axis=0).sum() for s in range(len(sites))]
+    if plan.classes is not None and max(n_classes) < 2:
+        raise SiteFileError(
+            "whichever site is held out, the others have one class only. Add a site with rows of "
+            "another class"
+        )
     moments, method = _Search(plan, sites), find_method(plan.method)
     try:
         model, points, scores, best = (
@@ -118,23 +121,25 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
 
 def _notes(plan: Plan, sites: list[SiteFile]) -> list[str]:
     names, before = {file.site for file in sites}, set(plan.part("sites"))
-    late, gone = (", ".join(sorted(which)) for which in (names - before, before - names))
+    late, absent = (", ".join(sorted(sites)) for sites in (names - before, before - names))
     left_out = sum(file.content["left_out"] for file in sites)
     accepted = ", ".join(file.site for file in sites if file.content["accepted"])
     notes = {
         f"fitted from the moments of {len(sites)} sites, which keep their rows": True,
-        f"preprocessing and widths have not seen sites that came later: {late}": late,
-        f"sites that have no part but in preprocessing and widths: {gone}": gone,
+        f"preprocessing and widths do not include sites that came later: {late}": late,
+        f"sites that are used for preprocessing and widths only: {absent}": absent,
         f"{left_out} rows have no target or domain and are left out": left_out,
-        f"disclosure was accepted: rows of {accepted} may be worked out from this model": accepted,
+        f"disclosure was accepted: rows of {accepted} may be reconstructed from this model": (
+            accepted
+        ),
     }
     return [note for note, holds in notes.items() if holds]
 
 
 class _Search:
-    """Moments of all sites, and whatever leaves some of them out.
+    """Moments of all sites, and searches that hold out sites.
 
-    Its searches return what was fitted, all candidates, scores of the best on each site, and that.
+    Searches return the model, all candidates, scores of the best on each site, and the best.
     """
 
     def __init__(self, plan: Plan, sites: list[SiteFile]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,11 +38,12 @@ from domainwise.tables.features import Schema, named_frame
 from domainwise.tables.schema import check_table
 from domainwise.tables.statistics import Learnt
 
+TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))
 RIDGE = "invariantridge"
 PROJECTIONS: dict[str, Any] = {"fastdcm": FastDCM, "fastcoir": FastCOIR, "fastdica": FastDICA}
 METHODS = (RIDGE, *PROJECTIONS)
-#: What projections choose from where nothing else is said; "auto" follows the number of rows.
-_CHOSEN: dict[str, dict[str, Any]] = {
+#: Default candidates of projections; "auto" follows the number of rows.
+_DEFAULTS: dict[str, dict[str, Any]] = {
     "fastdcm": {"ridge": RIDGES, "domain_weight": WEIGHTS},
     "fastcoir": {"ridge": RIDGES},
     "fastdica": {"lam": "auto"},
@@ -65,7 +68,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 class PlanError(ValueError):
-    """A plan that cannot be used, with words about why."""
+    """A plan cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,10 @@ class Plan:
         if self.n_features != "auto" and int(self.n_features) > MOST_FEATURES:
             raise PlanError(f"n_features={self.n_features} is more than {MOST_FEATURES}")
         if self.smallest_cell < SMALLEST_CELL:
-            raise PlanError(f"smallest_cell has to be {SMALLEST_CELL} or more: not single rows")
+            raise PlanError(
+                f"smallest_cell={self.smallest_cell} must be at least {SMALLEST_CELL}: fewer rows "
+                "could be identified"
+            )
         if not self.kernels or not set(self.kernels) <= set(FOURIER_KERNELS):
             raise PlanError(f"kernels={self.kernels!r}: use some of {', '.join(FOURIER_KERNELS)}")
         if self.class_weight and self.classes is None:
@@ -154,13 +160,14 @@ class Plan:
             candidates(self.method, self.candidates, self.classes is not None, 1000)
         except (TypeError, ValueError) as error:
             raise PlanError(f"candidates={dict(self.candidates)!r}: {error}") from None
-        given, numbers = self.centres or {}, self.schema.numbers
         if (self.feature_map == "fourier") != (self.centres is None):
-            raise PlanError(f"feature_map={self.feature_map!r} does not go with these centres")
+            raise PlanError(f"feature_map={self.feature_map!r} does not fit these centres")
+        numbers = self.schema.numbers
         for name in [] if self.centres is None else [*numbers, *self.schema.categorical]:
-            if len(given.get(name, ())) != self.n_features:
+            values = (self.centres or {}).get(name, ())
+            if len(values) != self.n_features:
                 raise PlanError(f"centres need {self.n_features} values of the column {name!r}")
-            if name in numbers and np.isinf(np.array(given[name], dtype=np.float64)).any():
+            if name in numbers and np.isinf(np.array(values, dtype=np.float64)).any():
                 raise PlanError(f"centres have infinite values of {name!r}")
 
     @classmethod
@@ -212,7 +219,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        values = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        values = {entry.name: plain(getattr(self, entry.name)) for entry in fields(self)}
         return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
 
     @cached_property
@@ -239,11 +246,11 @@ class Plan:
                     "plan again with this version"
                 )
             tuples = {n: tuple(v) for n, v in values.items() if isinstance(v, list)}
-            lists = {n: _values(each) for n, each in values["candidates"].items()}
+            lists = {n: _values(value) for n, value in values["candidates"].items()}
             schema = Schema.from_dict(values["schema"])
             plan = cls(**{**values, **tuples, "schema": schema, "candidates": lists})
             if plan.hash != written:
-                raise PlanError("it was changed after it was written: its hash is another")
+                raise PlanError("its hash does not match: it was changed after it was written")
             plan.check_values()
         except PlanError as error:
             raise PlanError(f"{path}: {error}") from None
@@ -256,8 +263,8 @@ class Plan:
     def check_values(self) -> None:
         """Refuse values that a plan cannot have, whoever has written it."""
         schema = self.schema
-        texts = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
-        texts += [*schema.forms, *schema.forms.values(), *schema.date_parts]
+        names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
+        names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
         if self.merged is not None:  # all that is made of it can be made
             columns, kernels = self.part("columns"), self.part("maps")
             if type(columns) is not int or not 1 <= columns <= MOST_FEATURES:
@@ -265,7 +272,7 @@ class Plan:
             if not isinstance(kernels, list) or not 1 <= len(kernels) <= MOST_MAPS:
                 raise PlanError(f"maps must be a list of 1 to {MOST_MAPS} kernels")
             sites, learnt = self.part("sites"), self.learnt
-            texts += [*sites, *sites.values(), *(t for names in learnt.categories for t in names)]
+            names += [*sites, *sites.values(), *(c for part in learnt.categories for c in part)]
             numbers = [learnt.medians, learnt.mean, learnt.variance, [learnt.n_rows]]
             numbers += [self.part("target_range") or [0.0], *(m.landmarks for m in self.maps)]
             numbers += [self.watch.landmarks_, [self.watch.gamma_]]
@@ -281,29 +288,26 @@ class Plan:
             _ = self.target_map, self.watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")
-        if not all(isinstance(text, str) for text in (*texts, *map(str, self.classes or ()))):
-            raise PlanError("one of its names is not a text")
+        if not all(isinstance(name, str) for name in names):
+            raise PlanError("one of its names is not a string")
+        if not isinstance(self.classes, tuple | None):
+            raise PlanError("classes must be a list, or null")
         if {"classification": False, "regression": True}[schema.task] != (self.classes is None):
-            raise PlanError("its task does not go with its classes")
+            raise PlanError(f"its task, {schema.task}, does not fit its classes")
 
     def words(self) -> list[str]:
         """What the plan contains, and what it does not."""
-        contains = (
-            f"names and kinds of {len(self.schema.features)} columns, the target "
-            f"{self.schema.target!r} and its classes, kernels, the map, what is chosen from"
-        )
+        names = self.schema
+        contains = TEXTS["plan_first"].format(n_columns=len(names.features), target=names.target)
         maps = f"{self.feature_map} map"
         if self.merged is not None:
-            contains = (
-                f"of {len(self.merged['sites'])} sites together, medians, means and deviations, "
-                "categories, ranges between outer blocks, and widths of kernels"
-            )
+            contains = TEXTS["plan_merged"].format(n_sites=len(self.merged["sites"]))
             maps = f"{maps} of {self.merged['columns']} columns for {len(self.maps)} kernels"
         return [
             f"plan {self.hash[:12]}: {self.method}, {maps}; nothing is sent about fewer than "
             f"{self.smallest_cell} rows",
             f"contains: {contains}",
-            "does not contain: rows, but centres where these are given",
+            "does not contain: rows, except centres that were passed",
         ]
 
     # What was merged from the first round.
@@ -338,12 +342,12 @@ class Plan:
             auto = self.n_features == "auto"  # few columns, perhaps
             return [
                 NystromMap.fourier(FourierMap(name, gamma, *shape, auto and name == "rbf"))
-                for name, gamma in ((each["kernel"], each["gamma"]) for each in kernels)
+                for name, gamma in ((entry["kernel"], entry["gamma"]) for entry in kernels)
             ]
         centres, maps = self.prepared_centres, []
-        for each in kernels:
-            # No pivots are looked for here: they may differ from machine to machine.
-            kernel, chosen = Kernel(each["kernel"], each["gamma"]), np.array(each["chosen"], int)
+        for entry in kernels:
+            # Pivots are not searched again here: they may differ from machine to machine.
+            kernel, chosen = Kernel(entry["kernel"], entry["gamma"]), np.array(entry["chosen"], int)
             triangle = cholesky(kernel.matrix(centres[chosen]), lower=True)
             maps.append(NystromMap(kernel, centres[chosen], triangle, len(centres), chosen=chosen))
         return maps
@@ -390,7 +394,7 @@ class Plan:
 def _drawn(
     table: Any, centres: Any, n_features: Any = "auto", seed: int = 0, **options: Any
 ) -> Any:
-    """Centres as a frame; where ranges are given, drawn from these and from a table's categories.
+    """Centres as a frame, or drawn from ranges of columns and from a table's categories.
 
     NumPy will never change the numbers that RandomState draws.
     """
@@ -402,7 +406,7 @@ def _drawn(
     for name in schema.numbers:
         ends = np.array(centres.get(name, ()), dtype=np.float64)
         if ends.shape != (2,) or not -np.inf < ends[0] < ends[1] < np.inf:
-            raise PlanError(f"centres: the range of {name!r} has to be [low, high], got {ends}")
+            raise PlanError(f"centres: the range of {name!r} must be [low, high], got {ends}")
         columns[name] = rng.uniform(ends[0], ends[1], n_centres)
     for name in schema.categorical:
         columns[name] = rng.choice(sorted(table.X[name].dropna().unique()), n_centres)
@@ -410,12 +414,12 @@ def _drawn(
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: what is missing as none, what is infinite as text."""
+    """A value as JSON has it: NaN as null, infinity as a string."""
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain(part) for part in value]
     if value != value:
         return None
     return "inf" if value == float("inf") else value
@@ -424,12 +428,12 @@ def plain(value: Any) -> Any:
 def _values(value: Any) -> Any:
     """Undo :func:`plain`."""
     if isinstance(value, list):
-        return [_values(each) for each in value]
+        return [_values(part) for part in value]
     return float("inf") if value == "inf" else value
 
 
 def candidates(
-    method: str, given: Mapping[str, Any], classes: bool, n_rows: int
+    method: str, lists: Mapping[str, Any], classes: bool, n_rows: int
 ) -> list[dict[str, Any]]:
     """Arguments of a projection to choose from, or those of a search that chooses by itself.
 
@@ -437,17 +441,17 @@ def candidates(
     """
     if method == RIDGE:
         accepted = ["alphas", "domain_weights", "n_average", *["conditionals"][: int(classes)]]
-        points = [dict(given)]
+        points = [dict(lists)]
     else:
         known = PROJECTIONS[method]().get_params()
         accepted = [n for n in _NAMES if n in known and (classes or n != "conditional")]
-        lists = {**_CHOSEN[method], **given}
-        if isinstance(lists.get("lam"), str):
-            lists["lam"] = [factor * n_rows for factor in LAMBDAS]
-        points = list(ParameterGrid(lists))
-    for name in given:
+        grid = {**_DEFAULTS[method], **lists}
+        if isinstance(grid.get("lam"), str):
+            grid["lam"] = [factor * n_rows for factor in LAMBDAS]
+        points = list(ParameterGrid(grid))
+    for name in lists:
         if name not in accepted:
-            raise ValueError(f"{method} does not choose {name!r}: use {', '.join(accepted)}")
+            raise ValueError(f"{method} has no candidates {name!r}: use {', '.join(accepted)}")
     for point in points:
         validate_arguments(build(method, classes, **point))
     return points

@@ -1,7 +1,7 @@
 """What a site sends in each of two rounds, and how the coordinator merges it.
 
-First statistics of columns, which become the plan of the second round; then moments of the
-columns of the plan's maps, which the model is fitted from.
+The first round has statistics of columns, from which the plan of the second round is made. The
+second has moments of the columns of the plan's maps, from which the model is fitted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from domainwise.federated.files import (
     sketches,
     symmetric,
 )
-from domainwise.federated.plan import RIDGE, Plan, PlanError, plain
+from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, plain
 from domainwise.gram.nystrom import LabelMap
 from domainwise.gram.sums import (
     CellRows,
@@ -156,30 +156,29 @@ def _first_file(rows: SiteRows, plan: Plan) -> SiteFile:
     categories, notes = [], [*rows.notes]
     for name in schema.categorical:
         occurring = Counter(rows.X[name].dropna().tolist())
-        kept = {text: count for text, count in sorted(occurring.items()) if count >= least}
-        if len(kept) < len(occurring):
+        counted = {text: count for text, count in sorted(occurring.items()) if count >= least}
+        if len(counted) < len(occurring):
             notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
-        if kept:  # few gaps and rare categories count as the most frequent, which fills gaps
-            most = max(kept, key=lambda text: (kept[text], text))
-            kept[most] += n - sum(kept.values()) if n - sum(kept.values()) < least else 0
-        categories.append(kept)
-    words = [
-        f"contains, of {n:,} rows: how many there are of each class; of {len(names)} columns of "
-        "numbers the count, mean, squared deviations and means of up to "
-        f"{max(map(len, blocks), default=0)} blocks of neighbouring values, of "
-        f"{BLOCK_CELLS * least} rows or more; of {len(categories)} columns of text how often "
-        f"categories with {least} rows or more occur; {len(SHARES)} quantiles of the distances "
-        "between rows, to two digits",
-        "does not contain: rows, single values, anything about domains, or anything about classes, "
-        f"categories and gaps with fewer than {least} rows",
-    ]
+        if counted:  # few gaps and rare categories count as the most frequent, which fills gaps
+            rest = n - sum(counted.values())
+            counted[max(counted, key=lambda text: (counted[text], text))] += rest * (rest < least)
+        categories.append(counted)
+    sizes = {
+        "n": n,
+        "n_numbers": len(names),
+        "n_blocks": max(map(len, blocks), default=0),
+        "block_rows": BLOCK_CELLS * least,
+        "n_texts": len(categories),
+        "least": least,
+        "n_quantiles": len(SHARES),
+    }
     content = {
         "rows": n,
         "classes": np.bincount(rows.classes, minlength=len(plan.classes or "-")).tolist(),
         "categories": categories,
         "left_out": rows.left_out,
         "checksum": rows.checksum(),
-        "words": words,
+        "words": [sentence.format(**sizes) for sentence in TEXTS["statistics"]],
     }
     arrays = {
         "numbers": np.vstack([counts, moments.mean[0], squares]),
@@ -238,7 +237,7 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
         With preprocessing, widths of kernels and a place for every centre; its hash is a new one.
     """
     if plan.merged is not None:
-        raise PlanError("this plan has been merged before: merge into the plan of the first round")
+        raise PlanError("this plan was merged before: merge into the plan of the first round")
     sites = gathered(plan, files, "statistics", check_statistics)
     check_units(plan, sites)
     n_rows = sum(file.content["rows"] for file in sites)
@@ -269,10 +268,10 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     merged["watch"] = _watch(plan, sites, total, min(WATCH_POINTS, merged["columns"]))
     if plan.feature_map != "fourier":
         centres = replace(plan, merged=plain(merged)).prepared_centres
-        for each in merged["maps"]:
-            W = Kernel(each["kernel"], each["gamma"]).matrix(centres)
+        for entry in merged["maps"]:
+            W = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
             _, order, rank, _ = dpstrf(W, tol=INDEPENDENT, lower=1)
-            each["chosen"] = order[:rank] - 1
+            entry["chosen"] = order[:rank] - 1
     return replace(plan, merged=plain(merged))
 
 
@@ -296,8 +295,8 @@ def _choose_columns(plan: Plan, sites: list[SiteFile], merged: dict[str, Any]) -
         columns, k = int(plan.n_features), len(maps)
     by_class = plan.second_moments == "classes"
     if plan.second_moments == "auto":
-        kept = [kept_rows(request(columns, k, each), counts, first) for each in (False, True)]
-        by_class = kept[0] == kept[1] > 0
+        rows = [kept_rows(request(columns, k, option), counts, first) for option in (False, True)]
+        by_class = rows[0] == rows[1] > 0
     merged["columns"], merged["by_class"] = columns, by_class
 
 
@@ -310,7 +309,7 @@ def _request(plan: Plan, n_maps: int, width: int, by_class: bool, points: int) -
 
 def asked(plan: Plan) -> Request:
     """What a merged plan asks of a site in the second round."""
-    width = max(plan.width(each) for each in plan.maps)
+    width = max(map(plan.width, plan.maps))
     points = len(plan.part("watch")["landmarks"])
     return _request(plan, len(plan.maps), width, plan.part("by_class"), points)
 
@@ -324,7 +323,7 @@ def _widths(plan: Plan, sites: list[SiteFile]) -> Iterator[tuple[str, float]]:
             distances = np.concatenate([file.arrays["distances"][place] for file in sites])
             median = quantile(sketched(distances, np.concatenate(rows)), 0.5)
             if median <= 0:
-                raise PlanError("the rows of sites do not differ: give gammas as numbers")
+                raise PlanError("all rows of the sites are equal: pass gammas as numbers")
             middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
             gammas = [middle * factor for factor in RIDGE_GAMMAS]
         yield from ((kernel, float(gamma)) for gamma in gammas if kernel in plan.kernels)
@@ -335,7 +334,7 @@ def _target(sketch: Sketch) -> dict[str, Any]:
     shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
     points = np.array([quantile(sketch, share) for share in shares])[:, None]
     if not np.ptp(points):
-        raise PlanError("the target has one value only: nothing to learn")
+        raise PlanError("the target has only one value: there is nothing to learn")
     gamma, rest = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
     # Sites do not send their outermost values: landmarks go beyond the blocks, too.
     reach = np.ptp(points) / 2
@@ -413,65 +412,44 @@ def moments(
     if not accept_disclosure:
         _check_same_rows(plan, rows)
     request = asked(plan)
-    sent = grouped(rows, request, _n_numbers(_first_file(rows, plan)), accept_disclosure)
-    n_classes, n_domains = request.n_classes, len(sent.names)
-    classes, y, X = rows.classes[sent.rows], rows.y[sent.rows], rows.X.iloc[sent.rows]
-    groups, keys = classes * n_domains + sent.domains, [*product(range(n_classes), sent.names)]
-    check_cell_memory(n_classes, [plan.width(each) for each in maps], None, FEWER)
+    rows = grouped(rows, request, _n_numbers(_first_file(rows, plan)), accept_disclosure)
+    n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
+    groups = rows.classes * n_domains + rows.domains
+    keys = [*product(range(n_classes), rows.names)]
+    check_cell_memory(n_classes, [plan.width(nystrom) for nystrom in maps], None, FEWER)
     if plan.feature_map != "fourier" and not accept_disclosure:
         _check_centres(plan, X)
     total: CellSums | None = None
     for start in range(0, len(X), BLOCK_ROWS):
         some, dense = slice(start, start + BLOCK_ROWS), None
         if plan.classes is None:
-            values = y[some, None]
+            values = rows.y[some, None]
             dense = values if targets is None else np.hstack([targets.features(values), values])
-        cells = CellRows(classes[some], groups[some], range(n_classes), keys, dense)
+        cells = CellRows(rows.classes[some], groups[some], range(n_classes), keys, dense)
         Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[some]))
-        sharing = sharing_distances(maps)
-        sums = CellSums([s for some in sharing for s in sum_cells(some, Z, cells).maps])
+        shared = sharing_distances(maps)
+        sums = CellSums([s for part in shared for s in sum_cells(part, Z, cells).maps])
         total = sums if total is None else total.merge(sums)
     counts = np.bincount(groups, minlength=len(keys)).reshape(n_classes, n_domains)
-    totals, freedom = plan.watch.summed_up(X, sent.domains, n_domains)
+    totals, freedom = plan.watch.summed_up(X, rows.domains, n_domains)
     if not accept_disclosure:
         for name in ("missing", "beyond", "unknown"):
             part = plan.watch.parts(totals)[name]
             part[:] = masked(part, counts.sum(axis=0)[:, None], rows.least)
     arrays = {"counts": counts, "watch": totals, "freedom": freedom}
     for i, of_map in enumerate(total.maps if total is not None else []):
-        arrays |= _packed(i, of_map, n_classes, sent.names, plan.part("by_class"))
+        arrays |= _packed(i, of_map, n_classes, rows.names, plan.part("by_class"))
+    second = "a second moment for each class" if request.by_class else "one second moment"
+    sizes = {"n": len(X), "n_domains": n_domains, "least": plan.smallest_cell, "second": second}
+    sizes |= {"maps": request.maps, "width": request.width}
+    sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
     content = {
-        "domains": sent.names,
+        "domains": rows.names,
         "left_out": rows.left_out,
         "accepted": accept_disclosure,
-        "words": _second_words(plan, request, len(X), n_domains, accept_disclosure),
+        "words": [sentence.format(**sizes) for sentence in sentences],
     }
-    return SiteFile("moments", rows.site, plan.hash, content, arrays, tuple(sent.notes))
-
-
-def _second_words(
-    plan: Plan, request: Request, n: int, n_domains: int, accepted: bool
-) -> list[str]:
-    second = "a second moment for each class" if request.by_class else "one second moment"
-    contains = (
-        f"contains, of {n:,} rows: of {request.maps} with {request.width} columns sums by "
-        f"class and domain (domains: {n_domains}), and {second}; of each domain counts of rows and "
-        "of missing values, sums and squares of columns, and a kernel mean. The size does not "
-        "depend on the number of rows"
-    )
-    bounded = (
-        "does not contain: rows, predictions for rows, or more than half as many numbers about a "
-        "class or a domain as their rows have values. This is not differential privacy"
-    )
-    if not accepted:
-        return [contains, bounded]
-    return [
-        contains,
-        "does not contain: rows, predictions for rows, or anything about domains and classes with "
-        f"fewer than {plan.smallest_cell} rows",
-        "disclosure was accepted: rows of small classes and domains can be worked out from this "
-        "file, and from a model that is fitted from it",
-    ]
+    return SiteFile("moments", rows.site, plan.hash, content, arrays, tuple(rows.notes))
 
 
 def _check_same_rows(plan: Plan, rows: SiteRows) -> None:
@@ -487,10 +465,10 @@ def _check_same_rows(plan: Plan, rows: SiteRows) -> None:
 
 
 def _check_centres(plan: Plan, X: Any) -> None:
-    """Refuse centres that few rows are close to: they would tell whether these are there."""
+    """Refuse centres that few rows are close to: they would show whether these rows are there."""
     centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
-    for each in plan.part("maps"):
-        kernel, total, squares = Kernel(each["kernel"], each["gamma"]), 0.0, 0.0
+    for entry in plan.part("maps"):
+        kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
         for start in range(0, len(Z), 4096):
             values = kernel.matrix(Z[start : start + 4096], centres)
             total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
@@ -498,9 +476,9 @@ def _check_centres(plan: Plan, X: Any) -> None:
         if close.min() < plan.smallest_cell:
             raise DisclosureError(
                 f"the second round is not written: centre {int(close.argmin())} of the plan, with "
-                f"the {each['kernel']} kernel of gamma {each['gamma']:.3g}, is close to fewer than "
-                f"{plan.smallest_cell} rows, and its sum would tell whether they are there. Ask "
-                "for a plan with smaller gammas, other centres, or Fourier features"
+                f"the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close to fewer "
+                f"than {plan.smallest_cell} rows, and its sum would show whether these rows are "
+                "there. Ask for a plan with smaller gammas, other centres, or Fourier features"
             )
 
 

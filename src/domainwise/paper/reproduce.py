@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
-from domainwise.datasets.files import data_files, verified_path
+from domainwise.datasets.loaders import data_files, verified_path
 from domainwise.estimators import COIR, DCM, DICA
 from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
 from domainwise.jobs.store import ResultStore

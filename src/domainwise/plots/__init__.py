@@ -3,9 +3,7 @@
 matplotlib is loaded when something is drawn.
 """
 
-from domainwise.plots.calibration import CalibrationByDomainDisplay
-from domainwise.plots.maps import DomainMapDisplay
-from domainwise.plots.scores import DomainScoresDisplay
-from domainwise.plots.shift import ShiftDisplay
+from domainwise.plots.differences import DomainMapDisplay, ShiftDisplay
+from domainwise.plots.performance import CalibrationByDomainDisplay, DomainScoresDisplay
 
 __all__ = ["CalibrationByDomainDisplay", "DomainMapDisplay", "DomainScoresDisplay", "ShiftDisplay"]
