@@ -6,6 +6,7 @@ all columns and domains together, so that a table without faults gives about one
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,8 +34,8 @@ FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
 MISSING, PRESENT = 0.5, 0.1
 #: Correlation of copied columns; share of a domain's rows that are copies of another's.
 COPIED, SHARED = 0.9995, 0.05
-#: Domains with fewer rows are tiny.
-TINY = 10
+#: Domains with fewer rows are tiny; if there are more domains than that, rows are not compared.
+TINY, MOST_DOMAINS = 10, 2000
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def _drop(columns: Sequence[str]) -> str:
-    return f"--drop {','.join(columns)}" if columns else ""
+    return f"--drop {shlex.quote(','.join(columns))}"
 
 
 def _leaks(table: _Table) -> Iterator[Fault]:
@@ -276,50 +277,36 @@ def _missing(table: _Table) -> Iterator[Fault]:
             2,
             f"{listed(names)} {verb} missing in {part} of "
             f"{listed(domains)}, but elsewhere in as little as {100 * least:.0f} %.",
-            f"Check whether the values exist there; if not, compare with {_drop(names)}.",
+            f"Check whether the values exist there; if not, evaluate again with {_drop(names)}.",
         )
 
 
 def _fillers(table: _Table) -> Iterator[Fault]:
     """Values that stand for none: one value in all rows of a domain, which is rare elsewhere."""
-    n = len(table.domains)
     for column in table.columns:
-        size = len(column.labels)
-        if size < 2:
-            continue
-        there = column.levels >= 0
-        pairs = table.codes[there].astype(np.int64) * size + column.levels[there]
-        keys, counts = np.unique(pairs, return_counts=True)
+        size, there = len(column.labels), column.levels >= 0
         present = table.counts(column)
-        frequent = counts >= PARTLY * present[keys // size]
-        usual = np.bincount(column.levels[there], minlength=size)
-        constant = np.zeros(n, dtype=bool)
-        whole = frequent & (counts >= FILLED * present[keys // size])
-        constant[keys[whole] // size] = True
         large = present >= LEAST_ROWS
-        varies = large & ~constant
-        for level in np.unique(keys[frequent] % size).tolist():
-            mine = keys % size == level
-            here = np.zeros(n)
-            here[keys[mine] // size] = counts[mine]
-            share = here / np.maximum(present, 1)
-            full = large & (share >= FILLED)
-            partly = large & (share >= PARTLY) & (here >= LEAST_CLASS)
-            if not (full.any() or partly.any()) or 2 * varies.sum() < large.sum():
-                continue
-            outside = _outside(column, level, usual)
-            if outside and not partly.all():
-                full = partly
-                limit = NOWHERE
-            else:
-                limit = RARE
-            rest = ~full
-            elsewhere = here[rest].sum() / max(present[rest].sum(), 1)
-            if not full.any() or not rest.any() or elsewhere > limit:
-                continue
-            if 3 * full.sum() > large.sum() and not outside:
-                continue
-            yield _filler(table, column, level, np.flatnonzero(full), here, present)
+        cells = table.codes[there].astype(np.int64) * size + column.levels[there]
+        cells, counts = np.unique(cells, return_counts=True)
+        place, level = np.divmod(cells, max(size, 1))
+        often = large[place] & (counts >= np.maximum(PARTLY * present[place], LEAST_CLASS))
+        constant = np.unique(place[often & (counts >= FILLED * present[place])])
+        if 2 * len(constant) > large.sum():  # what it says is about domains
+            continue
+        for value in np.unique(level[often]).tolist():
+            mine = level == value
+            here = np.bincount(place[mine], counts[mine], len(table.domains))
+            outside = _outside(column, value, np.bincount(level, counts, size))
+            filled = np.zeros(len(here), dtype=bool)
+            for least, most in ((FILLED, RARE), *[(PARTLY, NOWHERE)] * outside):
+                marked = large & (here >= np.maximum(least * present, LEAST_CLASS))
+                few = outside or 3 * marked.sum() <= large.sum()
+                if few and 0 < marked.sum() < len(here):
+                    rare = here[~marked].sum() <= most * present[~marked].sum()
+                    filled = marked if rare else filled
+            if filled.any():
+                yield _filler(table, column, value, np.flatnonzero(filled), here, present)
 
 
 def _outside(column: _Column, level: int, usual: Array) -> bool:
@@ -354,7 +341,7 @@ def _filler(
         2,
         f"{name} is {shown} in {listed(parts, 3)}, and hardly anywhere else: it looks like a code "
         "for a missing value.",
-        f"Leave these cells empty, or compare with {_drop([name])}.",
+        f"Leave these cells empty, or evaluate again with {_drop([name])}.",
     )
 
 
@@ -410,7 +397,7 @@ def _shift_fault(table: _Table, shift: Shift) -> Fault:
         2,
         f"{name} has {what} of {here} at {listed(domains)} ({rows:,} rows) and of {there} in the "
         f"other domains: {looks}{fits}.",
-        f"Check how {name} is recorded there and correct it, or compare with {_drop([name])}.",
+        f"Correct it there, or evaluate again with {_drop([name])}.",
     )
 
 
@@ -432,34 +419,38 @@ def _identifiers(table: _Table) -> Iterator[Fault]:
             text = f"{name} {reason}: it looks like an identifier or a clock."
             yield Fault("identifier", [name], [], n, 1, text, action)
             continue
-        if not len(table.domains) <= size <= 2 * len(table.domains) or len(table.domains) < 3:
+        domains, there = len(table.domains), column.levels >= 0
+        if not 3 <= domains <= size <= 2 * domains:
             continue
-        counts = np.zeros((len(table.domains), size))
-        there = column.levels >= 0
-        np.add.at(counts, (table.codes[there], column.levels[there]), 1)
+        cells = table.codes[there] * size + column.levels[there]
+        counts = np.bincount(cells, minlength=domains * size).reshape(domains, size)
         same = counts.max(axis=1).sum() / n
-        if same >= 0.98 and len(np.unique(counts.argmax(axis=1))) == len(table.domains):
+        if same >= 0.98 and len(np.unique(counts.argmax(axis=1))) == domains:
             text = f"{name} has one value in each domain, a different one in every domain."
             yield Fault("copy of the domain", [name], [], n, 1, text, action)
 
 
 def _copied_columns(table: _Table) -> Iterator[Fault]:
-    for first, second in table.copies:
-        names = [table.columns[first].name, table.columns[second].name]
+    pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copies]
+    if pairs:
+        repeated = list(dict.fromkeys(second for _, second in pairs))
         yield Fault(
             "copied column",
-            names,
+            list(dict.fromkeys(name for pair in pairs for name in pair)),
             [],
             len(table.codes),
             1,
-            f"{names[1]} repeats {names[0]}: one can be computed from the other.",
-            f"One of them is enough: {_drop(names[1:])}.",
+            f"{listed([f'{second} repeats {first}' for first, second in pairs])}: one can be "
+            "computed from the other.",
+            f"One of them is enough: {_drop(repeated)}.",
         )
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
     """Rows of a domain that are also rows of another one, more often than between other domains."""
     n = len(table.domains)
+    if n > MOST_DOMAINS:
+        return
     rng = np.random.default_rng(0)
     key = np.zeros(len(table.codes), dtype=np.uint64)
     for levels in (
@@ -482,19 +473,22 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     usual = np.median(share[~np.eye(n, dtype=bool)]) if n > 2 else 0.0
     inside = 1 - len(np.unique(np.stack([group, table.codes]), axis=1).T) / len(table.codes)
     limit = max(SHARED, 5 * usual, 2 * inside)
-    for a, b in np.argwhere(np.triu((share >= limit) & (shared >= LEAST_CLASS))).tolist():
-        names = table.names([a, b])
-        yield Fault(
-            "copied rows",
-            [],
-            names,
-            int(shared[a, b]),
-            2,
-            f"{shared[a, b]:,.0f} rows occur both in {names[0]} ({table.sizes[a]:,} rows) and in "
-            f"{names[1]} ({table.sizes[b]:,} rows): scores on one of them are not those of an "
-            "unseen domain.",
-            "Remove the copies, or give both domains one name.",
-        )
+    pairs = np.argwhere(np.triu((share >= limit) & (shared >= LEAST_CLASS)))
+    if not len(pairs):
+        return
+    rows = np.array([shared[a, b] for a, b in pairs])
+    a, b = pairs[np.argmax(rows)]
+    others = f", and others in {len(pairs) - 1} more pairs of domains" * (len(pairs) > 1)
+    yield Fault(
+        "copied rows",
+        [],
+        table.names(np.unique(pairs)),
+        int(rows.sum()),
+        2,
+        f"{shared[a, b]:,.0f} rows occur both in {table.domains[a]} ({table.sizes[a]:,} rows) and "
+        f"in {table.domains[b]} ({table.sizes[b]:,} rows){others}: neither is unseen by the other.",
+        "Remove the copies, or give these domains one name.",
+    )
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
@@ -515,7 +509,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
             rows,
             1,
             f"{listed(names)} {verb} {what} ({rows:,} rows together).",
-            "Their own scores say little."
+            "Scores on so few rows are uncertain."
             if kind == "tiny domain"
             else "Their rows are used for training, and are not scored.",
         )
@@ -579,7 +573,7 @@ def _too_good(results: Results, constant: Mapping[Any, float]) -> Fault | None:
     if results.measure.sign > 0:
         perfect = best.worst >= 0.99 and best.mean >= 0.995
     else:
-        perfect = all(s >= 0.02 * constant.get(d, -np.inf) for d, s in best.known.items())
+        perfect = all(s >= 0.02 * constant.get(d, 0.0) for d, s in best.known.items())
     if not perfect:
         return None
     columns = sorted(best.importance, key=lambda name: -best.importance[name])[:3]
