@@ -185,6 +185,7 @@ def test_missing_columns_of_the_same_sites_are_one_fault():
     assert (fault.kind, fault.columns) == ("missing", ["weight", "ward"])
     assert (fault.domains, fault.rows) == (SITES[2:], 4 * N)
     assert "missing in 90 to 100 % of the rows" in fault.message
+    assert fault.message.endswith("but only in 0 % at site A.")
     assert "--drop weight,ward" in fault.action
 
 
@@ -348,7 +349,7 @@ def test_a_fault_is_connected_to_the_methods_that_fail_there():
     options = dict(methods=["constant", "linear"], progress=False, scoring="accuracy")
     result = evaluate(frame, y, np.array(SITES)[site], **options)
     (fault,) = [f for f in result.differences["faults"] if f["kind"] == "unit"]
-    assert fault["effect"].startswith("One of one methods fail at site C")
+    assert fault["effect"].startswith("One of one methods fails at site C")
 
 
 def test_perfect_scores_are_a_fault_of_their_own():

@@ -34,6 +34,11 @@ FILLED, RARE, PARTLY, NOWHERE = 0.95, 0.2, 0.2, 0.02
 MISSING, PRESENT = 0.5, 0.1
 #: Correlation of copied columns; share of a domain's rows that are copies of another's.
 COPIED, SHARED = 0.9995, 0.05
+#: What small domains mean.
+SMALL = {
+    "tiny domain": "Scores on so few rows are uncertain.",
+    "one class": "Their rows are used for training, and are not scored.",
+}
 #: Domains with fewer rows are tiny; if there are more domains than that, rows are not compared.
 TINY, MOST_DOMAINS = 10, 2000
 
@@ -169,7 +174,8 @@ def find_faults(
     faults += _shifted(table, faults)
     for check in (_leaks, _identifiers, _copied_columns, _copied_rows, _small_domains):
         faults += check(table)
-    return sorted(faults, key=lambda fault: (-fault.severity, -fault.rows))
+    order = {kind: place for place, kind in enumerate(("unit", "sign", "filler", "missing"))}
+    return sorted(faults, key=lambda f: (-f.severity, order.get(f.kind, len(order)), -f.rows))
 
 
 def _column(name: str, values: Array) -> _Column:
@@ -263,8 +269,8 @@ def _missing(table: _Table) -> Iterator[Fault]:
     for places, members in groups.items():
         names, domains = [name for name, _ in members], table.names(places)
         here = np.array([shares[list(places)] for _, shares in members])
-        other = np.setdiff1d(np.flatnonzero(large), places)
-        least = min(float(shares[other].min()) for _, shares in members)
+        lacking = np.max([np.where(large, shares, np.inf) for _, shares in members], axis=0)
+        best = int(np.argmin(lacking))
         low, high = np.floor(100 * here.min()), np.floor(100 * here.max())
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
         part = "all rows" if low == 100 else f"{share} of the rows"
@@ -275,8 +281,8 @@ def _missing(table: _Table) -> Iterator[Fault]:
             domains,
             int(table.sizes[list(places)].sum()),
             2,
-            f"{listed(names)} {verb} missing in {part} of "
-            f"{listed(domains)}, but elsewhere in as little as {100 * least:.0f} %.",
+            f"{listed(names)} {verb} missing in {part} of {listed(domains)}, but only in "
+            f"{100 * lacking[best]:.0f} % at {table.domains[best]}.",
             f"Check whether the values exist there; if not, evaluate again with {_drop(names)}.",
         )
 
@@ -502,17 +508,8 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
         names, rows = table.names(np.flatnonzero(marked)), int(table.sizes[marked].sum())
         verb = "has" if len(names) == 1 else "have"
         what = f"fewer than {TINY} rows" if kind == "tiny domain" else "one class only"
-        yield Fault(
-            kind,
-            [],
-            names,
-            rows,
-            1,
-            f"{listed(names)} {verb} {what} ({rows:,} rows together).",
-            "Scores on so few rows are uncertain."
-            if kind == "tiny domain"
-            else "Their rows are used for training, and are not scored.",
-        )
+        text = f"{listed(names)} {verb} {what} ({rows:,} rows together)."
+        yield Fault(kind, [], names, rows, 1, text, SMALL[kind])
 
 
 # After the evaluation -----------------------------------------------------------------------------
@@ -543,13 +540,17 @@ def with_effects(faults: Sequence[dict[str, Any]], results: Results) -> list[dic
         for result in results.results
         if not result.trivial
     }
-    connected = [{**fault, "effect": _effect(fault, gains)} for fault in faults]
-    if not leaking_columns(faults) and (fault := _too_good(results, constant)) is not None:
-        connected.insert(0, asdict(fault))
-    return connected
+    connected, said = [], set()
+    for fault in faults:
+        domain, effect = _effect(fault, gains)
+        connected.append({**fault, "effect": "" if domain in said else effect})
+        said.add(domain)
+    too_good = None if leaking_columns(faults) else _too_good(results, constant)
+    return connected if too_good is None else [asdict(too_good), *connected]
 
 
-def _effect(fault: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> str:
+def _effect(fault: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> tuple[str, str]:
+    """The domain of a fault on which most methods fail, and a sentence about it."""
     failing: dict[str, int] = {}
     for by_domain in gains.values():
         others = [gain for d, gain in by_domain.items() if d not in fault["domains"]]
@@ -557,11 +558,12 @@ def _effect(fault: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) 
         for d in fault["domains"] if usual > 0 else ():
             failing[d] = failing.get(d, 0) + (by_domain.get(d, np.inf) < usual / 2)
     worst = max(failing, key=lambda d: failing[d], default="")
-    if fault["severity"] != 2 or not worst or 2 * failing[worst] < len(gains):
-        return ""
-    return (
-        f"{in_words(failing[worst]).capitalize()} of {in_words(len(gains))} methods fail at {worst}"
-        ": they gain less than half of what they gain elsewhere over a constant prediction."
+    if fault["severity"] != 2 or not worst or 2 * failing[worst] <= len(gains):
+        return "", ""
+    return worst, (
+        f"{in_words(failing[worst]).capitalize()} of {in_words(len(gains))} methods "
+        f"fail{'s' * (len(gains) == 1)} at {worst}: less than half of the usual gain over a "
+        "constant prediction."
     )
 
 
