@@ -208,7 +208,11 @@ def test_pipelines_take_domains_by_routing():
         (DomainConformal(Ridge(), calibration="loo"), (X, X[:, 0], D), "'calibration' .* 'loo'"),
         (DomainConformal(StandardScaler()), (X, Y, D), "must be a classifier or a regressor"),
         (DomainConformal(Ridge()), (X, X[:, :2], D), "several columns"),
-        (DomainConformal(Ridge(), calibration="split"), (X, X[:, 0], None), "two, or more"),
+        (
+            DomainConformal(Ridge(), calibration="split"),
+            (X, X[:, 0], None),
+            "needs at least 2 domains",
+        ),
         (
             DomainConformal(Ridge(), calibration="split", cv=KFold(3, shuffle=True)),
             (X, X[:, 0], D),

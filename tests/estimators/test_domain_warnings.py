@@ -99,7 +99,7 @@ def test_batches_of_one_domain_are_nothing_to_warn_about():
         (lambda: make_pipeline(DCM(), SVC()).fit(X, Y), "sample_domain is missing"),
         (lambda: DCM(5).fit(X, Y, DOMAINS), "principal directions"),
         (lambda: DCM(ridge=0).fit(X[:, [0, 0]] * 0 + X[:, :1], Y, DOMAINS), "numerical rank"),
-        (lambda: DCM(kernel="precomputed").fit(-X @ X.T, Y, DOMAINS), "no kernel"),
+        (lambda: DCM(kernel="precomputed").fit(-X @ X.T, Y, DOMAINS), "not a kernel"),
         (lambda: DCMCV(gammas=[1.0]).fit(X, Y), "folds of rows"),
     ],
 )

@@ -53,14 +53,14 @@ def agree(model, rows):
 @pytest.mark.parametrize("cls", EXACT + FAST)
 def test_a_function_that_is_no_kernel_is_warned_of(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+        with pytest.warns(UserWarning, match=f"are not a kernel: {wrong}"):
             agree(cls(kernel=function), X)
 
 
 @pytest.mark.parametrize("cls", EXACT)
 def test_so_is_a_matrix(cls):
     for function, wrong in FUNCTIONS.values():
-        with pytest.warns(UserWarning, match=f"are no kernel: {wrong}"):
+        with pytest.warns(UserWarning, match=f"are not a kernel: {wrong}"):
             agree(cls(kernel="precomputed"), function(X, X))
 
 
@@ -78,7 +78,7 @@ def test_where_nothing_is_positive_there_is_nothing_to_learn(cls):
 @pytest.mark.parametrize("cls", EXACT)
 def test_minus_squared_distances_are_a_kernel_once_centred(cls):
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*no kernel")
+        warnings.filterwarnings("error", message=".*not a kernel")
         agree(cls(kernel=lambda A, B: -squares(A, B)), X)
         agree(cls(kernel="precomputed"), -squares(X, X))
 
@@ -88,18 +88,18 @@ def test_the_positive_part_is_that_of_an_eigendecomposition():
     H = np.eye(36) - 1 / 36
     values, vectors = np.linalg.eigh(H @ K @ H)
     positive = (vectors * np.maximum(values, 0)) @ vectors.T
-    with pytest.warns(UserWarning, match="no kernel"):
+    with pytest.warns(UserWarning, match="not a kernel"):
         found = dw.KPCA(kernel="precomputed", n_components=4).fit_transform(K)
     sound = dw.KPCA(kernel="precomputed", n_components=4).fit_transform(positive)
     np.testing.assert_allclose(np.abs(found), np.abs(sound), atol=1e-8)
-    with pytest.warns(UserWarning, match="no kernel"):
+    with pytest.warns(UserWarning, match="not a kernel"):
         plain = dw.InvariantKernel(kernel="precomputed", domain_weight=0).fit_transform(K)
     np.testing.assert_allclose(plain, positive, atol=1e-10)
 
 
 def test_machines_predict_the_rows_that_they_have_learnt_as_transform_gives_them():
     K = np.tanh(2 * X @ X.T - 1)
-    with pytest.warns(UserWarning, match="no kernel"):
+    with pytest.warns(UserWarning, match="not a kernel"):
         model = dw.InvariantSVC(kernel="precomputed", C=1e4).fit(K, Y, sample_domain=D)
     inside = model.machine_.decision_function(model.transformer_.transform(K))
     np.testing.assert_allclose(model.decision_function(K), inside)
@@ -110,7 +110,7 @@ def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
     monkeypatch.setattr("domainwise.estimators.exact_base.DENSE_ROWS", 20)
     for function, _ in FUNCTIONS.values():
         with (
-            pytest.warns(UserWarning, match="are no kernel"),
+            pytest.warns(UserWarning, match="are not a kernel"),
             pytest.raises(ValueError, match="36 rows its matrix is not formed"),
         ):
             cls(kernel=function).fit(X, Y, sample_domain=D)
@@ -119,7 +119,7 @@ def test_where_the_matrix_is_not_formed_it_is_refused(cls, monkeypatch):
 def test_an_invariant_kernel_that_is_streamed_refuses_it_too(monkeypatch):
     monkeypatch.setattr("domainwise.invariant.kernel.DENSE_ROWS", 20)
     with (
-        pytest.warns(UserWarning, match="are no kernel"),
+        pytest.warns(UserWarning, match="are not a kernel"),
         pytest.raises(ValueError, match="36 rows its matrix is not formed"),
     ):
         dw.InvariantKernel(kernel=FUNCTIONS["sigmoid"][0]).fit(X, Y, sample_domain=D)
@@ -146,9 +146,9 @@ def test_a_function_on_a_dask_collection_is_warned_of(cls):
     da = pytest.importorskip("dask.array")
     parts = [da.from_array(each, chunks=12) for each in (X, Y, D)]
     model = cls(kernel=FUNCTIONS["asymmetric"][0])
-    with pytest.warns(UserWarning, match="are no kernel"):
+    with pytest.warns(UserWarning, match="are not a kernel"):
         model.fit(parts[0], parts[1], sample_domain=parts[2])
-    with pytest.warns(UserWarning, match="are no kernel"):
+    with pytest.warns(UserWarning, match="are not a kernel"):
         here = cls(kernel=FUNCTIONS["asymmetric"][0]).fit(X, Y, sample_domain=D)
     np.testing.assert_allclose(model.eigenvalues_, here.eigenvalues_, rtol=1e-6)
 
@@ -158,9 +158,9 @@ def test_tensors_follow_the_same_rule():
     torch = pytest.importorskip("torch")
     K = np.tanh(2 * X @ X.T - 1)
     models = [dw.DCM(kernel="precomputed") for _ in range(2)]
-    with pytest.warns(UserWarning, match="no kernel"):
+    with pytest.warns(UserWarning, match="not a kernel"):
         one = models[0].fit_transform(K, Y, sample_domain=D)
-    with pytest.warns(UserWarning, match="no kernel"):
+    with pytest.warns(UserWarning, match="not a kernel"):
         two = models[1].fit_transform(torch.tensor(K), Y, sample_domain=D)
     np.testing.assert_allclose(np.abs(one), np.abs(two.numpy()), atol=1e-8)
     agree_again = models[1].transform(torch.tensor(K))

@@ -15,7 +15,7 @@ def test_scores_of_classes_are_those_of_scikit_learn(name, present):
     rng = np.random.default_rng(0)
     classes = np.array(["a", "b", "c"])
     y, told = rng.choice(present, 40), rng.choice(classes, 40)
-    predictions = Predictions.kept(classes, told, None, None)
+    predictions = Predictions.of_values(classes, told, None, None)
     measure = choose_measure(name, classes, True)
     expected = get_scorer(name)._score_func(y, told)
     assert measure.scorer(predictions, None, y) == pytest.approx(expected, abs=1e-15)

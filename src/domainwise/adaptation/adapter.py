@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,12 +38,11 @@ from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
-    AroundEstimator,
+    AroundPredictor,
     HeldOut,
     Predictions,
-    asks_for_domains,
     codes_of,
-    fit_with_domains,
+    fit_rows,
 )
 from domainwise.scoring.statistics import expected_range, expected_score
 from domainwise.splits.folds import Split, domain_folds
@@ -278,7 +276,7 @@ def _has_classes(model: Any) -> bool:
 
 
 @arguments
-class SiteAdapter(Adaptable, AroundEstimator):
+class SiteAdapter(Adaptable, AroundPredictor):
     """Any classifier or regressor, able to learn from a few labels of a new site.
 
     A model is wrong at a new site in a systematic way. For numbers that is its level and its slope,
@@ -347,9 +345,6 @@ class SiteAdapter(Adaptable, AroundEstimator):
     scoring: Scoring = None
     n_jobs: int | None = None
 
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
-    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
-    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: CONSTRAINTS[name] for name in ("cv", "scoring", "n_jobs")
     }
@@ -369,32 +364,15 @@ class SiteAdapter(Adaptable, AroundEstimator):
         -------
         self : object
         """
-        self._validate_params()
-        if not is_classifier(self.estimator) and not is_regressor(self.estimator):
-            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
-        refuse_no_rows(X)
-        (X,) = indexable(X)
-        n = inputs.count_rows(X)
-        if n < 2:
-            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
-        domain = inputs.check_sample_domain(sample_domain, n, "delta")
-        if self._classes:
-            target = inputs.check_classes(y, n)
-            self.classes_ = target.names
-            labels, targets = target.names[target.codes], target.codes
-        else:
-            target = inputs.check_target(y, n, "rbf", least_classes=1)
-            if target.values.shape[1] > 1:
-                raise ValueError("y has several columns. Fit one SiteAdapter per column.")
-            labels = targets = target.values[:, 0]
-        together = sample_domain is not None and asks_for_domains(self.estimator, "predict")
-        kinds = ("plain", "context") if together else ("plain",)
+        X, labels, target, domain = self._checked(X, y, sample_domain)
+        n, targets = len(labels), target.codes if self._classes else labels
+        kinds = self._kinds(sample_domain)
         splits, _ = domain_folds(labels, domain.codes, classification=self._classes, cv=self.cv)
         answers = Parallel(n_jobs=self.n_jobs)(
             delayed(_held_out_outputs)(self, X, labels, sample_domain, split, kinds)
             for split in splits
         )
-        self.estimator_ = _fitted(self.estimator, X, labels, sample_domain, np.arange(n))
+        self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain, np.arange(n))
         tested = np.concatenate([test for _, test in splits])
         codes = domain.codes
         self.curves_: dict[str, Curve] = {}
@@ -538,32 +516,13 @@ class SiteAdapter(Adaptable, AroundEstimator):
         measure = accuracy_score if self._classes else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features seen in fit."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> Array:
-        """Their names, if X has string column names."""
-        return np.asarray(self.estimator_.feature_names_in_)
-
-
-def _fitted(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Array) -> Any:
-    """A clone, fitted to some rows."""
-    given = None if sample_domain is None else inputs.take_rows(sample_domain, rows)
-    with inputs.quiet_about_domains():
-        return fit_with_domains(
-            clone(estimator), inputs.take_rows(X, rows), inputs.take_rows(y, rows), given
-        )
-
 
 def _held_out_outputs(
     adapter: SiteAdapter, X: Any, y: Any, sample_domain: Any, split: Split, kinds: tuple[str, ...]
 ) -> list[Array]:
     """Outputs for the test rows of a split, by an estimator fitted to the others."""
     train, test = split
-    model = _fitted(adapter.estimator, X, y, sample_domain, train)
+    model = fit_rows(adapter.estimator, X, y, sample_domain, train)
     classes = getattr(adapter, "classes_", None)
     X_test = inputs.take_rows(X, test)
     given = [None if kind == "plain" else inputs.take_rows(sample_domain, test) for kind in kinds]

@@ -111,9 +111,11 @@ def outputs_score(scoring: Any, y: Array, classes: Array | None) -> Score:
 
     def score(outputs: Array, targets: Array) -> float:
         if classes is None:
-            return float(scorer(Predictions.kept(None, outputs[:, 0], None, None), None, targets))
+            return float(
+                scorer(Predictions.of_values(None, outputs[:, 0], None, None), None, targets)
+            )
         labels = classes[outputs.argmax(axis=1)]
-        predictions = Predictions.kept(classes, labels, outputs, None)
+        predictions = Predictions.of_values(classes, labels, outputs, None)
         return float(scorer(predictions, None, classes[targets]))
 
     return score

@@ -19,7 +19,7 @@ from domainwise.backends import partitions
 from domainwise.backends.base import NumpyBackend
 from domainwise.backends.partitions import sum_partitions
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
-from domainwise.checks.kernels import FUNCTION_ROWS, SURE, check_kernel
+from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
@@ -117,7 +117,8 @@ class DaskBackend(NumpyBackend):
         resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
         if resolved.name not in ("rbf", "linear"):
             few = np.linspace(0, len(X) - 1, min(len(X), FUNCTION_ROWS)).astype(int)
-            return resolved if resolved.name in SURE else check_kernel(resolved, fetch(X[few]))
+            valid = resolved.name in VALID_KERNELS
+            return resolved if valid else check_kernel(resolved, fetch(X[few]))
         origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))

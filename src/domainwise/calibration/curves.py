@@ -186,7 +186,7 @@ def adapt_class_shares(
     codes = check_sample_domain(sample_domain, len(p), "delta").codes
     for code in np.unique(codes):
         rows = codes == code
-        new_shares = base
+        adapted, new_shares = p[rows], base
         for _ in range(MAX_SHARE_STEPS):
             adapted = p[rows] * (new_shares / base)
             adapted /= adapted.sum(axis=1, keepdims=True)

@@ -1,6 +1,6 @@
-"""What arguments may be, in scikit-learn's notation, of estimators, splitters and functions.
+"""Constraints on arguments of estimators, splitters and functions, in scikit-learn's notation.
 
-Booleans do not count as numbers here, strings not as booleans, and NaN not as a count.
+Booleans are not numbers here, strings are not booleans, and NaN is not a count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from domainwise.kernels.landmarks import LANDMARK_RULES
 
 
 class Number(Interval):
-    """An interval of numbers, to which truth values do not belong."""
+    """An interval of numbers, without booleans."""
 
     def is_satisfied_by(self, val: Any) -> bool:
         """Whether a value is a number of the interval."""
@@ -31,7 +31,7 @@ class Number(Interval):
 
 
 class Each(HasMethods):
-    """At least one value in a sequence, or under the keys of a dict, and each of a kind."""
+    """A sequence, or a dict, with at least one value, all of them of one kind."""
 
     def __init__(self, kind: Any, *, of_dict: bool = False) -> None:
         super().__init__("__iter__")
@@ -51,13 +51,13 @@ class Each(HasMethods):
 
 
 class Rows(HasMethods):
-    """An array or a sequence, but no text."""
+    """An array or a sequence that is not a string."""
 
     def __init__(self) -> None:
         super().__init__("__len__")
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Whether a value is such a thing."""
+        """Whether a value is an array or a sequence."""
         text = isinstance(val, str | bytes | dict)
         return not text and bool(super().is_satisfied_by(val)) and getattr(val, "ndim", 1) > 0
 
@@ -79,7 +79,7 @@ _AUTO = StrOptions({"auto"})
 _MEASURED_KERNEL = [StrOptions(set(LABEL_KERNELS))]
 _MEASURED_GAMMA = [StrOptions({"median"}), POSITIVE]
 
-#: Where a name means the same in several estimators, it takes the same.
+#: A name means the same, and accepts the same, in all estimators.
 CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [COUNT, None],
     "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
@@ -151,7 +151,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "coverage": [Number(Real, 0, 1, closed="neither")],
     "as_frame": ["boolean"],
 }
-#: Where ``numpy.inf`` forbids what a finite price allows.
+#: Where ``numpy.inf`` makes a penalty a constraint.
 INVARIANCE_CONSTRAINTS = {"domain_weight": [NON_NEGATIVE_OR_INF]}
 #: Of the support vector machines.
 MACHINE_CONSTRAINTS: dict[str, list[Any]] = {
@@ -165,9 +165,9 @@ MEASURE_CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-def check_arguments(caller: str, rules: dict[str, list[Any]] | None = None, **given: Any) -> None:
-    """Refuse arguments of a function by name; ``rules`` say where it differs from others."""
-    validate_parameter_constraints(CONSTRAINTS | (rules or {}), given, caller)
+def check_arguments(caller: str, rules: dict[str, list[Any]] | None = None, **values: Any) -> None:
+    """Refuse invalid arguments of a function; ``rules`` override the shared constraints."""
+    validate_parameter_constraints(CONSTRAINTS | (rules or {}), values, caller)
 
 
 def validate_arguments(estimator: Any) -> None:

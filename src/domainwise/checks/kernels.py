@@ -1,7 +1,7 @@
-"""Matrices and functions that are no kernels: what is wrong with them, and what is left of them.
+"""Matrices and functions that are not kernels: what is wrong with them, and their positive part.
 
-Everything here centres its kernel, so that a matrix counts as one if it has no negative
-eigenvalues when it is centred. Distances have, and so has a kernel times -1.
+All methods centre their kernel, so that a matrix is a kernel if it has no negative eigenvalues when
+it is centred. Distances have, and so has a kernel times -1.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from domainwise.arrays.namespace import namespace, precision_name, to_host
 from domainwise.checks import NotAKernelWarning, warn_caller
 from domainwise.kernels.functions import Kernel
 
-#: Rows of a matrix, and of a function's rows, that are looked at: evenly spaced ones.
+#: Rows of a matrix, and of a function, that are checked: evenly spaced ones.
 MATRIX_ROWS, FUNCTION_ROWS = 1000, 200
 #: Negative eigenvalues and asymmetries up to this share of the matrix are rounding.
 ROUNDING = {"float64": 1e-8, "float32": 1e-4}
-#: Kernels that are some whatever their arguments.
-SURE = ("rbf", "laplacian", "linear", "cosine", "precomputed")
+#: Functions that are kernels for all arguments.
+VALID_KERNELS = ("rbf", "laplacian", "linear", "cosine", "precomputed")
 
 
 def check_precomputed(K: Any) -> bool:
-    """Refuse a training matrix that is not square, and warn of one that is no kernel.
+    """Refuse a training matrix that is not square, and warn of one that is not a kernel.
 
-    Returns whether it is a kernel matrix, as far as a few of its rows tell.
+    Returns whether it is a kernel matrix, judged by some of its rows.
     """
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f'kernel="precomputed" needs a square kernel matrix in fit, got shape {tuple(K.shape)}'
         )
     rows = np.linspace(0, len(K) - 1, min(len(K), MATRIX_ROWS)).astype(int)
-    few = to_host(K[rows][:, rows]).astype(np.float64)
-    return not _warn(few, ROUNDING[precision_name(K)], 'the values of kernel="precomputed"')
+    sample = to_host(K[rows][:, rows]).astype(np.float64)
+    return not _warn(sample, ROUNDING[precision_name(K)], 'the values of kernel="precomputed"')
 
 
 def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
-    """Warn of a function that is no kernel; of an asymmetric one both ways round are averaged."""
-    if kernel.name in SURE or len(rows) < 2:
+    """Warn of a function that is not a kernel; an asymmetric one is averaged with its transpose."""
+    if kernel.name in VALID_KERNELS or len(rows) < 2:
         return kernel
-    few = rows[np.linspace(0, len(rows) - 1, min(len(rows), FUNCTION_ROWS)).astype(int)]
-    prepared = kernel.prepare(few)
+    sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), FUNCTION_ROWS)).astype(int)]
+    prepared = kernel.prepare(sample)
     K = to_host(kernel.block(prepared.left, prepared.right)).astype(np.float64)
     name = getattr(kernel.function, "__name__", kernel.name)
     wrong = _warn(K, ROUNDING[precision_name(rows)], f"the values of kernel={name}")
@@ -50,49 +50,48 @@ def check_kernel(kernel: Kernel, rows: Any) -> Kernel:
 
 
 def refuse_unsound(kernel: Kernel, n_rows: int) -> None:
-    """Refuse what is no kernel where its matrix, and so its positive part, is never formed."""
+    """Refuse a function that is not a kernel where its matrix is never formed."""
     if not kernel.sound:
         raise ValueError(
-            f"the function given as kernel is none, and with {n_rows} rows its matrix is not "
-            "formed, so that its positive part cannot be taken: pass the matrix as "
-            'kernel="precomputed", use solver="dense" where there is one, or a Fast form'
+            f"the function passed as kernel is not a kernel, and with {n_rows} rows its matrix is "
+            "not formed, so that its positive part cannot be used. Pass the matrix with "
+            'kernel="precomputed", use solver="dense" if there is one, or a Fast form'
         )
 
 
 def positive_part(K: Any) -> tuple[Any, Any]:
-    """What is a kernel of a matrix: its part with positive eigenvalues, centred, and their space.
+    """Centred part of a matrix with positive eigenvalues, and a basis of their eigenvectors.
 
     A row of kernel values, centred and projected onto that space, is a row of this kernel.
     """
     xp = namespace(K)
     values, vectors = xp.linalg.eigh(_centred((K + K.T) / 2))
-    kept = values > 1e-10 * abs(values).max()
-    if not bool(kept.any()):
+    positive = values > 1e-10 * abs(values).max()
+    if not bool(positive.any()):
         raise ValueError(
             "the kernel has no positive eigenvalue, so that there is nothing to learn from: is it "
             "a kernel times -1, or distances?"
         )
-    basis = vectors[:, kept]
-    return (basis * values[kept]) @ basis.T, basis
+    basis = vectors[:, positive]
+    return (basis * values[positive]) @ basis.T, basis
 
 
 def _warn(K: Any, rounding: float, what: str) -> str:
-    """Warn if a matrix is no kernel; return what is wrong with it."""
+    """Warn if a matrix is not a kernel; return what is wrong with it."""
     limit = rounding * max(float(np.linalg.norm(K)), np.finfo(np.float64).tiny)
-    wrong = ""
+    wrong = []
     if float(np.abs(K - K.T).max()) > limit:
-        wrong = "not symmetric; the mean of it and its transpose is used"
+        wrong.append("not symmetric; the mean of it and its transpose is used")
     try:
         np.linalg.cholesky(_centred((K + K.T) / 2) + limit * np.eye(len(K)))
     except np.linalg.LinAlgError:
-        negative = (
+        wrong.append(
             "not positive semi-definite (are they distances, or a kernel times -1?); only their "
             "positive part is used"
         )
-        wrong = f"{wrong}, and {negative}" if wrong else negative
     if wrong:
-        warn_caller(f"{what} are no kernel: {wrong}", NotAKernelWarning)
-    return wrong
+        warn_caller(f"{what} are not a kernel: {', and '.join(wrong)}", NotAKernelWarning)
+    return ", and ".join(wrong)
 
 
 def _centred(K: Any) -> Any:

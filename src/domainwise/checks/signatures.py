@@ -1,9 +1,13 @@
-"""What several estimators share about their arguments, written once.
+"""Arguments that several estimators share: signatures, docstrings, and the rule of partial_fit.
 
-Their descriptions stand in ``arguments.toml``. A docstring names some in braces on a line of their
-own, such as ``{kernel} {target}``, and :func:`with_shared_arguments` puts the texts there with the
-right indentation; so do the texts themselves, and the docstrings of methods. In the docstring of a
+Descriptions are in ``arguments.toml``. A docstring names some in braces on a line of their own,
+such as ``{kernel} {target}``, and :func:`with_shared_arguments` inserts the texts there with the
+right indentation; texts may name others, and so may docstrings of methods. In the docstring of a
 class ``{class}`` is its name, and ``{exact_class}`` that of its exact form.
+
+All batches of partial_fit must come with the same arguments, and all with domains or none: what the
+first batch determines (landmarks, gamma, the domain of each row) is not computed again, so that a
+later change would be ignored, or applied to some of the rows.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ C = TypeVar("C")
 
 #: Methods that fit.
 FITTING = ("fit", "partial_fit", "fit_transform")
-#: What domains are called elsewhere.
+#: Names of the argument for domains in other libraries.
 OTHER_NAMES = ("groups", "group", "domains", "domain")
 
 #: A line that names groups of arguments.
@@ -41,9 +45,9 @@ SHARED: dict[str, str] = tomllib.loads(_TEXT)
 
 
 def with_shared_arguments(cls: T) -> T:
-    """Fill the shared texts into the docstrings of a class and of the methods that it has.
+    """Insert the shared texts into the docstrings of a class and of its methods.
 
-    Its arguments get their constraints; a class says only where it differs from the shared ones.
+    Its arguments get the shared constraints; ``_parameter_constraints`` of a class override them.
     """
     doc, name = PLACE.sub(_texts, cls.__doc__ or ""), cls.__name__
     doc = doc.replace("{exact_class}", name.removeprefix("Fast")).replace("{class}", name)
@@ -51,7 +55,7 @@ def with_shared_arguments(cls: T) -> T:
     ours = [base for base in cls.__mro__ if base.__module__.startswith("domainwise.")]
     for member in (member for base in ours for member in vars(base).values()):
         _fill(member)
-        _fill(getattr(member, "fn", None))  # of a method that is there on a condition
+        _fill(getattr(member, "fn", None))  # of a method with available_if
     rules = CONSTRAINTS | getattr(cls, "_parameter_constraints", {})
     names = inspect.signature(cls).parameters
     cls._parameter_constraints = {name: rules[name] for name in names}  # type: ignore[attr-defined]
@@ -59,7 +63,7 @@ def with_shared_arguments(cls: T) -> T:
 
 
 def _fill(method: Any) -> None:
-    """Fill the shared texts into the docstring of a method, unless that has been done."""
+    """Insert the shared texts into the docstring of a method, once."""
     doc = getattr(method, "__doc__", None)
     if isinstance(doc, str) and not isinstance(method, type) and PLACE.search(doc):
         method.__doc__ = PLACE.sub(_texts, doc)
@@ -80,7 +84,7 @@ def arguments(cls: type[C]) -> type[C]:
 
 
 def with_domain_checks(cls: type[C]) -> type[C]:
-    """Make methods that fit refuse domains under another name, and labels that are masked."""
+    """Make methods that fit refuse domains under another name, and masked labels."""
     for base in cls.__mro__:
         for name in FITTING if base.__module__.startswith("domainwise.") else ():
             method = vars(base).get(name)
@@ -101,9 +105,9 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
                 f"{wrong[0]!r}. Pass the domain of each row as sample_domain: "
                 f"{method.__name__}(X, y, sample_domain={wrong[0]})"
             )
-        given = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
+        passed = dict(zip(signature.parameters, (self, *rows), strict=False)) | named
         if getattr(self, "_uses_target", True):
-            refuse_masked_targets(given.get("y"), given.get("sample_domain"))
+            refuse_masked_targets(passed.get("y"), passed.get("sample_domain"))
         return method(self, *rows, **named)
 
     checked.checks_domains = True  # type: ignore[attr-defined]
@@ -112,7 +116,7 @@ def _checking_domains(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @arguments
 class KernelArguments:
-    """Of whatever has a kernel of rows."""
+    """Arguments of the kernel of rows."""
 
     kernel: KernelLike = "rbf"
     gamma: float | str = "median"
@@ -123,14 +127,14 @@ class KernelArguments:
 
 @arguments
 class ComponentArguments(KernelArguments):
-    """Of every projection; ``n_components`` alone may be given without its name."""
+    """Arguments of all projections; only ``n_components`` may be positional."""
 
     n_components: int | None = field(default=None, kw_only=False)
 
 
 @arguments
 class TargetArguments(ComponentArguments):
-    """Of methods that look at targets through a kernel."""
+    """Arguments of methods with a kernel of targets."""
 
     target_kernel: KernelLike = "auto"
     target_gamma: float | str = "median"
@@ -139,7 +143,7 @@ class TargetArguments(ComponentArguments):
 
 @arguments
 class DomainArguments:
-    """Of methods that look at domains through a kernel."""
+    """Arguments of methods with a kernel of domains."""
 
     domain_kernel: KernelLike = "auto"
     domain_gamma: float | str = "median"
@@ -148,7 +152,7 @@ class DomainArguments:
 
 @arguments
 class InvarianceArguments(DomainArguments, KernelArguments):
-    """Of the invariant kernel and whatever is built on it."""
+    """Arguments of the invariant kernel and estimators with it."""
 
     domain_epsilon: float = 1e-3
     conditional: bool = False
@@ -156,7 +160,7 @@ class InvarianceArguments(DomainArguments, KernelArguments):
 
 @arguments
 class ExactArguments:
-    """Of the exact forms."""
+    """Arguments of exact forms."""
 
     solver: str = "auto"
     tol: float = 1e-6
@@ -167,7 +171,7 @@ class ExactArguments:
 
 @arguments
 class LandmarkArguments:
-    """Of forms on landmarks."""
+    """Arguments of forms on landmarks."""
 
     n_landmarks: float | str = "auto"
     landmarks: ArrayLike = "uniform"
@@ -177,25 +181,22 @@ class LandmarkArguments:
 
 @arguments
 class LabelLandmarkArguments(LandmarkArguments):
-    """Of those that may have landmarks of a continuous target, too."""
+    """Arguments of forms with landmarks of a continuous target, too."""
 
     target_landmarks: MaybeArray = None
 
 
-#: Arguments that change no result.
+#: Arguments that do not change results.
 _WITHOUT_EFFECT = {"n_jobs", "verbose"}
-#: Under which a record says whether domains were passed.
+#: Key of a record that says whether domains were passed.
 _DOMAINS = "sample_domain"
 
 
 def batch_record(estimator: Any, sample_domain: Any) -> dict[str, str]:
-    """Write down what all batches of an estimator must share, in words that can be stored."""
-    given = {
-        name: _described(value)
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in _WITHOUT_EFFECT
-    }
-    return given | {_DOMAINS: _presence(sample_domain)}
+    """Describe what all batches of an estimator must share, in strings that can be stored."""
+    parameters = estimator.get_params(deep=False).items()
+    record = {name: _described(v) for name, v in parameters if name not in _WITHOUT_EFFECT}
+    return record | {_DOMAINS: "missing" if sample_domain is None else "given"}
 
 
 def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any) -> None:
@@ -203,12 +204,12 @@ def check_batch(estimator: Any, first: dict[str, str] | None, sample_domain: Any
     if first is None:
         return
     check_same_arguments(estimator, first)
-    now = _presence(sample_domain)
-    if now != first[_DOMAINS]:
+    presence = batch_record(estimator, sample_domain)[_DOMAINS]
+    if presence != first[_DOMAINS]:
         raise ValueError(
-            f"partial_fit of {type(estimator).__name__}: sample_domain is {now} in this batch, but "
-            f"was {first[_DOMAINS]} in earlier ones. Pass sample_domain with every batch or with "
-            "none, or start again with fit"
+            f"partial_fit of {type(estimator).__name__}: sample_domain is {presence} in this "
+            f"batch, but was {first[_DOMAINS]} in earlier ones. Pass sample_domain with every "
+            "batch or with none, or start again with fit"
         )
 
 
@@ -216,24 +217,19 @@ def check_same_arguments(
     estimator: Any, first: dict[str, str] | None, names: Collection[str] | None = None
 ) -> None:
     """Refuse arguments, all or those of some names, that have changed since the first batch."""
-    now = batch_record(estimator, None)
+    current = batch_record(estimator, None)
     for name, before in (first or {}).items():
-        if name == _DOMAINS or (names is not None and name not in names):
-            continue
-        if now.get(name) != before:
+        checked = name != _DOMAINS and (names is None or name in names)
+        if checked and current.get(name) != before:
             raise ValueError(
-                f"{type(estimator).__name__} was given {name}={now.get(name)} after a batch with "
-                f"{name}={before}. All batches need the same arguments: set {name} back, or start "
-                "again with fit, or with a clone, for the new value"
+                f"{type(estimator).__name__} was given {name}={current.get(name)} after a batch "
+                f"with {name}={before}. All batches need the same arguments: set {name} back, or "
+                "start again with fit, or with a clone, for the new value"
             )
 
 
-def _presence(sample_domain: Any) -> str:
-    return "missing" if sample_domain is None else "given"
-
-
 def _described(value: Any) -> str:
-    """Say what an argument is, alike for equal values and after a model was saved and loaded."""
+    """Describe an argument: the same for equal values, and after saving and loading a model."""
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if isinstance(value, np.random.RandomState):  # its state changes as numbers are drawn
@@ -244,7 +240,7 @@ def _described(value: Any) -> str:
         return repr(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_described(value[key])}" for key in value) + "}"
-    if isinstance(value, list | tuple) and all(np.ndim(each) == 0 for each in value):
+    if isinstance(value, list | tuple) and all(np.ndim(item) == 0 for item in value):
         return f"[{', '.join(map(_described, value))}]"
     if isinstance(value, list | tuple) or hasattr(value, "__array__"):
         array = np.asarray(to_host(value))

@@ -91,7 +91,7 @@ def _score(measure: Measure, classes: Array | None, record: Row, rows: Array) ->
     def score(some: Array) -> float:
         names = ("probabilities", "decisions")
         values = [None if record[n] is None else record[n][some] for n in names]
-        told = Predictions.kept(classes, record["prediction"][some], *values)
+        told = Predictions.of_values(classes, record["prediction"][some], *values)
         return float(measure.scorer(told, None, record["target"][some]))
 
     if not len(rows) or not measure.defined(

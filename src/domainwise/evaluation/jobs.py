@@ -345,7 +345,7 @@ class Scorer:
         if measure.own:
             return float(record["score"])
         named = (record[name] for name in ("prediction", "probabilities", "decisions"))
-        return float(measure.scorer(Predictions.kept(classes, *named), None, record["target"]))
+        return float(measure.scorer(Predictions.of_values(classes, *named), None, record["target"]))
 
     def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
         """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
@@ -447,6 +447,6 @@ def _scores(
         parts = [
             None if v is None else v[at] for v in (predictions.probabilities, predictions.decisions)
         ]
-        some = Predictions.kept(problem.classes, predictions.labels[at], *parts)
+        some = Predictions.of_values(problem.classes, predictions.labels[at], *parts)
         scores.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
     return scores

@@ -363,7 +363,7 @@ def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]
 
 def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float:
     parts = [rows[name] if rows[name] is None else rows[name][at] for name in PARTS]
-    some = Predictions.kept(classes, *parts)
+    some = Predictions.of_values(classes, *parts)
     return defined_score(lambda at: measure.scorer(some, None, rows["target"][at]), at)
 
 

@@ -314,7 +314,7 @@ def pivoted_cholesky(
     residual = np.array(diagonal, dtype=np.float64)
     scale = float(residual.max(initial=0.0))
     if not np.isfinite(scale) or residual.min(initial=0.0) < 0:
-        raise ValueError(f"{name} has a negative or non-finite diagonal: it is no kernel")
+        raise ValueError(f"{name} has a negative or non-finite diagonal: it is not a kernel")
     floor = max(n * np.finfo(float).eps * scale, rounding)
     limit = max(1, MAX_FACTOR_BYTES // (8 * n))
     factor = np.empty((n, min(n, 32)), order="F")

@@ -127,10 +127,10 @@ class Method:
             raise ValueError(f"methods: {self.key!r} is a {kind}, but the task is {setting.task}")
         grid = self.grid(setting.classification)
         units = {name: v.unit for name, v in (grid or {}).items() if isinstance(v, In)}
-        values = {n: list(v.values if n in units else v) for n, v in (grid or {}).items()}
+        values = {n: v.values if isinstance(v, In) else v for n, v in (grid or {}).items()}
         return MethodSearch(
             estimator,
-            None if grid is None else values,
+            None if grid is None else {name: list(v) for name, v in values.items()},
             units,
             step="project" if self.kind == "projection" else "",
             searches=self.searches,

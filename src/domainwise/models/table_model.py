@@ -94,7 +94,7 @@ class TableModel:
 
     def _set_columns(self, call: Any, predicted: Any, context: bool, coverage: float) -> Any:
         """Prediction sets (a column for each class) or intervals, as columns of a table."""
-        site = getattr(self.pipeline[-1], "estimator_", None)
+        site: Any = getattr(self.pipeline[-1], "estimator_", None)
         if not hasattr(site, "site_quantiles_"):
             calibration = (self.info.get("check") or {}).get("calibration")
             if calibration is None:

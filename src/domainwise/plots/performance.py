@@ -108,7 +108,7 @@ class DomainScoresDisplay(style.Display):
             model = predictions[name]
             values = (model.labels, model.probabilities, model.decisions)
             some: list[Any] = [None if each is None else each[rows] for each in values]
-            drawn = Predictions.kept(classes, *some)
+            drawn = Predictions.of_values(classes, *some)
             return measure.shown(measure.scorer(drawn, None, truth[rows]))
 
         scored = _scores(score, list(models), truth, sample_domain)

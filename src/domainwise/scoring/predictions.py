@@ -1,7 +1,7 @@
-"""Predictions as a record that scorers can judge, and fits that are told the domains they ask for.
+"""Predictions as a record for scorers, and fits that pass domains to estimators that use them.
 
-Scorers of scikit-learn call the estimator themselves: they pass no ``sample_domain`` to
-``predict``, and leave nothing behind. Here predictions are made first, and scored then.
+Scorers of scikit-learn call the estimator themselves: they do not pass ``sample_domain`` to
+``predict``, and do not return predictions. Here predictions are made first, and scored later.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils import ClassifierTags, RegressorTags, indexable
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
+from domainwise.checks.inputs import (
+    Labels,
+    check_classes,
+    check_sample_domain,
+    check_target,
+    count_rows,
+    quiet_about_domains,
+    refuse_no_rows,
+    take_rows,
+)
 from domainwise.splits.folds import draw_rows
 
-#: Rows whose predictions are held with a model, at most.
+#: Rows whose predictions are stored with a model, at most.
 MOST_HELD_OUT = 20_000
 
 
@@ -34,28 +44,29 @@ def takes(method: Any, name: str = "sample_domain") -> bool:
 
 
 def fit_with_domains(estimator: Any, X: Any, y: Any, sample_domain: Any, **more: Any) -> Any:
-    """Fit an estimator in place; ``sample_domain`` reaches it, or its parts, if they ask for it.
+    """Fit an estimator in place; ``sample_domain`` is passed to it, or its parts, on request.
 
-    ``more`` is for those who are known to ask for it.
+    ``more`` are other arguments, which its ``fit`` must have.
     """
     with config_context(enable_metadata_routing=True):
         if sample_domain is not None and not asks_for_domains(estimator) and takes(estimator.fit):
             if not hasattr(estimator, "set_fit_request"):
                 return estimator.fit(X, y, sample_domain=sample_domain, **more)
-            # It has the argument, and nobody has said whether to use it.
+            # It has the argument, and no request has been set.
             estimator.set_fit_request(sample_domain=True)
-        asked = asks_for_domains(estimator) and sample_domain is not None
-        return estimator.fit(X, y, **({"sample_domain": sample_domain} if asked else {}), **more)
+        if sample_domain is not None and asks_for_domains(estimator):
+            more["sample_domain"] = sample_domain
+        return estimator.fit(X, y, **more)
 
 
 def asks_for_domains(estimator: Any, method: str = "fit") -> bool:
-    """Whether an estimator, or a part of it, has asked for ``sample_domain``."""
+    """Whether an estimator, or a part of it, requests ``sample_domain``."""
     with config_context(enable_metadata_routing=True):
         return bool(get_routing_for_object(estimator).consumes(method, ["sample_domain"]))
 
 
 class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
-    """What is of the same kind as the estimator inside it, and takes the same rows."""
+    """A meta-estimator of the same type as its estimator, which takes the same rows."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -66,25 +77,75 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+class AroundPredictor(AroundEstimator):
+    """A wrapper of a classifier or regressor that is fitted without some of the domains."""
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
+        """Check arguments and rows; return X, y, and both kinds of labels. Sets ``classes_``."""
+        self._validate_params()
+        classification = is_classifier(self.estimator)
+        if not classification and not is_regressor(self.estimator):
+            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
+        refuse_no_rows(X)
+        (X,) = indexable(X)
+        n = count_rows(X)
+        if n < 2:
+            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
+        domain = check_sample_domain(sample_domain, n, "delta")
+        if classification:
+            target = check_classes(y, n)
+            self.classes_ = target.names
+            return X, target.names[target.codes], target, domain
+        target = check_target(y, n, "rbf", least_classes=1)
+        if target.values.shape[1] > 1:
+            raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
+        return X, target.values[:, 0], target, domain
+
+    def _kinds(self, sample_domain: Any) -> tuple[str, ...]:
+        """Kinds of predictions: of rows one by one and, if the estimator uses it, in context."""
+        context = sample_domain is not None and asks_for_domains(self.estimator, "predict")
+        return ("plain", "context") if context else ("plain",)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Their names, if X has string column names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+
+def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Array) -> Any:
+    """Fit a clone to some of the rows, without a warning about their domains."""
+    domains = None if sample_domain is None else take_rows(sample_domain, rows)
+    with quiet_about_domains():
+        return fit_with_domains(clone(estimator), take_rows(X, rows), take_rows(y, rows), domains)
+
+
 def names_likeliest(estimator: Any) -> bool:
-    """Whether its classes are those of the largest probability, so that one answer gives both."""
+    """Whether its classes are those of the largest probability."""
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     return bool(getattr(estimator, "names_likeliest", False))
 
 
-def _answers(method: str) -> Callable[[Any], bool]:
+def _provides(method: str) -> Callable[[Any], bool]:
     return lambda self: self.classes is not None and hasattr(self.estimator, method)
 
 
 @dataclass(eq=False, repr=False)
 class Predictions(BaseEstimator):
-    """What an estimator says about some rows; for scorers it stands for the estimator.
+    """Predictions of an estimator for some rows; scorers take it for the estimator.
 
-    Classes are codes here, so that scores which need a positive class find it: the last of
-    ``classes``, which are None for a continuous target. Values are computed when they are asked
-    for, and kept. ``sample_domain`` is for estimators that look at a domain's rows together, and
-    ``rows`` are those that are asked about; None is all.
+    Classes are codes here, and the last of ``classes``, which are None for a continuous target, is
+    the positive one. Values are computed once, when they are needed. ``sample_domain`` is for
+    estimators that use the rows of a domain, and ``rows`` selects rows; None is all.
     """
 
     estimator: Any
@@ -94,21 +155,22 @@ class Predictions(BaseEstimator):
     rows: Any = None
 
     @classmethod
-    def kept(
+    def of_values(
         cls,
         classes: Array | None,
         labels: Array,
         probabilities: Array | None,
         decisions: Array | None,
     ) -> Predictions:
-        """Predictions that were made before; there is no estimator any more."""
-        answers = {"predict_proba": probabilities, "decision_function": decisions}
-        given = {name: values for name, values in answers.items() if values is not None}
-        told = cls(SimpleNamespace(**given), None, classes)
-        told.labels, told.probabilities, told.decisions = labels, probabilities, decisions
-        return told
+        """Predictions that were computed before, without an estimator."""
+        outputs = {"predict_proba": probabilities, "decision_function": decisions}
+        available = {name: values for name, values in outputs.items() if values is not None}
+        predictions = cls(SimpleNamespace(**available), None, classes)
+        predictions.labels, predictions.probabilities = labels, probabilities
+        predictions.decisions = decisions
+        return predictions
 
-    def _ask(self, method: str) -> Array:
+    def _call(self, method: str) -> Array:
         if self.sample_domain is None:
             return np.asarray(getattr(self.estimator, method)(self.X))
         with config_context(enable_metadata_routing=True):
@@ -118,28 +180,28 @@ class Predictions(BaseEstimator):
 
     @cached_property
     def labels(self) -> Array:
-        """Predicted classes as they are called, or numbers."""
+        """Predicted classes by their labels, or numbers."""
         if self.classes is None or not names_likeliest(self.estimator):
-            return one_column(self._ask("predict"))
+            return one_column(self._call("predict"))
         return np.asarray(self.estimator.classes_[self._likely.argmax(axis=1)])
 
     @cached_property
     def _likely(self) -> Array:
-        return self._ask("predict_proba")
+        return self._call("predict_proba")
 
     @cached_property
     def probabilities(self) -> Array | None:
-        """One column per class; zeros for a class that was not there in training."""
-        if not _answers("predict_proba")(self):
+        """One column per class; zeros for a class that was not in the training data."""
+        if not _provides("predict_proba")(self):
             return None
         return self._columns(self._likely, 0.0)
 
     @cached_property
     def decisions(self) -> Array | None:
         """One value for two classes, positive for the last; one column per class for more."""
-        if not _answers("decision_function")(self):
+        if not _provides("decision_function")(self):
             return None
-        values = self._ask("decision_function")
+        values = self._call("decision_function")
         if len(self.classes) == 2:
             values = values if values.ndim == 1 else values[:, 1] - values[:, 0]
             return values if self.estimator.classes_[-1] == self.classes[-1] else -values
@@ -161,12 +223,12 @@ class Predictions(BaseEstimator):
         """Codes of classes, or numbers."""
         return self.labels if self.classes is None else codes_of(self.labels, self.classes)
 
-    @available_if(_answers("predict_proba"))
+    @available_if(_provides("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of classes."""
         return self.probabilities
 
-    @available_if(_answers("decision_function"))
+    @available_if(_provides("decision_function"))
     def decision_function(self, X: Any) -> Any:
         """Decision values."""
         return self.decisions
@@ -203,50 +265,50 @@ class HeldOut:
         members: dict[str, Array] | None = None,
         rows: Array | None = None,
     ) -> HeldOut:
-        """Hold some of the rows, in which domains count: at most ``MOST_HELD_OUT``.
+        """Store at most ``MOST_HELD_OUT`` rows, drawn evenly from the domains.
 
-        Probabilities are held in single precision, as there may be many classes.
+        Probabilities are stored in single precision, as there may be many classes.
         """
         rows = np.arange(len(y)) if rows is None else rows
         codes = np.unique(domain[rows], return_inverse=True)[1]
         rows = rows[draw_rows(codes, max(MOST_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
 
-        def held(values: Array) -> Array:
+        def stored(values: Array) -> Array:
             return np.asarray(values[rows], dtype=dtype)
 
         return cls(
             y[rows],
             domain[rows],
-            held(plain),
-            None if context is None else held(context),
-            None if members is None else {name: held(each) for name, each in members.items()},
+            stored(plain),
+            None if context is None else stored(context),
+            None if members is None else {name: stored(part) for name, part in members.items()},
         )
 
 
 def one_column(values: Array) -> Array:
-    """Predictions side by side, also where an estimator stands them in a column (CatBoost)."""
+    """Predictions of shape (n,), also where an estimator returns a column (CatBoost)."""
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def codes_of(labels: Any, classes: Array) -> Array:
-    """Place of each label in ``classes``, which are in any order."""
+    """Index of each label in ``classes``, which may be in any order."""
     labels = np.asarray(labels)
     order = np.argsort(classes)
     place = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
     codes = order[place]
-    strange = classes[codes] != labels
-    if np.any(strange):
-        known = ", ".join(map(str, classes.tolist()))
-        raise ValueError(f"class {labels[strange].tolist()[0]!r} is none of {known}")
+    unknown = classes[codes] != labels
+    if np.any(unknown):
+        names = ", ".join(map(str, classes.tolist()))
+        raise ValueError(f"class {labels[unknown].tolist()[0]!r} is not one of {names}")
     return np.asarray(codes)
 
 
 @dataclass(frozen=True)
 class NamedScorer:
-    """A scorer of scikit-learn for classes whatever they are called."""
+    """A scorer of scikit-learn for classes with any labels."""
 
-    scorer: Any  #: as :func:`sklearn.metrics.get_scorer` gives it
+    scorer: Any  #: from :func:`sklearn.metrics.get_scorer`
     classes: Array  #: the positive one last
     name: str = ""  #: of the scorer
 
@@ -257,7 +319,7 @@ class NamedScorer:
         codes = codes_of(y, self.classes)
         if self.name not in ("accuracy", "balanced_accuracy"):
             return float(self.scorer(estimator, None, codes))
-        # A search asks for thousands of these, and scikit-learn mostly checks arguments.
+        # A search needs thousands of these, and scikit-learn mostly checks arguments.
         right = estimator.predict(None) == codes
         if self.name == "accuracy":
             return float(right.mean())

@@ -31,8 +31,7 @@ CELL = re.compile(rb"<(?:\w+:)?c\b[^>]*?" + _PLACE + rb"[^>]*(?<!/)>")
 ERROR = re.compile(rb"<(?:\w+:)?c\b([^>]*\bt=[\"']e[\"'][^>]*)>(.*?)</(?:\w+:)?c>", re.DOTALL)
 VALUE = re.compile(rb"<(?:\w+:)?v>([^<]{1,20})<")
 #: Errors that reading a damaged workbook raises.
-DAMAGED = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, OSError, EOFError, KeyError)
-DAMAGED += (ValueError, RuntimeError)
+DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError)
 
 
 @dataclass
@@ -85,7 +84,7 @@ def read_excel(path: Path) -> tuple[Any, tuple[str, ...]]:
         rows = full[0].to_python() if full else []
     except TableError:
         raise
-    except (CalamineError, *DAMAGED) as error:
+    except (*DAMAGED, CalamineError, ElementTree.ParseError) as error:
         raise TableError(f"{path} is damaged or not an Excel file: {error}") from None
     if not full:
         raise TableError(f"{path} is empty")

@@ -86,9 +86,9 @@ class Schema:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Schema:
         """Undo :meth:`as_dict`."""
-        names = [f.name for f in fields(cls) if f.name in stored]
-        values: dict[str, Any] = {name: stored[name] for name in names}
-        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+        known = {f.name for f in fields(cls)}.intersection(stored)
+        tuples: dict[str, Any] = {n: tuple(v) for n, v in stored.items() if isinstance(v, list)}
+        return cls(**{name: tuples.get(name, stored[name]) for name in known})
 
 
 class ReadColumns(TransformerMixin, BaseEstimator):
