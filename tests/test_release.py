@@ -36,7 +36,7 @@ def padded(version):
 
 
 def test_the_version_is_in_one_place_and_others_repeat_it():
-    assert PROJECT["dynamic"] == ["version"]
+    assert PROJECT["dynamic"] == ["version", "readme"]
     assert "version" not in PROJECT
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited[1] == domainwise.__version__

@@ -1,5 +1,6 @@
 """What a user installs holds what the program reads at run time."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -59,3 +60,10 @@ def test_the_wheel_has_the_console_script_and_the_type_marker(wheel):
 def test_the_wheel_holds_nothing_but_the_package(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"domainwise"}
+
+
+def test_the_description_has_no_link_that_needs_a_clone(wheel):
+    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    description = wheel.read(metadata).decode()
+    assert "# domainwise" in description
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", description) == []
