@@ -35,9 +35,9 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # Two questions, two numbers
 # --------------------------
 #
-# Random folds ask how an SVM does on *more patients of the same hospitals*. Leaving hospitals out
-# asks how it does on *another hospital*. The second SVM pays for telling hospitals apart: inside
-# each class, because shares of ill patients differ (``conditional=True``).
+# Random folds ask how good an SVM is on *more patients of the same hospitals*. Held-out hospitals
+# ask how good it is at *another hospital*. The second SVM has a penalty on differences between
+# hospitals: within each class, because shares of ill patients differ (``conditional=True``).
 
 svm = SVC(gamma=0.3)
 invariant = InvariantSVC(gamma=0.3, domain_weight=10, conditional=True)
@@ -48,19 +48,19 @@ unseen = {
     "SVM": domain_cross_validate(svm, X, ill, hospital),
     "InvariantSVC": domain_cross_validate(invariant, X, ill, hospital),
 }
-print(f"SVM, random folds: {seen:.2f}")
-for name, found in unseen.items():
-    print(f"{name}, hospitals left out: {found.mean:.2f}, the worst {found.worst:.2f}")
+print(f"SVM, random folds: accuracy {seen:.2f}")
+for name, scores in unseen.items():
+    print(f"{name}, held-out hospitals: mean {scores.mean:.2f}, worst {scores.worst:.2f}")
 
 # %%
 # Hospital by hospital
 # --------------------
 
 figure, axes = plt.subplots(figsize=(7.2, 3))
-for offset, (name, found) in zip((-0.19, 0.19), unseen.items(), strict=True):
-    axes.bar(np.arange(6) + offset, found.scores, width=0.36, label=f"{name}, hospital left out")
+for offset, (name, scores) in zip((-0.19, 0.19), unseen.items(), strict=True):
+    axes.bar(np.arange(6) + offset, scores.scores, width=0.36, label=f"{name}, held out")
 axes.axhline(seen, color="#374151", linestyle="--", linewidth=1.2, label="SVM, random folds")
-axes.set(xlabel="hospital that was left out", ylabel="accuracy", ylim=(0, 1))
+axes.set(xlabel="held-out hospital", ylabel="accuracy", ylim=(0, 1))
 axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
 plt.show()
 
@@ -68,10 +68,10 @@ plt.show()
 # What the two have learnt
 # ------------------------
 #
-# Both are fitted without the hospital that the SVM finds hardest. Colours are what each predicts,
-# dots the patients they were fitted to, crosses those of the hospital left out. The SVM has
-# divided the plane into hospitals: what lies where a hospital full of ill patients was is ill.
-# The other keeps closer to the sum of the measurements, which means the same everywhere.
+# Both are fitted without the hospital on which the SVM scores worst. Colours are predictions, dots
+# the patients of the source hospitals, crosses those of the held-out hospital. The SVM has divided
+# the plane into hospitals: near a hospital full of ill patients, everybody is ill. InvariantSVC
+# follows the sum of the measurements more closely, which means the same everywhere.
 
 hardest = unseen["SVM"].worst_domain
 new = hospital == hardest
@@ -89,13 +89,12 @@ for axes, model in zip(panels, (svm, invariant), strict=True):
         axes.scatter(*X[old].T, s=7, color=colour, alpha=0.6, linewidths=0)
         axes.scatter(*X[cross].T, s=26, color=colour, marker="x", linewidths=1.3)
     right = np.mean(model.predict(X[new]) == ill[new])
-    axes.set(title=f"{type(model).__name__}: {right:.0%} right in hospital {hardest}")
+    axes.set(title=f"{type(model).__name__}: accuracy {right:.2f} at hospital {hardest}")
     axes.set_xlabel("first measurement")
 panels[0].set_ylabel("second measurement")
 plt.show()
 
 # %%
-# Nothing here is special to support vector machines: trees and neighbours do the same. The
-# example is made so that the trap is deep; on real tables it is mostly shallower, and sometimes
-# there is none. What helps in every case is to ask the right question first, and
-# :func:`domainwise.evaluate` asks it of many methods at once.
+# Trees and nearest neighbours fall into the same trap. The example is made so that it is deep; on
+# real tables it is mostly shallower, and sometimes there is none. It always helps to ask the right
+# question first: :func:`domainwise.evaluate` compares methods on held-out domains.

@@ -2,8 +2,8 @@
 The invariant kernel in a Gaussian process
 ==========================================
 
-The price that DCM puts on telling domains apart is a norm, and a norm belongs to a kernel. So any
-kernel machine can pay it, also one that this library does not have: here a Gaussian process, with
+DCM's penalty on differences between domains is a norm, and a norm belongs to a kernel. So any
+kernel machine can use it, also one that is not part of this library: here a Gaussian process with
 its uncertainty.
 """
 
@@ -12,8 +12,8 @@ its uncertainty.
 # -------------------
 #
 # A signal depends on ``x``. Each batch of sensors has a temperature, which is recorded as well,
-# and an offset, which is not. With seven batches the offset can be *explained* by the
-# temperature, by chance, and a flexible model does explain it so.
+# and an offset, which is not. With only seven batches the temperature
+# seems to explain the offset, by chance, and a flexible model believes it.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,15 +38,15 @@ def draw(rng, batches, n=25):
 # One process, two kernels
 # ------------------------
 #
-# scikit-learn's Gaussian process takes features and a dot product: that is a process with
-# whatever kernel the features come from. ``InvariantFeatures`` with all rows as landmarks has the
-# features of the kernel itself, plain for ``domain_weight=0``. The process learns the size of the
-# signal and of the noise from the data, as usual. That is why the price is infinite here: any
-# finite one it could pay by a larger signal, and at 100 it does.
+# scikit-learn's Gaussian process with a dot product on features is a process with the kernel behind
+# these features. ``InvariantFeatures`` with all rows as landmarks represents its kernel exactly;
+# ``domain_weight=0`` is the plain kernel. The process learns the variance of the signal and of the
+# noise from the data. A larger variance could outweigh any finite penalty, so the weight is
+# infinite here.
 
 
 def process(domain_weight):
-    """A Gaussian process whose functions pay domain_weight for differing between batches."""
+    """A Gaussian process with a penalty on differences between batches."""
     kernel = ConstantKernel(10) * DotProduct(0, sigma_0_bounds="fixed") + WhiteKernel(0.1)
     return make_pipeline(
         InvariantFeatures(n_landmarks=1.0, gamma=0.5, domain_weight=domain_weight),
@@ -62,13 +62,13 @@ for model in (plain, invariant):
 X_new, signal_new, batch_new = draw(rng, 3)
 
 # %%
-# A batch that nobody has seen
-# ----------------------------
+# New batches
+# -----------
 #
 # Each panel is a new batch. The line is the prediction along ``x`` at the batch's temperature,
-# the band two standard deviations of a new measurement. The plain process is sure of an offset
-# that it has read off the temperature. The other leaves the offset open: its band is as wide as
-# batches differ.
+# the band two standard deviations of a new measurement. The plain process is certain of an
+# offset that it has inferred from the temperature. The other leaves the offset open: its band is as
+# wide as batches differ.
 
 figure, panels = plt.subplots(2, 3, figsize=(9.5, 5), sharex=True, sharey=True)
 line = np.linspace(-3, 3, 120)
@@ -98,9 +98,9 @@ for title, model in {"plain kernel": plain, "invariant kernel": invariant}.items
     mean, deviation = model.predict(X_new, return_std=True)
     error = np.sqrt(np.mean((signal_new - mean) ** 2))
     covered = np.mean(np.abs(signal_new - mean) < 2 * deviation)
-    print(f"{title:17} RMSE {error:.2f}, within two deviations {covered:.0%} (95 % would be right)")
+    print(f"{title:17} RMSE {error:.2f}, within two deviations {covered:.0%} (correct: 95 %)")
 
 # %%
-# The invariant process cannot know the offset of a batch either, but it does not invent one, and
-# it knows that it does not know. The same two lines make a support vector machine, a kernel ridge
-# or a logistic regression invariant; :doc:`/invariant` says more.
+# The invariant process cannot know the offset of a new batch either, but it does not invent one,
+# and its uncertainty says so. The same two lines make a support vector machine, a kernel ridge or a
+# logistic regression invariant; see :doc:`/invariant`.

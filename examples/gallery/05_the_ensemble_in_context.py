@@ -2,18 +2,18 @@
 The ensemble with and without context
 =====================================
 
-If rows of a new domain come together, each can be seen relative to the others, without a single
-label from there. The ensemble has members for both: ``predict(X)`` takes rows one by one,
-``predict(X, sample_domain=...)`` uses what their domain is like. How much is that worth, and how
-many rows does it take?
+If rows of a new domain come together, each can be compared with the others, without a single label.
+The ensemble predicts in both ways: ``predict(X)`` takes rows one by one, ``predict(X,
+sample_domain=...)`` uses the other rows of their domain. How much does that gain, and how many rows
+does it take?
 """
 
 # %%
 # Laboratories with levels of their own
 # -------------------------------------
 #
-# The class depends on where a sample lies among the others of its laboratory; laboratories differ
-# in level and in spread. Ten are for learning, twelve come later.
+# The class depends on how a sample compares with the others of its laboratory. Laboratories differ
+# in level and in spread. Ten are sources, twelve are new.
 
 import warnings
 
@@ -43,20 +43,20 @@ X_new, y_new, lab_new = draw(rng, 12, 100)
 # What the ensemble expects
 # -------------------------
 #
-# It has left its laboratories out in turn, so it knows what to expect of a new one, in either way
-# of predicting. Two kinds of members are enough for this page.
+# The ensemble holds out each laboratory in turn, so it has an expected score for a new one, for
+# both ways of predicting. Two kinds of members are enough for this page.
 
 model = DomainEnsembleClassifier(["linear", "invariant_ridge"], random_state=0)
 model.fit(X, y, sample_domain=lab)
 for title, (mean, low, high) in {
     "rows one by one": model.expected_score_,
-    "with their laboratory's rows": model.context_expected_score_,
+    "with their laboratory": model.context_expected_score_,
 }.items():
-    print(f"{title:30} {mean:.2f} expected ({low:.2f} to {high:.2f})")
+    print(f"{title:30} expected accuracy {mean:.2f} ({low:.2f} to {high:.2f})")
 
 # %%
-# What comes
-# ----------
+# What is observed
+# ----------------
 
 alone = model.predict(X_new) == y_new
 together = model.predict(X_new, sample_domain=lab_new) == y_new
@@ -82,11 +82,9 @@ plt.show()
 # How many rows does it take?
 # ---------------------------
 #
-# From each new laboratory a few rows are taken as if no others had come. A mean of two rows says
-# little, and the context is shrunk towards the sources accordingly (``shrinkage`` of
-# :class:`~domainwise.DomainContext`): a small batch does no harm, and ten rows are worth having.
-# (Batches whose classes come out in shares that no source had are taken row by row, with a
-# warning, which is silenced here.)
+# Rows of each new laboratory come in batches of one size. Statistics of two rows are noise, so
+# small batches are predicted nearly row by row, and a batch of one row exactly so. Batches that
+# look unlike every source are predicted row by row, with a warning that is silenced here.
 
 warnings.simplefilter("ignore", UserWarning)
 
@@ -110,16 +108,16 @@ plt.show()
 # When context misleads
 # ---------------------
 #
-# Batches have to be like the laboratory. If somebody sends the positive samples only, their mean
-# is not the laboratory's, and relative to each other they look like an ordinary mix of both
+# A batch must look like its whole laboratory. If somebody sends positive samples only, their mean
+# is not the laboratory's mean, and compared with each other they look like a mixture of both
 # classes.
 
 positive = y_new == 1
 predicted = model.predict(X_new[positive], sample_domain=lab_new[positive])
-print(f"positive samples found among all of their laboratory: {together[positive].mean():.2f}")
-print(f"positive samples found when only these are sent:      {np.mean(predicted == 1):.2f}")
+print(f"recall of positive samples, whole laboratories:      {together[positive].mean():.2f}")
+print(f"recall of positive samples, sent without the others: {np.mean(predicted == 1):.2f}")
 
 # %%
-# A guard has a batch predicted row by row if classes come out in it in shares that no source had.
-# It goes by what is predicted, and a selection need not look like one: so give the ensemble all
-# rows of a domain, or none.
+# A guard predicts a batch row by row if its statistics or predicted class shares are unlike those
+# of every source. A selection can still look ordinary. So give the ensemble all rows of a domain,
+# or predict row by row.

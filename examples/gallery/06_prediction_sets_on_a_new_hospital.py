@@ -2,10 +2,10 @@
 Prediction sets on a new hospital
 =================================
 
-A prediction set holds the classes that a patient may have; at 90 % nine of ten patients have
-theirs in it. Calibrated on random rows such sets hold what they promise in the hospitals they
-know, and not in the next one. Calibrated on hospitals left out they are larger, and right on
-average over hospitals. Not in each of them.
+A prediction set contains the plausible diagnoses of a patient. At 90 % coverage, nine of ten
+patients have their diagnosis in the set. Sets that are calibrated on random rows are too small at a
+new hospital. Sets that are calibrated on held-out hospitals are larger, and correct on average over
+hospitals, though not at each of them.
 """
 
 # %%
@@ -41,17 +41,17 @@ X_new, diagnosis_new, hospital_new = draw(rng, 200)
 # Two calibrations
 # ----------------
 #
-# Both are the same logistic regression, and the same rule for sets. The first takes rows as they
-# come: each is a domain of its own, dealt at random. The second leaves hospitals out; with
-# ``calibration="split"`` half of them serve nothing but calibration, and the coverage is
-# guaranteed. The library has a word to say about the first.
+# Both use the same logistic regression and the same rule. The first treats every row as a domain of
+# its own, in random folds; the library warns about it. The second holds hospitals out. With
+# ``calibration="split"`` half of the hospitals are used for calibration only, and the coverage is
+# guaranteed.
 
 folds = list(KFold(10, shuffle=True, random_state=0).split(X))
 by_rows = DomainConformal(LogisticRegression(), cv=folds)
-with warnings.catch_warnings(record=True) as said:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     by_rows.fit(X, diagnosis, sample_domain=np.arange(len(X)))
-print(said[0].message)
+print(caught[0].message)
 by_hospital = DomainConformal(LogisticRegression(), calibration="split")
 by_hospital.fit(X, diagnosis, sample_domain=hospital)
 print(by_hospital.promise_, "from", len(by_hospital.calibration_domains_), "hospitals")
@@ -60,9 +60,8 @@ print(by_hospital.promise_, "from", len(by_hospital.calibration_domains_), "hosp
 # Two hundred new hospitals
 # -------------------------
 #
-# The share of patients whose diagnosis is in their set, for each hospital. The average is what is
-# promised; a hospital that measures very differently is covered far less, and no promise is made
-# about it.
+# The share of patients whose diagnosis is in their set, for each hospital. The guarantee is about
+# the average. A hospital that measures very differently is covered far less.
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
 bins = np.linspace(0, 1, 31)
@@ -70,7 +69,7 @@ for axes, (title, model, colour) in zip(
     panels,
     (
         ("calibrated on random rows", by_rows, "#d9902f"),
-        ("calibrated on hospitals left out", by_hospital, "#2a9d8f"),
+        ("calibrated on held-out hospitals", by_hospital, "#2a9d8f"),
     ),
     strict=True,
 ):
@@ -89,13 +88,13 @@ plt.show()
 # What the sets look like
 # -----------------------
 #
-# The number of diagnoses in a set, over the plane of measurements. With hospitals left out one
-# has to admit more often that two diagnoses are possible.
+# The number of diagnoses in a set, over the plane of measurements. With held-out hospitals, two
+# diagnoses are plausible more often.
 
 grid = np.stack(np.meshgrid(np.linspace(-3, 5, 160), np.linspace(-3, 5, 160)), axis=-1)
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
 for axes, title, model in zip(
-    panels, ("random rows", "hospitals left out"), (by_rows, by_hospital), strict=True
+    panels, ("random rows", "held-out hospitals"), (by_rows, by_hospital), strict=True
 ):
     counts = model.predict_set(grid.reshape(-1, 2), coverage=0.9).sum(axis=1).reshape(160, 160)
     colours = ["#4b5563", "#eef2ff", "#c7d2fe", "#818cf8"]
@@ -109,7 +108,6 @@ bar.set_label("diagnoses in a set")
 plt.show()
 
 # %%
-# Twenty hospitals calibrate here. With K of them nothing beyond K/(K + 1) can be promised: nine
-# are the fewest for 90 %, and with so few sets are larger than they would have to be. How it is
-# derived is in :doc:`/theory`, section 16, and :doc:`/guide/uncertainty` says what to know before
-# one trusts a set.
+# Twenty hospitals are used for calibration here. With K of them, no coverage beyond K/(K + 1) can
+# be guaranteed: 90 % needs nine. :doc:`/theory` has the derivation in section 16, and
+# :doc:`/guide/uncertainty` says what to know before you trust a set.

@@ -2,17 +2,17 @@
 A million rows with FastDCM
 ===========================
 
-The exact method needs all rows at once, and time that grows with their square. ``FastDCM`` sees
-every row once, in batches that are forgotten, and keeps sums: what it needs does not grow with
-the number of rows. New domains may turn up in any batch.
+The exact method needs all rows at once, and its time grows with their square. ``FastDCM`` reads
+every row once, batch by batch, and stores only sums, so its memory does not grow with the number of
+rows. New domains may appear in any batch.
 """
 
 # %%
 # A stream of batches
 # -------------------
 #
-# Each batch is one site with 50,000 rows of ten features. Two directions tell the three classes
-# apart, everywhere in the same way; each site adds a shift of its own.
+# Each batch is one site with 50,000 rows of ten features. Two directions separate the three
+# classes, in the same way everywhere; each site adds a shift of its own.
 
 import time
 
@@ -40,10 +40,9 @@ def draw(site):
 # One pass
 # --------
 #
-# Landmarks come from the first batch. After each batch the components could be used; three times
-# they are kept to be looked at. The price of domains multiplies a sum over rows, as the ``C`` of
-# a support vector machine does: what is moderate for a thousand rows is enormous for a million,
-# so it is small here.
+# Landmarks come from the first batch. The model can be used after each batch; we look at it three
+# times. The weight of domains multiplies a sum over rows, like ``C`` of a support vector machine:
+# what is moderate for a thousand rows is large for a million, so it is small here.
 
 model = FastDCM(n_landmarks=150, domain_weight=1e-5, random_state=0)
 X_test, y_test = draw(-1)  # of a site that is not in the stream
@@ -58,16 +57,15 @@ for site in range(N_BATCHES):
     if site in (0, 4, N_BATCHES - 1):
         snapshots[seen] = model.transform(X_test[:4000])
 print(f"{seen:,} rows of {len(model.domains_)} sites in {seconds:.1f} s")
-print(f"kept: {model.landmarks_.shape[0]} landmarks and sums of them, however many rows come")
+print(f"stored: {model.landmarks_.shape[0]} landmarks and their sums, for any number of rows")
 
 # %%
 # What the components show
 # ------------------------
 #
-# Rows of a site that was never seen, after 50,000 rows of one site, 250,000 of five, and a
-# million of twenty. Signs and order of components are free, so the triangle turns. The problem is
-# an easy one: the classes come apart after one site. What the others add is which directions hold
-# everywhere.
+# Rows of a new site, after 50,000 rows of one site, 250,000 of five, and a million of twenty. Signs
+# and order of components are arbitrary, so the triangle turns. The problem is easy: the classes are
+# separated after one site. The other sites show which directions are valid everywhere.
 
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.4))
 for axes, (rows, Z) in zip(panels, snapshots.items(), strict=True):
@@ -80,5 +78,5 @@ plt.show()
 # %%
 # The sums are those of all rows: one fit to the million at once, with the same landmarks, gives
 # the same components up to rounding. From files, or from a cluster,
-# :func:`domainwise.distributed.fit_parquet` does the same; a table in
-# :doc:`/benchmarks/FAST_FAMILY` says what a pass costs beside one of scikit-learn's ``Nystroem``.
+# :func:`domainwise.distributed.fit_parquet` does the same; :doc:`/benchmarks/FAST_FAMILY`
+# compares the cost of a pass with scikit-learn's ``Nystroem``.

@@ -2,8 +2,8 @@
 What differs between domains
 ============================
 
-Before a model is fitted it is worth a look at how domains differ, and before it is used, at
-whether the new one is like them. Two pictures and a few sentences do both.
+Before you fit a model, look at how domains differ. Before you use it, look at whether the new
+domain is like them. Two figures and a few sentences do both.
 """
 
 # %%
@@ -52,8 +52,8 @@ new.loc[new.index[:75], "porosity"] = np.nan
 # Feature by feature
 # ------------------
 #
-# Medians and quartiles of every log in every well, in deviations of the sources. Wells A to E lie
-# beside each other; the sixth does not.
+# Medians and quartiles of every log in every well, in standard deviations of the sources. Wells A
+# to E are alike; the sixth is not.
 
 both, where = pd.concat([X, new], ignore_index=True), np.concatenate([well, np.full(150, "F")])
 ShiftDisplay.from_features(both, where, new=["F"])
@@ -63,35 +63,34 @@ plt.show()
 # In words
 # --------
 #
-# A ``ShiftWatch`` in front of a model keeps a summary of the sources, and ``check_shift``
-# compares new rows with it. It knows how far wells lie apart, and speaks of what goes beyond
-# that.
+# A ``ShiftWatch`` before a model stores statistics of the sources, and ``check_shift`` compares new
+# rows with them. It reports what exceeds the differences between source wells.
 
 model = make_pipeline(ShiftWatch(), SimpleImputer(), StandardScaler(), LinearDiscriminantAnalysis())
 model.fit(X, rock, shiftwatch__sample_domain=well)
 for finding in check_shift(model, new):
     print(f"{finding.kind}: {finding}")
-print(f"right as it is: {model.score(new, new_rock):.2f}")
+print(f"accuracy as it is: {model.score(new, new_rock):.2f}")
 
 # %%
-# The unit can be mended. What stays strange is that porosity is missing, and that is for somebody
-# to decide who knows the wells.
+# The unit can be corrected. The missing porosity remains, and somebody who knows the wells has to
+# decide about it.
 
-mended = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
-for finding in check_shift(model, mended):
+corrected = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
+for finding in check_shift(model, corrected):
     print(f"{finding.kind}: {finding}")
-print(f"right with the unit mended: {model.score(mended, new_rock):.2f}")
+print(f"accuracy with the unit corrected: {model.score(corrected, new_rock):.2f}")
 
 # %%
 # All features at once
 # --------------------
 #
-# Rows on a map: two components of DCM, which vary with rock type and pay for varying with the
-# well. Dots of the new well, its unit mended, lie among those of the others.
+# Two components of DCM, which vary with the rock type and little with the well. Rows of the new
+# well, with the unit corrected, lie among the others.
 
 projection = make_pipeline(SimpleImputer(), StandardScaler(), DCM(ridge=0.1, domain_weight=0.1))
 projection.fit(X, rock, dcm__sample_domain=well)
-both = pd.concat([X, mended], ignore_index=True)
+both = pd.concat([X, corrected], ignore_index=True)
 figure, panels = plt.subplots(1, 2, figsize=(9, 4))
 rocks = np.concatenate([rock, new_rock])
 display = DomainMapDisplay.from_predictions(
