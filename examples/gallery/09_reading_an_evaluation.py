@@ -103,5 +103,5 @@ for finding in check_shift(model, new):
     print(finding)
 
 # %%
-# ``evaluation.report("page.html")`` writes the answer as one HTML page (:doc:`/guide/report`). From a
+# ``evaluation.report("page.html")`` writes the answer as one page (:doc:`/guide/report`). From a
 # file it is one command: ``domainwise evaluate hospitals.csv --target label --domain domain``.
