@@ -59,6 +59,10 @@ def g_mean_score(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     float
         Between 0 and 1, larger is better.
 
+    See Also
+    --------
+    worst_domain_score : Score of the worst domain.
+
     Examples
     --------
     >>> from domainwise.metrics import g_mean_score
@@ -113,6 +117,10 @@ def worst_domain_score(
         If the metric cannot be computed for a domain, or is not finite there (AUC where only one
         class occurs, say). The message names the domain; leaving it out silently would hide
         exactly the domains this score is about.
+
+    See Also
+    --------
+    g_mean_score : Geometric mean of the recalls of classes.
 
     Examples
     --------
@@ -179,6 +187,11 @@ def hsic(
     -------
     float
 
+    See Also
+    --------
+    mmd : Distance between two groups of rows.
+    invariance_report : Both, for targets and domains.
+
     References
     ----------
     A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf (2005), Measuring statistical dependence with
@@ -240,6 +253,15 @@ def mmd(
         Symmetric, with a zero diagonal; rows in the sorted order of the domains, that is, of
         ``numpy.unique(sample_domain)``. With one domain: ``[[0.]]``.
 
+    See Also
+    --------
+    hsic : Dependence between two representations.
+
+    References
+    ----------
+    A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf and A. Smola (2012), "A kernel two-sample
+    test", Journal of Machine Learning Research.
+
     Examples
     --------
     >>> import numpy as np
@@ -299,7 +321,13 @@ class InvarianceReport:
     domains: Array
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings, ready for JSON."""
+        """Plain numbers, lists and strings, ready for JSON.
+
+        Returns
+        -------
+        values : dict
+            Attributes by name.
+        """
         return {
             "domain_dependence": self.domain_dependence,
             "target_dependence": self.target_dependence,
@@ -342,6 +370,11 @@ def invariance_report(
     Returns
     -------
     InvarianceReport
+
+    See Also
+    --------
+    hsic : Dependence on targets or domains.
+    mmd : Distance between two domains.
 
     Examples
     --------

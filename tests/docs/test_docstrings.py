@@ -9,10 +9,11 @@ pytestmark = pytest.mark.docs
 
 #: What is asked for: a docstring (GL08) with sections in order (GL06, GL07), a summary that is a
 #: sentence (SS01 to SS04), exactly the arguments of the signature (PR01, PR02), types that are
-#: written (PR06, PR10), and for what users call by name an example (EX01), which pytest runs.
+#: written (PR06, PR10), what is returned (RT01), and for what users call by name an example (EX01),
+#: which pytest runs.
 CHECKS = {
     *("GL06", "GL07", "GL08", "SS01", "SS02", "SS03", "SS04"),
-    *("PR01", "PR02", "PR06", "PR10", "EX01"),
+    *("PR01", "PR02", "PR06", "PR10", "RT01", "EX01"),
 }
 #: What functions return: described by attributes, and shown in the examples of these functions.
 RESULTS = {

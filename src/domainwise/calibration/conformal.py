@@ -97,6 +97,11 @@ class DomainConformal(AroundPredictor):
     less often. A set is empty if a row is unusual for all classes. Models that choose among many
     candidates, or interpolate, need "split": "cv" may then cover too little.
 
+    References
+    ----------
+    R. Dunn, L. Wasserman and A. Ramdas (2023), "Distribution-free prediction sets for two-layer
+    hierarchical models", Journal of the American Statistical Association.
+
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
@@ -198,6 +203,11 @@ class DomainConformal(AroundPredictor):
         ----------
         X, sample_domain
             As in :meth:`predict`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            Those of the estimator.
         """
         return np.asarray(self._predictions(X, sample_domain)[0].probabilities)
 
@@ -247,6 +257,11 @@ class DomainConformal(AroundPredictor):
         ----------
         X, y
             Rows, and their classes or numbers.
+
+        Returns
+        -------
+        score : float
+            Accuracy, or R² of a regressor.
         """
         check_is_fitted(self)
         return float(self.estimator_.score(X, y))

@@ -166,6 +166,15 @@ def adapt_class_shares(
     -------
     adapted : ndarray of shape (n_rows, n_classes)
 
+    See Also
+    --------
+    domainwise.SiteAdapter : Uses labels of the new domain instead.
+
+    References
+    ----------
+    M. Saerens, P. Latinne and C. Decaestecker (2002), "Adjusting the outputs of a classifier to new
+    a priori probabilities: a simple procedure", Neural Computation.
+
     Examples
     --------
     >>> import numpy as np

@@ -454,6 +454,10 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     ----------
     {shared}
 
+    See Also
+    --------
+    make_synthetic : Domains that are simulated.
+
     References
     ----------
     A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano (1989), Heart Disease, UCI Machine Learning

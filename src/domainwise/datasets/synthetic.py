@@ -63,6 +63,14 @@ def make_synthetic(
         ``data`` (n_samples, n_features) float64, ``target`` (n_samples,) of -1 and 1,
         ``sample_domain`` (n_samples,) of 0 to n_domains - 1, ``feature_names`` and ``DESCR``.
 
+    See Also
+    --------
+    load_heart : Four real hospitals.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     Examples
     --------
     >>> from domainwise.datasets import make_synthetic

@@ -64,6 +64,10 @@ def fit_parquet(
     OSError
         If a file cannot be read. The message names it.
 
+    See Also
+    --------
+    domainwise.FastDCM : The estimator, for rows in memory.
+
     Examples
     --------
     >>> from domainwise import FastDCM

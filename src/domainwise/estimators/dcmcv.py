@@ -262,6 +262,10 @@ class DCMCV(ExactArguments, _Search, KernelProjection):
     --------
     DCM : One model with given arguments.
 
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     Examples
     --------
     >>> from domainwise.selection import DCMCV

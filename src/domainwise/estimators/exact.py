@@ -187,6 +187,15 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
 
     {exact_sections}
 
+    See Also
+    --------
+    DCM : Looks for variation with the target, not with the domain.
+
+    References
+    ----------
+    B. Schoelkopf, A. Smola and K.-R. Mueller (1998), "Nonlinear component analysis as a kernel
+    eigenvalue problem", Neural Computation.
+
     Examples
     --------
     >>> from domainwise import KPCA

@@ -36,6 +36,10 @@ class FastDCM(LabelLandmarkArguments, DCMMethod, FastProjection):
 
     {fast_sections}
 
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     {fast_example}
     """
 

@@ -153,6 +153,11 @@ def evaluate(
     -------
     Evaluation
 
+    See Also
+    --------
+    Evaluation : What it returns.
+    check_shift : Compares new rows with the sources of a model.
+
     Examples
     --------
     >>> from domainwise import evaluate

@@ -36,6 +36,10 @@ def to_onnx(model: Estimator) -> ModelProto:
         If a part cannot be converted; the message names it: a kernel that is a Python function, a
         :class:`~domainwise.DomainContext`, or a member of an ensemble without a converter.
 
+    See Also
+    --------
+    save : Writes a model for Python.
+
     Examples
     --------
     >>> from domainwise import DCM, to_onnx

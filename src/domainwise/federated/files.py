@@ -77,12 +77,24 @@ class SiteFile:
     notes: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """What the file contains, what it does not, and notes for the site alone."""
+        """What the file contains, what it does not, and notes for the site alone.
+
+        Returns
+        -------
+        lines : list of str
+            What the file contains, and what it does not.
+        """
         first = f"site {self.site!r}, {ROUNDS[self.kind]} round, plan {self.plan[:12]}"
         return [first, *self.content["words"], *(f"not in the file: {note}" for note in self.notes)]
 
     def digest(self) -> str:
-        """SHA-256 of everything in the file."""
+        """SHA-256 of everything in the file.
+
+        Returns
+        -------
+        digest : str
+            SHA-256 of the content.
+        """
         digest = hashlib.sha256(json.dumps(self._about(), sort_keys=True).encode())
         for name in sorted(self.arrays):
             array = _stored(self.arrays[name])

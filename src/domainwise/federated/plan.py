@@ -218,7 +218,13 @@ class Plan:
     # As a file.
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        Returns
+        -------
+        content : dict
+            What :meth:`save` writes.
+        """
         values = {entry.name: plain(getattr(self, entry.name)) for entry in fields(self)}
         return {"format": FORMAT, **values, "schema": self.schema.as_dict()}
 
@@ -296,7 +302,13 @@ class Plan:
             raise PlanError(f"its task, {schema.task}, does not fit its classes")
 
     def words(self) -> list[str]:
-        """What the plan contains, and what it does not."""
+        """What the plan contains, and what it does not.
+
+        Returns
+        -------
+        lines : list of str
+            A sentence each.
+        """
         names = self.schema
         contains = TEXTS["plan_first"].format(n_columns=len(names.features), target=names.target)
         maps = f"{self.feature_map} map"

@@ -118,6 +118,11 @@ def statistics(
     file : SiteFile
         ``words()`` says what is in it, ``save(path)`` writes it.
 
+    See Also
+    --------
+    merge : Makes the second plan of these.
+    moments : The second round.
+
     Examples
     --------
     >>> import numpy as np
@@ -235,6 +240,11 @@ def merge(plan: Plan, files: SiteFiles) -> Plan:
     -------
     plan : Plan
         With preprocessing, widths of kernels and a place for every centre; its hash is a new one.
+
+    See Also
+    --------
+    statistics : Makes what is merged.
+    moments : The second round.
     """
     if plan.merged is not None:
         raise PlanError("this plan was merged before: merge into the plan of the first round")
@@ -394,6 +404,11 @@ def moments(
     -------
     file : SiteFile
         ``words()`` says what is in it, ``save(path)`` writes it.
+
+    See Also
+    --------
+    statistics : The first round.
+    fit : Fits the model to these.
 
     Examples
     --------

@@ -89,6 +89,10 @@ class InvariantKernel(
     Both kernels are centred on the training rows, so that ``domain_weight=0`` is the plain centred
     kernel: a machine with an intercept is the same with and without centring.
 
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline

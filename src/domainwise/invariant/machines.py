@@ -185,6 +185,10 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     --------
     InvariantKernel : The kernel, for other machines.
 
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     Examples
     --------
     >>> from domainwise import InvariantSVC

@@ -398,6 +398,11 @@ class InvariantSearchCV(Searched, AroundEstimator):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Classes, or values of the target.
         """
         self._check_new(X)
         if len(self.estimators_) == 1:
@@ -416,6 +421,11 @@ class InvariantSearchCV(Searched, AroundEstimator):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Those of ``best_estimator_``.
         """
         self._check_new(X)
         if len(self.estimators_) == 1:
@@ -435,6 +445,11 @@ class InvariantSearchCV(Searched, AroundEstimator):
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
         """
         self._check_new(X)
         return np.mean([model.predict_proba(X) for model in self.estimators_], axis=0)
@@ -446,6 +461,11 @@ class InvariantSearchCV(Searched, AroundEstimator):
         ----------
         X, y
             Rows, and their classes or numbers.
+
+        Returns
+        -------
+        score : float
+            By ``scoring``; larger is better.
         """
         check_is_fitted(self)
         if self.scoring is None:

@@ -156,6 +156,11 @@ def load(path: str | Path) -> Any:
     ModelFileError
         If the file is damaged, of a later version, not a model file, or contains types that
         models do not consist of.
+
+    See Also
+    --------
+    save : Writes the file.
+    trusted_types : Types that files may contain.
     """
     skops = _skops()
     with _opened(path) as archive:

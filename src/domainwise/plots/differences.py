@@ -181,6 +181,11 @@ class ShiftDisplay(style.Display):
             Features that are drawn; the title says if there are more.
         highlight : sequence, default=None
             Domains in colour; None are the new ones, or all if there are at most eight.
+
+        Returns
+        -------
+        display : ShiftDisplay
+            The same object, with ``ax_`` and ``figure_``.
         """
         check_arguments("plot", {"max_features": [COUNT]}, max_features=max_features)
         few = len(self.domains) <= len(style.PALETTE)
@@ -242,6 +247,10 @@ class DomainMapDisplay(style.Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib axes and figure
+
+    See Also
+    --------
+    ShiftDisplay : Feature by feature.
 
     Examples
     --------
@@ -332,6 +341,11 @@ class DomainMapDisplay(style.Display):
             for ``highlight``.
         highlight : sequence, default=()
             Domains whose points are ringed, such as those that a model has not seen.
+
+        Returns
+        -------
+        display : DomainMapDisplay
+            The same object, with ``ax_`` and ``figure_``.
         """
         rules = {"color_by": [StrOptions({"domain", "target"})]}
         check_arguments("plot", rules, color_by=color_by)

@@ -41,6 +41,10 @@ class DomainScoresDisplay(style.Display):
         Domains from top to bottom, the worst one for the first method on top.
     ax_, figure_ : matplotlib axes and figure
 
+    See Also
+    --------
+    CalibrationByDomainDisplay : Are probabilities right, domain by domain?
+
     Examples
     --------
     >>> from domainwise.plots import DomainScoresDisplay
@@ -179,6 +183,11 @@ class DomainScoresDisplay(style.Display):
             sorted by; None are all.
         styles : dict of dict, default=None
             By name of the method, further arguments of ``ax.plot``.
+
+        Returns
+        -------
+        display : DomainScoresDisplay
+            The same object, with ``ax_`` and ``figure_``.
         """
         main = list(highlight or self.scores)
         style.check_known(main, self.scores, "highlight")
@@ -270,6 +279,10 @@ class CalibrationByDomainDisplay(style.Display):
     Attributes
     ----------
     ax_, figure_ : matplotlib axes and figure
+
+    See Also
+    --------
+    DomainScoresDisplay : Scores by domain.
 
     Notes
     -----
@@ -387,6 +400,11 @@ class CalibrationByDomainDisplay(style.Display):
             None makes a figure.
         max_domains : int, default=5
             Domains in colour, with their errors in the legend; the others are grey.
+
+        Returns
+        -------
+        display : CalibrationByDomainDisplay
+            The same object, with ``ax_`` and ``figure_``.
         """
         check_arguments("plot", {"max_domains": [COUNT]}, max_domains=max_domains)
         ax = style.axes_for(ax, 4.6, 4.8)

@@ -111,6 +111,11 @@ def algorithm1(
     eigenvectors are arbitrary. ``n_components`` is at most the rank of the centred K_x, and the
     projected training points have unit variance.
 
+    Returns
+    -------
+    result : ReferenceResult
+        Projection and eigenvalues.
+
     Examples
     --------
     >>> import numpy as np
@@ -166,6 +171,11 @@ def dica_original(
     eigenvalues are real and positive; where fewer than ``n_components`` are, fewer components are
     returned, with a RuntimeWarning.
 
+    Returns
+    -------
+    result : ReferenceResult
+        Projection and eigenvalues.
+
     Examples
     --------
     >>> import numpy as np
@@ -204,6 +214,11 @@ def dica_original(
 
 def project(K_x: ArrayLike, K_z: ArrayLike, coefficients: ArrayLike) -> NDArray[np.float64]:
     """Project points by the ``coefficients`` of a result on ``K_x``, one by one.
+
+    Returns
+    -------
+    Z : ndarray of shape (n_samples, n_components)
+        Components of the rows.
 
     Examples
     --------
@@ -278,6 +293,11 @@ def algorithm2(
     (rows) and new points. ``n_components`` is at most the number of landmarks, and the projected
     training points have unit variance.
 
+    Returns
+    -------
+    result : ReferenceResult
+        Projection and eigenvalues.
+
     Examples
     --------
     >>> import numpy as np
@@ -340,6 +360,11 @@ def algorithm2_stable(
     coefficients are :math:`\Phi S^+ b`. Eigenvalues of W_x below M eps relative are dropped, and
     ``n_components`` is at most its rank. The projections do not go through the coefficients, which
     alone suffer where S is badly conditioned.
+
+    Returns
+    -------
+    result : ReferenceResult
+        Projection and eigenvalues.
     """
     C, W, column_means = _landmark_kernel(C_x, W_x, "x")
     n_samples = len(C)

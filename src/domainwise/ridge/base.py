@@ -539,6 +539,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         Parameters
         ----------
         X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Classes, or values of the target.
         """
         return self._apply("_predicted", X)
 

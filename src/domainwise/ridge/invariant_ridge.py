@@ -62,6 +62,10 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
     InvariantRidgeCV : The same for a continuous target.
     InvariantSVC : A support vector machine with one invariant kernel.
 
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
+
     Examples
     --------
     >>> from domainwise import InvariantRidgeClassifierCV
@@ -120,6 +124,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Parameters
         ----------
         X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One column for two classes, positive for the second.
         """
         return self._apply("_decisions", X)
 
@@ -134,6 +143,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         Parameters
         ----------
         X : array-like, tensor or Dask collection of shape (n_rows, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            Rows sum to 1; columns are in the order of ``classes_``.
         """
         return self._apply("_probabilities", X)
 
@@ -192,6 +206,10 @@ class InvariantRidgeCV(RegressorMixin, InvariantRidge):
     See Also
     --------
     InvariantRidgeClassifierCV : The same for classes.
+
+    References
+    ----------
+    A. Wu, "Domain generalization via domain-based covariance minimization".
 
     Examples
     --------

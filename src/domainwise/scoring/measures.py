@@ -234,7 +234,13 @@ class DomainScores:
         return self.domains[int(np.nanargmin(self.scores))]
 
     def per_domain(self) -> dict[Label, float]:
-        """Return the score of each domain."""
+        """Return the score of each domain.
+
+        Returns
+        -------
+        scores : dict
+            Score of each domain by its name.
+        """
         return dict(zip(self.domains.tolist(), self.scores.tolist(), strict=True))
 
     def __repr__(self) -> str:
@@ -277,6 +283,11 @@ def domain_cross_validate(
     Returns
     -------
     DomainScores
+
+    See Also
+    --------
+    LeaveDomainsOut : The splits that it uses.
+    domainwise.evaluate : Compares many methods, and writes a page.
 
     Examples
     --------

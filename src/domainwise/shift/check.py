@@ -85,6 +85,11 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
     findings : list of Finding
         Domain by domain; empty if there is no shift.
 
+    See Also
+    --------
+    ShiftWatch : The step of a pipeline that stores statistics of the sources.
+    plots.ShiftDisplay : The same as a figure.
+
     Notes
     -----
     The distance of two sets of rows is that of their kernel means, at most :math:`\sqrt 2`, for

@@ -121,6 +121,10 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     pooled_distance_ : float
         The largest distance of a pooled domain from the other pooled ones.
 
+    See Also
+    --------
+    check_shift : Compares new rows with the stored statistics.
+
     Examples
     --------
     >>> import numpy as np
@@ -227,6 +231,11 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X : array-like or data frame of shape (n_samples, n_features)
+            The rows as they are.
         """
         check_is_fitted(self)
         if hasattr(X, "iloc"):  # later steps choose columns by name, in any order

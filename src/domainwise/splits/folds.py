@@ -43,6 +43,10 @@ class LeaveDomainsOut(BaseCrossValidator):
     max_splits : int, default=None
         Splits at most: where there would be more, more domains are left out together.
 
+    See Also
+    --------
+    domain_cross_validate : Scores an estimator on every held-out domain.
+
     Notes
     -----
     The domains reach :meth:`split` as ``groups``; with metadata routing they are taken from
@@ -78,6 +82,11 @@ class LeaveDomainsOut(BaseCrossValidator):
         X, y : ignored
         groups : array-like of shape (n_samples,)
             The domain of each row.
+
+        Returns
+        -------
+        n_splits : int
+            Number of splits that :meth:`split` gives.
         """
         return len(self._test_sets(self._codes(groups)[1]))
 
