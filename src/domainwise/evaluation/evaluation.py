@@ -133,6 +133,11 @@ class Evaluation(Results):
         Columns: method, mean, low and high (its 95 % interval), worst, worst_domain, spread, seen
         (the mean in random folds, where each domain was seen), within (of folds inside each domain
         with enough rows), p_value, p_adjusted, seconds. Errors are shown as positive numbers.
+
+        Returns
+        -------
+        table : data frame
+            Columns are explained on the page of the evaluation.
         """
         shown = self.measure.shown
         return import_pandas().DataFrame(
@@ -155,7 +160,13 @@ class Evaluation(Results):
         )
 
     def per_domain(self) -> Frame:
-        """Return a data frame with one row per method and domain."""
+        """Return a data frame with one row per method and domain.
+
+        Returns
+        -------
+        table : data frame
+            Method, domain, rows, score and interval.
+        """
         shown = self.measure.shown
         return import_pandas().DataFrame(
             [
@@ -174,11 +185,23 @@ class Evaluation(Results):
         )
 
     def verdict(self) -> str:
-        """Return in words which method is best, and how certain that is."""
+        """Return in words which method is best, and how certain that is.
+
+        Returns
+        -------
+        sentences : str
+            What the page says on its first screen.
+        """
         return " ".join(make_verdict(self))
 
     def plot(self) -> Figure:
-        """Return a matplotlib figure of every method's score on every domain."""
+        """Return a matplotlib figure of every method's score on every domain.
+
+        Returns
+        -------
+        figure : matplotlib figure
+            One panel.
+        """
         from domainwise.evaluation.page import scores_figure
 
         return scores_figure(self)
@@ -192,6 +215,11 @@ class Evaluation(Results):
             File to write; an existing one is replaced.
         title : str, default=None
             Heading of the page.
+
+        Returns
+        -------
+        path : Path
+            The file that was written.
         """
         from domainwise.evaluation.page import render
         from domainwise.jobs.store import write_text
@@ -201,7 +229,13 @@ class Evaluation(Results):
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and strings; None where undefined."""
+        """Return everything as plain numbers, lists and strings; None where undefined.
+
+        Returns
+        -------
+        content : dict
+            What ``evaluation.json`` contains.
+        """
         content = {
             "facts": self.facts,
             "measure": {
@@ -230,7 +264,13 @@ class Evaluation(Results):
         return {name: value for name, value in self.to_dict().items() if name not in MAIN_ONLY}
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
+        """Return :meth:`to_dict` as JSON.
+
+        Returns
+        -------
+        text : str
+            One JSON object.
+        """
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __str__(self) -> str:
