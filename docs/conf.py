@@ -66,6 +66,8 @@ sphinx_gallery_conf: dict[str, Any] = {
     "filename_pattern": r"/\d\d_",
     "ignore_pattern": r"__init__",
     "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("domainwise",),
     "download_all_examples": False,
     "show_signature": False,
     "show_memory": False,
