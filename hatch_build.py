@@ -17,6 +17,7 @@ class DescriptionHook(MetadataHookInterface):
     """Fills in ``readme``."""
 
     def update(self, metadata: dict) -> None:
+        """Read README and drop what needs a clone."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         text = LINK.sub(r"\1", PICTURE.sub("", text))
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
