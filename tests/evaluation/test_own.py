@@ -159,7 +159,8 @@ def test_domains_of_left_out_rows_reach_predict_only_in_a_row_that_is_marked_so(
     assert alone.mean < 0.7
     assert found.best_ == "mine+context"
     assert [m["context"] for m in found.to_dict()["methods"]] == [True, False, False]
-    assert "mine+context needs all rows of the new domain together" in found.verdict()
+    assert found.recommended_ == "mine"  # row by row
+    assert "all rows of a new site at once: mine with context, accuracy 1.000" in found.verdict()
     assert any("without labels; other methods" in note for note in found.notes)
     assert "+context" in found.table()["method"].iloc[0]
     model = found.fit()

@@ -106,20 +106,45 @@ def test_ids_are_unique(page):
     assert len(parser.ids) == len(set(parser.ids))
 
 
-def test_the_page_says_the_verdict_and_singles_out_the_worst_domain(found, page):
+def test_the_first_screen_is_the_answer_and_the_worst_domain_is_singled_out(found, page):
     from markupsafe import escape
 
-    for sentence in found.verdict().split(". "):
-        assert str(escape(sentence)) in page
+    text = page.split('<div class="answer">')[1].split("<nav")[0].replace("\u00a0", " ")
+    answer = found.answer
+    for part in (answer.take, answer.reason[1:], answer.expect[1:], answer.certain, answer.watch):
+        assert str(escape(part)) in text
+    assert "<code>model = evaluation.fit()</code>" in text
+    assert text.count("<svg") == 1
+    assert str(escape(f"worst: {found.worst_domain}, ")) in text
     worst = page.split('<tr class="worst">')[1:]
-    assert len(worst) == 3  # with intervals, with all methods, and of how it fails
+    assert len(worst) == 3  # with all methods, with intervals, and of how it fails
     assert all(str(escape(str(found.worst_domain))) in row[:200] for row in worst)
+
+
+def test_sections_are_closed_and_have_links_and_columns_of_dashes_are_not_shown(found, page):
+    links = re.findall(r'<a href="#([a-z-]+)">', page.split("<nav")[1].split("</nav>")[0])
+    assert links == ["methods", "failures", "differences", "columns", "settings"]
+    assert all(f'id="{name}"' in page for name in links)
+    assert "<details open" not in page
+    section = page.split('<section id="methods">')[1]
+    heads = re.findall(r'<th scope="col">(.*?)</th>', section.split("</thead>")[0])
+    assert found.best.p_value is None  # four domains
+    assert not {"p", "adjusted"} & set(heads)
+    assert {"mean", "worst", "one new site, 90 %"} <= set(heads)
+
+
+def test_columns_are_in_the_order_of_their_importance(found, page):
+    section = page.split('id="columns"')[1].split("</details>")[0]
+    names = re.findall(r'<th scope="row">(.*?)</th>', section)
+    importance = found.recommended.importance
+    assert names == sorted(importance, key=lambda name: -importance[name])
 
 
 def test_every_picture_has_words(page):
     pictures = re.findall(r"<svg[^>]*>", page)
-    # A small one for each column and one of all; five of failures; one of labels.
-    assert len(pictures) == 2 + 3 + 1 + 5 + 1
+    # What to expect, methods and domains; a small one for each column and one of all; five of
+    # failures; one of labels.
+    assert len(pictures) == 3 + 3 + 1 + 5 + 1
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 

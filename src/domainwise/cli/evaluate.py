@@ -152,11 +152,8 @@ def evaluate(
 
 
 def print_evaluation(result: Evaluation) -> None:
-    """Print what looks wrong in the table, the methods, the verdict and the notes."""
+    """Print the methods, the notes, and the answer last, in at most twelve lines."""
     console, facts = stdout(), result.facts
-    for fault in result.differences.get("faults", ())[:5]:
-        text = " ".join(filter(None, (fault["message"], fault["effect"], fault["action"])))
-        console.print(f"[yellow]look at the table:[/yellow] {shown(text)}")
     console.print(
         f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on "
         f"{facts['domains']} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
@@ -166,11 +163,13 @@ def print_evaluation(result: Evaluation) -> None:
         "\n[dim]seen: score in random folds, where other rows of the domain are in the training "
         "data. p: Wilcoxon test over domains against the best plain method (●).[/]"
     )
-    console.print(f"\n[bold]Verdict.[/] {shown(result.verdict())}")
     for other in result.others:
         console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
         console.print(_scores_table(other))
     common.print_notes(console, result.notes)
+    console.print()
+    for line in result.answer.lines():
+        console.print(f"[bold]{shown(line[:13])}[/]{shown(line[13:])}", soft_wrap=True)
 
 
 def _scores_table(result: Evaluation) -> Any:
@@ -234,15 +233,16 @@ def digest(path: Path) -> str:
 
 
 def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) -> str:
-    """The command that fits the best method to all rows; empty if that is a constant."""
-    if result.best.trivial:
+    """The command that fits the recommended method to all rows; empty for a constant."""
+    recommended = result.recommended
+    if recommended.trivial:
         return ""
     out = shlex.quote(f"{folder.name}.skops")
-    then = " (then predict with --context)" if result.best.context else ""
-    own = estimators if result.best.kind == "own" else None
+    then = " (then predict with --context)" if recommended.context else ""
+    own = estimators if recommended.kind == "own" else None
     named = "".join(f" --estimator {shlex.quote(text)}" for text in own or ())
     command = f"domainwise fit --from {shlex.quote(str(folder))}{named} -o {out}"
-    return f"To fit {result.best.label} to all rows{then}: {command}"
+    return f"To fit {recommended.label} to all rows{then}: {command}"
 
 
 def _check_folder(folder: Path, files: list[Path], force: bool) -> None:

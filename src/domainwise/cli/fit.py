@@ -201,8 +201,8 @@ class Recipe:
         return path
 
     def find(self, name: str | None) -> str:
-        """Key of a method that was measured; the best if none is named."""
-        wanted = (name or self.stored["best"]).lower()
+        """Key of a method that was measured; the recommended one if none is named."""
+        wanted = (name or self.stored.get("recommended", self.stored["best"])).lower()
         labels = {m["key"]: m["label"] for m in self.stored["methods"]}
         keys = [key for key, label in labels.items() if wanted in (key.lower(), label.lower())]
         if not keys:

@@ -176,7 +176,8 @@ def check_in_words(check: dict[str, Any]) -> str:
     ... )
     'balanced accuracy 0.810, worst 0.700 (B); constant 0.500'
 
-    With an interval of the mean over domains it is ``0.810 (about 95 %: 0.76 to 0.86)``.
+    Where the range of one new domain is known it is ``0.810 on average, 0.61 to 0.95 at one new
+    domain (90 %)``.
     """
     plain = check["metric"].removeprefix("neg_").replace("_", " ")
     name, is_error = METRICS.get(check["metric"], plain), check["metric"].startswith("neg_")
@@ -184,9 +185,9 @@ def check_in_words(check: dict[str, Any]) -> str:
         f"{-value:.4g}" if is_error else f"{value:.3f}"
         for value in (check["model"], check["worst"], check["constant"])
     )
-    if check.get("low") is not None:
-        ends = sorted(-check[end] if is_error else check[end] for end in ("low", "high"))
-        model += f" (about 95 %: {ends[0]:.3g} to {ends[1]:.3g})"
+    if check.get("range") is not None:
+        ends = sorted(-end if is_error else end for end in check["range"])
+        model += f" on average, {ends[0]:.3g} to {ends[1]:.3g} at one new domain (90 %)"
     return f"{name} {model}, worst {worst} ({check['worst_domain']}); constant {constant}"
 
 

@@ -19,7 +19,15 @@ from domainwise.evaluation.results import MethodResult, Results, grouped, plain,
 from domainwise.models.registry import METHODS, TRIVIAL, Method, find_method
 from domainwise.models.table_model import table_setting
 from domainwise.scoring.measures import Measure, choose_measure
-from domainwise.scoring.statistics import BOOTSTRAP, TAIL, compare, expected_score, p_text, widened
+from domainwise.scoring.statistics import (
+    BOOTSTRAP,
+    TAIL,
+    compare,
+    expected_range,
+    expected_score,
+    p_text,
+    widened,
+)
 from domainwise.tables.errors import Argument, TableError
 from domainwise.tables.schema import Table
 
@@ -280,6 +288,8 @@ class Check:
     low: float | None = None  #: of a 95 % interval of ``model`` (bootstrap over domains)
     high: float | None = None
     calibration: dict[str, Any] | None = None  #: for prediction sets
+    #: In which the score of one new domain falls with a probability of 90 %.
+    range: tuple[float, float] | None = None
 
 
 def check_table(table: Table, method: str | Method = "auto", **options: Any) -> Check:
@@ -326,6 +336,7 @@ def compare_with_constant(
     better = bool(gain.mean() > max(error, 1e-12))
     mean, other = (float(np.mean(list(scores.values()))) for scores in (model, constant))
     low, high = plain(expected_score(list(model.values()), 0)[1:])
+    one = expected_range(list(model.values()), metric)
     return Check(
-        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration
+        metric, mean, other, model[worst], worst, len(gain), better, low, high, calibration, one
     )

@@ -41,7 +41,13 @@ from domainwise.evaluation.problem import (
     seen_splits,
 )
 from domainwise.evaluation.progress import JobProgress, job_progress
-from domainwise.evaluation.results import MethodResult, plain, with_intervals
+from domainwise.evaluation.results import (
+    MethodResult,
+    domain_weights,
+    grouped,
+    plain,
+    with_intervals,
+)
 from domainwise.jobs.runner import Progress, run_jobs, worker_count
 from domainwise.models.registry import CONTEXT, EXACT_ROWS, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
@@ -504,6 +510,9 @@ def collect(
     )
     if intervals:
         evaluation.results = with_intervals(evaluation, seen)
+        best = grouped(records[evaluation.best.key])
+        counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
+        evaluation.weights = domain_weights(evaluation.results, counts)
         evaluation.notes = _notes(problem, evaluation, rows)
     return evaluation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Frame
 from domainwise.calibration.quantiles import calibrated
 from domainwise.evaluation.results import MethodResult, Results, Row, plain
-from domainwise.evaluation.verdict import make_verdict
+from domainwise.evaluation.verdict import Answer, make_answer
 from domainwise.models.registry import CONTEXT
 from domainwise.scoring.predictions import fit_with_domains
 from domainwise.scoring.statistics import p_text
@@ -33,7 +33,10 @@ STORED_AS = {
     "importance": "worth",
 }
 #: Entries of :meth:`Evaluation.to_dict` that measures beside the main one do not have.
-MAIN_ONLY = ("facts", "next_step", "recipe", "label_gain", "differences", "others")
+MAIN_ONLY = (
+    *("facts", "next_step", "recipe", "label_gain", "differences", "others"),
+    *("answer", "domain_weights", "recommended"),
+)
 
 
 class Evaluation(Results):
@@ -60,17 +63,19 @@ class Evaluation(Results):
     inner_cv : splitter or None
         What parameters were chosen by.
     next_step : str
-        What the verdict ends with.
+        The command that fits the recommended method.
     others : list of Results
         The same predictions by other measures.
     chosen_for : Measure or None
         What parameters were chosen for.
     calibration : dict
-        Of the best method's prediction sets, where its predictions are not at hand.
+        Of the recommended method's prediction sets, where its predictions are not at hand.
     differences : dict
         What differs between the domains, and what looks like a fault in the table.
     lacking : str
         Why predictions are not at hand, if they are not.
+    weights : dict
+        Weight of each domain in the mean that recommends a method: smaller for few rows.
     """
 
     def fit(self, method: str | None = None, *, n_jobs: int | None = None) -> Pipeline:
@@ -82,8 +87,8 @@ class Evaluation(Results):
         Parameters
         ----------
         method : str, default=None
-            One of the methods evaluated, by key or by name; None is ``best_``. One in context is
-            the same model as without; pass the domains of new rows to its ``predict``.
+            One of the methods evaluated, by key or by name; None is ``recommended_``. One in
+            context is the same model as without; pass the domains of new rows to its ``predict``.
         n_jobs : int, default=None
             Fits at a time.
 
@@ -92,7 +97,7 @@ class Evaluation(Results):
         model : Pipeline
             Takes rows as they were given; :func:`domainwise.save` writes it to a file.
         """
-        chosen = self.find(self.best_ if method is None else method)
+        chosen = self.find(self.recommended_ if method is None else method)
         if chosen is None:
             raise ValueError(
                 f"method={method!r} was not evaluated; use one of "
@@ -184,15 +189,20 @@ class Evaluation(Results):
             ]
         )
 
+    @property
+    def answer(self) -> Answer:
+        """The first screen of the page, in sentences."""
+        return make_answer(self)
+
     def verdict(self) -> str:
-        """Return in words which method is best, and how certain that is.
+        """Return in words which method to take, what to expect, and how certain that is.
 
         Returns
         -------
         sentences : str
             What the page says on its first screen.
         """
-        return " ".join(make_verdict(self))
+        return " ".join(self.answer.sentences())
 
     def plot(self) -> Figure:
         """Return a matplotlib figure of every method's score on every domain.
@@ -245,12 +255,15 @@ class Evaluation(Results):
             },
             "domains": self.domains,
             "best": self.best.key,
+            "recommended": self.recommended.key,
             "baseline": None if self.baseline is None else self.baseline.key,
             "worst_domain": self.worst_domain,
             "verdict": self.verdict(),
             "notes": self.notes,
             "left_out": self.left_out,
             "next_step": self.next_step,
+            "answer": {**asdict(self.answer), "range": self.next_site},
+            "domain_weights": [self.weights.get(name, 1.0) for name in self.domains],
             "recipe": self._recipe(),
             "methods": [self._method_dict(result) for result in self.results],
             "label_gain": self.label_gain,
@@ -326,6 +339,7 @@ class Evaluation(Results):
             **{key: getattr(result, name) for name, key in STORED_AS.items()},
             "mean": shown(result.mean),
             "expected": self.expect(result),
+            "range": self.one_domain(result),
             "calibration": calibrated(records, self.facts["classes"]) if records else None,
             "worst": shown(result.worst),
             "worst_domain": result.worst_domain,

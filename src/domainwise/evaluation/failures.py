@@ -24,7 +24,7 @@ from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual
 from domainwise.evaluation.results import Results, Row, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
-from domainwise.report.page import INK, Picture, drawing, to_svg
+from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 from domainwise.scoring.statistics import share_interval
 
@@ -49,7 +49,8 @@ class Section:
 
 def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     """The sections of the page about errors; None if predictions are not available."""
-    best, names, order = evaluation.best, evaluation.facts["classes"], evaluation.hardest_first
+    best, names = evaluation.recommended, evaluation.facts["classes"]
+    order = evaluation.hardest_first
     if best.key not in evaluation.records:
         return None
     kept = {
@@ -73,7 +74,11 @@ def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in mine.items()}}
     for part in parts:
         columns |= part.columns
-    return {"parts": parts, "columns": columns, "best": best.label}
+    cells = {d: [c.get(d, "–") for c in columns.values()] for d in mine}
+    rows = [[TextCell(text) for text in (str(d), *texts)] for d, texts in cells.items()]
+    kinds = ["worst" if domain == evaluation.worst_domain else "" for domain in mine]
+    table = TextTable(["domain", *columns], rows, kinds).without_empty_columns()
+    return {"parts": parts, "columns": columns, "table": table}
 
 
 def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions:

@@ -123,6 +123,8 @@ STORED: Form = {
         }
     ],
     "next_step": str,
+    "domain_weights?": [NUMBER],
+    "recommended?": str,
     "recipe": Maybe(
         {
             "task": {"classification", "regression"},
@@ -313,6 +315,8 @@ def read_stored(folder: Path) -> dict[str, Any]:
     n_classes = len(facts["classes"] or ())
     problems = [
         "classes do not fit the task" * ((facts["task"] == "regression") != (n_classes == 0)),
+        "the weights of domains are not shares"
+        * (not all(0 < weight <= 1 for weight in stored.get("domain_weights", ()))),
         *(
             f"the classes of domain {d['name']} are not those of the target"
             for d in differences.get("domains", ())
@@ -418,8 +422,10 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
             **stored["differences"],
             "faults": list(map(stored_fault, stored["differences"].get("faults", ()))),
         },
-        calibration=stored["methods"][0]["calibration"] or {},
+        weights=dict(zip(stored["domains"], stored.get("domain_weights", ()), strict=False)),
     )
+    sets = {method["key"]: method["calibration"] for method in stored["methods"]}
+    evaluation.calibration = sets[evaluation.recommended_] or {}
     # Computed when it was evaluated; there is no scorer here to compute it again.
     gains = [
         {name: number(value) if value is None else value for name, value in gain.items()}

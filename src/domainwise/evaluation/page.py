@@ -1,4 +1,4 @@
-"""The page of an evaluation: verdict, tables, pictures. One file, no network."""
+"""The page of an evaluation: the answer on one screen, then sections. One file, no network."""
 
 from __future__ import annotations
 
@@ -13,69 +13,183 @@ from domainwise.calibration.quantiles import calibrated, sets_in_words
 from domainwise.evaluation import verdict
 from domainwise.evaluation.failures import failure_sections
 from domainwise.evaluation.results import MethodResult, Results
+from domainwise.models.registry import TRIVIAL
 from domainwise.plots import DomainScoresDisplay, ShiftDisplay
-from domainwise.plots.style import PALETTE
-from domainwise.report.page import INK, Picture, Templates, drawing, to_svg
+from domainwise.plots.style import ACCENT, PALETTE, short
+from domainwise.report.page import (
+    FAINT,
+    INK,
+    Picture,
+    Templates,
+    TextCell,
+    TextTable,
+    drawing,
+    to_svg,
+)
 from domainwise.scoring.statistics import p_text
+
+#: Methods in a legend, and in the table of all domains.
+MAX_METHODS = 8
 
 
 def render(evaluation: Results, *, title: str | None = None) -> str:
     """Make the report of an evaluation, a complete HTML document."""
-    differences = evaluation.differences
-    main = [result for result in evaluation.main if result.importance]
-    records = evaluation.records.get(evaluation.best.key)
+    differences, own = evaluation.differences, evaluation.recommended
+    records = evaluation.records.get(own.key)
     sets = (
         evaluation.calibration
         if records is None
         else calibrated(records, evaluation.facts["classes"])
     )
-
-    def importance(lost: float | None) -> str:
-        if lost is None:
-            return "–"
-        # No finer than the third digit of a score: the rest is chance.
-        unit = min(10.0 ** (np.floor(np.log10(abs(evaluation.best.mean) or 1.0)) - 2), 0.001)
-        return evaluation.show(evaluation.measure.sign * unit * np.round(lost / unit))
-
+    faults = [verdict.fault_in_words(fault) for fault in differences.get("faults", ())]
+    answer = verdict.make_answer(evaluation)
+    columns = sorted(
+        differences.get("columns", ()),
+        key=lambda column: -own.importance.get(column["name"], -np.inf),
+    )
     return Templates("domainwise.evaluation").render(
         "evaluate.html.j2",
         styles=["style.css", "evaluate.css"],
         title=title or "Which method is best on an unseen domain?",
         evaluation=evaluation,
+        answer=answer,
+        expect_picture=expect_picture(evaluation, "expect"),
+        other_faults=[text for text in faults if text not in answer.faults],
         show=evaluation.show,
         interval=partial(verdict.interval, evaluation),
-        p_text=p_text,
-        order=evaluation.hardest_first,
-        top={
-            d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in evaluation.best.known
-        },
-        safest=max(result.worst for result in evaluation.results),
-        verdict=verdict.make_verdict(evaluation),
-        faults=differences.get("faults", [])[:5],
-        uncertainty=verdict.uncertainty_sentences(evaluation),
-        uncertainty_table=verdict.uncertainty_table(evaluation)
-        if differences.get("domains")
-        else None,
-        differing=verdict.difference_sentences(evaluation) if differences.get("columns") else [],
-        differences=differences,
-        shift=shift_picture(evaluation, "shift") if differences.get("columns") else None,
-        names=[domain["name"] for domain in differences.get("domains", ())],
-        importance_for=[f"importance for {result.label}" for result in main],
-        importance=lambda name: [importance(result.importance.get(name)) for result in main],
-        notes=evaluation.notes,
+        methods_table=methods_table(evaluation),
         methods_picture=methods_picture(evaluation, "methods"),
+        shown=shown_methods(evaluation),
+        order=evaluation.hardest_first,
+        top={d: np.nanmax([r.scores[d] for r in evaluation.results]) for d in own.known},
         domains_picture=domains_picture(evaluation, "domains"),
+        domains_table=verdict.domains_table(evaluation).without_empty_columns(),
         worst=str(evaluation.worst_domain),
-        best=evaluation.best.label,
+        own=own.label,
         failures=failure_sections(evaluation),
-        label_sentence=verdict.label_sentence(evaluation),
         labels_picture=labels_picture(evaluation, "labels") if evaluation.label_gain else None,
+        differing=verdict.difference_sentences(evaluation) if columns else [],
+        important=verdict.importance_sentences(evaluation) if columns else [],
+        differences={**differences, "columns": columns},
+        shift=shift_picture(evaluation, "shift") if columns else None,
+        names=[domain["name"] for domain in differences.get("domains", ())],
+        importance=partial(_importance, evaluation),
+        notes=evaluation.notes,
         chosen=_chosen,
         warnings=[
             (result.label, text) for result in evaluation.results for text in result.warnings
         ],
         sets=sets_in_words(sets),
     )
+
+
+def _importance(evaluation: Results, name: str) -> str:
+    """Loss without a column, no finer than the third digit of a score: the rest is chance."""
+    lost = evaluation.recommended.importance.get(name)
+    if lost is None:
+        return "–"
+    mean = evaluation.recommended.mean
+    unit = min(10.0 ** (np.floor(np.log10(abs(mean) or 1.0)) - 2), 0.001)
+    return evaluation.show(evaluation.measure.sign * unit * np.round(lost / unit))
+
+
+def shown_methods(evaluation: Results) -> list[MethodResult]:
+    """Methods in a legend: the main ones, a constant, and the best of the others."""
+    main = [result.key for result in evaluation.main]
+    first = [*main, TRIVIAL, *(result.key for result in evaluation.results)]
+    keys = [key for key in dict.fromkeys(first) if evaluation.find(key)][:MAX_METHODS]
+    return [result for result in evaluation.results if result.key in keys]
+
+
+def methods_table(evaluation: Results) -> TextTable:
+    """Scores of all methods over held-out domains."""
+    show, sign = evaluation.show, evaluation.measure.sign
+    columns = ["method", "mean", "one new site, 90 %", "worst", "on", "spread", "seen", "gap"]
+    columns += ["p", "adjusted", "seconds"]
+    safest = max(result.worst for result in evaluation.results)
+    rows = []
+    for r in evaluation.results:
+        mark = " ●" if r is evaluation.baseline else ""
+        label = f"{r.label}{mark}" + " ✓" * (r is evaluation.recommended)
+        ends = evaluation.one_domain(r)
+        texts = [label, show(r.mean), verdict.interval(evaluation, ends and _signed(ends, sign))]
+        texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
+        texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
+        bold = {1: r is evaluation.best, 3: r.worst == safest}
+        cells = [TextCell(text, bold.get(i, False)) for i, text in enumerate(texts)]
+        rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
+    kinds = [result.kind for result in evaluation.results]
+    return TextTable(columns, rows, kinds).without_empty_columns()
+
+
+def _signed(ends: tuple[float, float], sign: int) -> tuple[float, float]:
+    return sign * ends[0], sign * ends[1]
+
+
+def expect_picture(evaluation: Results, name: str) -> Picture:
+    """Scores of the held-out domains, and the range of one new domain, on a line."""
+    own, measure, show = evaluation.recommended, evaluation.measure, evaluation.show
+    ends, constant = evaluation.next_site, evaluation.find(TRIVIAL)
+    values = {domain: measure.shown(score) for domain, score in own.known.items()}
+    worst, mean = evaluation.worst_domain, measure.shown(own.mean)
+    low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
+    trivial = None if constant is None or own.trivial else measure.shown(constant.mean)
+    if trivial is not None and not low - 4 * (high - low) <= trivial <= high + 4 * (high - low):
+        trivial = None  # too far away to be on the line
+    reach = [low, high] if trivial is None else [min(low, trivial), max(high, trivial)]
+    pad = 0.04 * (reach[1] - reach[0]) or 0.01
+    reach = [reach[0] - pad, reach[1] + pad]
+
+    def place(x: float) -> str:
+        """Words near an end are written towards the middle."""
+        share = (x - reach[0]) / (reach[1] - reach[0])
+        return "left" if share < 0.3 else "right" if share > 0.7 else "center"
+
+    with drawing(4.2, 1.3) as figure:
+        axes = figure.subplots()
+        if ends is not None:
+            axes.fill_between(ends, -0.62, 0.62, color=PALETTE[1], alpha=0.25, linewidth=0)
+        axes.plot([mean, mean], [-0.62, 0.62], color=INK, linewidth=1.6)
+        heights = _heights(list(values.values()), (reach[1] - reach[0]) / 45)
+        for (domain, value), height in zip(values.items(), heights, strict=True):
+            colour = ACCENT if domain == worst else PALETTE[1]
+            axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
+        text = {"fontsize": 9, "va": "center"}
+        label = f"worst: {short(worst)}, {show(own.worst)}"
+        axes.text(values[worst], -1.0, label, ha=place(values[worst]), color=ACCENT, **text)
+        if trivial is not None:
+            axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
+            label = f"constant: {show(constant.mean)}"
+            axes.text(trivial, 1.0, label, ha=place(trivial), color=FAINT, **text)
+        if trivial is None or abs(trivial - mean) > 0.35 * (reach[1] - reach[0]):
+            axes.text(mean, 1.0, f"mean: {show(own.mean)}", ha=place(mean), color=INK, **text)
+        axes.set(ylim=(-1.25, 1.25), xlim=reach, yticks=[])
+        axes.spines[["left", "top", "right"]].set_visible(False)
+        axes.set_xlabel(f"{measure.label} ({measure.direction})")
+        shaded = ""
+        if ends is not None:
+            shaded = "; shaded: one new site falls here with a probability of 90 %"
+        caption = f"Dots: {own.label} on held-out domains; line: their mean{shaded}"
+        alt = f"{caption}; {answer_numbers(evaluation)}"
+        return Picture(to_svg(figure, name, alt), alt, caption)
+
+
+def answer_numbers(evaluation: Results) -> str:
+    """Scores of the recommended method by domain, for those who do not see the picture."""
+    own, show = evaluation.recommended, evaluation.show
+    some = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
+    return "; ".join(some) + "; and others" * (len(own.scores) > 12)
+
+
+def _heights(values: list[float], apart: float) -> list[float]:
+    """Heights at which dots do not cover each other."""
+    levels = (0.0, 0.3, -0.3, 0.5, -0.5)
+    last: dict[float, float] = {}
+    heights: dict[int, float] = {}
+    for place in np.argsort(values):
+        level = next((h for h in levels if values[place] - last.get(h, -np.inf) >= apart), 0.0)
+        heights[int(place)], last[level] = level, values[place]
+    return [heights[place] for place in range(len(values))]
 
 
 def _chosen(result: MethodResult) -> str:
@@ -129,9 +243,9 @@ def scores_figure(evaluation: Results) -> Any:
 
 def domains_picture(evaluation: Results, name: str) -> Picture:
     """Scores of the methods on each domain, the worst domain singled out."""
-    worst, best, measure = evaluation.worst_domain, evaluation.best, evaluation.measure
+    worst, best, measure = evaluation.worst_domain, evaluation.recommended, evaluation.measure
     alt = (
-        f"{measure.label} of every method on each of {len(evaluation.domains)} held-out domains. "
+        f"{measure.label} of methods on each of {len(evaluation.domains)} held-out domains. "
         f"The worst domain of {best.label} is {worst!s}: {measure.format(best.scores[worst])}"
     )
     caption = (
@@ -146,7 +260,7 @@ def domains_picture(evaluation: Results, name: str) -> Picture:
 
 def methods_picture(evaluation: Results, name: str) -> Picture:
     """Mean of each method with its worst and best domain."""
-    results = evaluation.results
+    results = shown_methods(evaluation)
     shown = evaluation.measure.shown
     with drawing(4.3, 0.6 + 0.3 * len(results)) as figure:
         axes = figure.subplots()
@@ -171,8 +285,8 @@ def methods_picture(evaluation: Results, name: str) -> Picture:
 
 
 def labels_picture(evaluation: Results, name: str) -> Picture:
-    """Expected score of the best method by the number of labels, with its interval."""
-    gains, measure, best = evaluation.label_gain, evaluation.measure, evaluation.best
+    """Expected score of the recommended method by the number of labels, with its interval."""
+    gains, measure, best = evaluation.label_gain, evaluation.measure, evaluation.recommended
     columns = ("n_labels", "score", "low", "high", "domains")
     counts, scores, low, high, domains = ([gain[key] for gain in gains] for key in columns)
     with drawing(4.3, 3.0) as figure:
@@ -231,12 +345,11 @@ def shift_picture(evaluation: Results, name: str) -> Picture | None:
 
 def _draw_scores(evaluation: Results, axes: Any) -> None:
     shown = evaluation.measure.shown
+    results = shown_methods(evaluation)
     DomainScoresDisplay(
-        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in evaluation.results},
-        intervals={
-            r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in evaluation.results
-        },
-        reference={domain: shown(score) for domain, score in evaluation.best.seen.items()},
+        scores={r.label: {d: shown(s) for d, s in r.scores.items()} for r in results},
+        intervals={r.label: {d: evaluation.ends(r, d) for d in r.scores} for r in results},
+        reference={domain: shown(score) for domain, score in evaluation.recommended.seen.items()},
         label=evaluation.measure.label,
         greater_is_better=evaluation.measure.sign > 0,
     ).plot(
@@ -244,7 +357,7 @@ def _draw_scores(evaluation: Results, axes: Any) -> None:
         highlight=[r.label for r in evaluation.main],
         styles={
             r.label: {"color": colour_of(r), "marker": "o" if r.kind == "baseline" else "D"}
-            for r in evaluation.results
+            for r in results
         },
     )
 

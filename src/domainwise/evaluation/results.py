@@ -8,19 +8,21 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtri
 
 from domainwise.adaptation.corrections import SourceOutputs
 from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
 from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.batches import holds_up
 from domainwise.evaluation.problem import Problem
-from domainwise.models.registry import TRIVIAL, Method
+from domainwise.models.registry import METHODS, TRIVIAL, Method
 from domainwise.scoring.measures import Measure
 from domainwise.scoring.predictions import Predictions, codes_of
 from domainwise.scoring.statistics import (
     BOOTSTRAP,
     TAIL,
     defined_score,
+    expected_range,
     expected_score,
     share_interval,
     widened,
@@ -65,7 +67,7 @@ class MethodResult:
         """Whether the method predicts the same for every row."""
         return self.key == TRIVIAL
 
-    @property
+    @cached_property
     def known(self) -> dict[Any, float]:
         """Scores of the domains on which the measure is defined."""
         return {name: score for name, score in self.scores.items() if np.isfinite(score)}
@@ -132,6 +134,7 @@ class Results:
     calibration: dict[str, Any] = field(default_factory=dict)
     differences: dict[str, Any] = field(default_factory=dict)
     lacking: str = ""
+    weights: dict[Label, float] = field(default_factory=dict)
 
     @property
     def best(self) -> MethodResult:
@@ -150,8 +153,73 @@ class Results:
 
     @property
     def worst_domain(self) -> Label:
-        """The domain on which the best method does worst."""
-        return self.best.worst_domain
+        """The domain on which the recommended method does worst."""
+        return self.recommended.worst_domain
+
+    @property
+    def recommended(self) -> MethodResult:
+        """The method to take: see :meth:`choose`."""
+        return self.choose()
+
+    @property
+    def recommended_(self) -> str:
+        """Name of the recommended method, as :meth:`fit` takes it."""
+        return self.recommended.key
+
+    def leader(self, without: Label | None = None) -> MethodResult:
+        """The method with the best weighted mean of those that predict row by row."""
+        return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
+
+    def choose(self, without: Label | None = None) -> MethodResult:
+        """The simplest of the methods that are as good as the leader, row by row.
+
+        As good: the mean, in which small domains count less, is lower by less than
+        :attr:`margin`, and the worst domain by less than three times that. ``without`` a domain
+        the choice does not use its scores.
+        """
+        leader, margin = self.leader(without), self.margin
+        worst = min(score for name, score in leader.known.items() if name != without)
+        alike = [
+            result
+            for result in self.row_by_row
+            if self.weighted_mean(leader, without) - self.weighted_mean(result, without) < margin
+            and all(s > worst - 3 * margin for d, s in result.known.items() if d != without)
+        ]
+        return min(alike or [leader], key=_cost)
+
+    @property
+    def row_by_row(self) -> list[MethodResult]:
+        """Methods that predict each row by itself."""
+        return [result for result in self.results if not result.context] or self.results
+
+    def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
+        """Mean over domains in which those with few rows count less; see :func:`domain_weights`."""
+        weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
+        total = sum(weight * result.known[name] for name, weight in weights.items())
+        return total / sum(weights.values())
+
+    @property
+    def next_site(self) -> tuple[float, float] | None:
+        """Range of the score at one new domain, as it is shown; None with fewer than four domains.
+
+        The score of each domain is that of the method chosen on the others.
+        """
+        known = self.recommended.known
+        if len(known) < 4:
+            return None
+        scores = [self.choose(name).scores[name] for name in known]
+        return self._range(scores)
+
+    def one_domain(self, result: MethodResult) -> tuple[float, float] | None:
+        """The same of one method, whichever was chosen."""
+        return self._range(list(result.known.values()))
+
+    def _range(self, scores: Sequence[float]) -> tuple[float, float] | None:
+        ends = expected_range(scores, None if self.measure.own else self.measure.name)
+        if ends is None:
+            return None
+        low, high = sorted(map(self.measure.shown, ends))
+        return low, high
 
     @property
     def scores(self) -> dict[str, dict[Label, float]]:
@@ -160,19 +228,18 @@ class Results:
 
     @property
     def main(self) -> list[MethodResult]:
-        """The best method, and the best baseline if that is another."""
-        plain = self.baseline
-        return [self.best] if plain is None or plain is self.best else [self.best, plain]
+        """The recommended method, and the one that it is compared with."""
+        return [result for result in (self.recommended, self.rival) if result is not None]
 
     @property
     def rival(self) -> MethodResult | None:
-        """The method that the best is compared with: the best baseline, or the best other."""
-        if self.best.kind != "baseline":
-            return self.baseline
-        others = [result for result in self.results if result.kind != "baseline"]
-        if not others and self.best.trivial:
-            others = self.results[1:]
-        return others[0] if others else None
+        """The method that the recommended one is compared with, row by row.
+
+        The leader where a simpler method is recommended, else the next one; constants last.
+        """
+        recommended = self.recommended
+        others = [result for result in self.row_by_row if result is not recommended]
+        return max(others, key=lambda r: (not r.trivial, self.weighted_mean(r)), default=None)
 
     @property
     def described(self) -> list[MethodResult]:
@@ -182,8 +249,8 @@ class Results:
 
     @property
     def hardest_first(self) -> list[Label]:
-        """Domains by the score of the best method; those without a score last."""
-        scores = self.best.scores
+        """Domains by the score of the recommended method; those without a score last."""
+        scores = self.recommended.scores
         return sorted(scores, key=lambda name: np.nan_to_num(scores[name], nan=np.inf))
 
     @property
@@ -195,7 +262,7 @@ class Results:
 
     @cached_property
     def label_gain(self) -> list[dict[str, float]]:
-        """Expected score of the best method with 0, 5, 10, 20 and 50 labels of a new domain.
+        """Expected score of the recommended method with 0 to 50 labels of a new domain.
 
         Each entry has the number of labels (``n_labels``), the score as it is shown, the ends of
         its 95 % interval (``low``, ``high``), and the number of domains with rows enough for so
@@ -206,7 +273,7 @@ class Results:
 
     def show(self, score: float | None) -> str:
         """A score with enough digits to distinguish the best method from the next and its rival."""
-        rivals = [r.mean for r in (*self.results[1:2], self.rival) if r is not None]
+        rivals = [r.mean for r in (*self.results[1:2], *self.main) if r is not self.best]
         for digits in (3, 4, 5):
             texts = {self.measure.format(mean, digits) for mean in rivals}
             if self.measure.format(self.best.mean, digits) not in texts:
@@ -229,6 +296,56 @@ class Results:
         wanted = name.lower()
         named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
         return next(named, None)
+
+
+def _cost(result: MethodResult) -> float:
+    """Rough seconds of a method by its name: measured ones would change from run to run."""
+    return METHODS[result.key].cost if result.key in METHODS else 1.5
+
+
+#: Domains with fewer rows do not tell how much rows vary.
+ROWS_OF_ERROR = 10
+
+
+def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> dict[Any, float]:
+    """Weight of each domain in the mean that recommends a method; that of the largest is 1.
+
+    The score of a domain varies by what domains differ in and by the error of its rows: a mean
+    with weights 1 / (between + error / rows) is that of scores which are shrunk towards it by
+    their standard error. Both parts are pooled over methods and domains, so that all methods have
+    the same weights, and a domain of three rows without an error is not taken for certain.
+
+    >>> one = MethodResult(
+    ...     "linear", "", "", "", {"a": 0.7, "b": 0.8}, {}, ends={"a": (0.6, 0.8), "b": (0.7, 0.9)}
+    ... )
+    >>> {
+    ...     name: round(weight, 2)
+    ...     for name, weight in domain_weights([one], {"a": 3, "b": 99}).items()
+    ... }
+    {'a': 0.06, 'b': 1.0}
+    """
+    errors, between = [], []
+    for large in (True, False):
+        errors = errors or [
+            rows[name] * (high - low) ** 2 / (2 * ndtri(1 - TAIL)) ** 2
+            for result in results
+            if not result.trivial
+            for name, (low, high) in result.ends.items()
+            if high > low and rows.get(name, 0) >= (ROWS_OF_ERROR if large else 1)
+        ]
+    if not errors:
+        return {}
+    error = float(np.median(errors))
+    noise = error / np.array(list(rows.values()))
+    for result in results:
+        known = [name for name in result.known if name in rows]
+        if not result.trivial and len(known) > 1:
+            spread = np.var([result.known[name] for name in known], ddof=1)
+            between.append(spread - np.mean([error / rows[name] for name in known]))
+    # Domains that seem to be alike may differ a little.
+    apart = max(float(np.mean(between)) if between else 0.0, 0.25 * float(np.median(noise)))
+    weights = 1 / (apart + noise)
+    return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -301,7 +418,7 @@ def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[Meth
             around["price"] = _between(lost, chosen)
         results.append(replace(result, seen=known, ends=ends, around=around))
     first, rival = results[0], evaluation.rival
-    if rival is not None and {first.key, rival.key} <= outside.keys():
+    if rival is not None and rival.key != first.key and {first.key, rival.key} <= outside.keys():
         gap = _between(outside[first.key] - outside[rival.key], chosen)
         results[0] = replace(first, around={**first.around, "gap": gap})
     return results
@@ -406,7 +523,7 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
 
 def label_gains(results: Results) -> list[dict[str, float]]:
     """What :attr:`Results.label_gain` returns: each held-out domain in turn is the new one."""
-    measure, best, names = results.measure, results.best, results.facts["classes"]
+    measure, best, names = results.measure, results.recommended, results.facts["classes"]
     classes = None if names is None else np.asarray(names)
     by_domain = grouped(results.records.get(best.key, ()))
     held_out = _held_out_outputs([by_domain.get(name, []) for name in best.scores], classes)

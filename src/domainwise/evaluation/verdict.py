@@ -1,162 +1,220 @@
-"""An evaluation in words: verdict, uncertainty of scores, and differences between domains."""
+"""The answer of an evaluation in words: what to take, what to expect, and how certain that is."""
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, percent
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words
 
-#: A difference with a smaller p-value is called significant.
+#: A difference with a smaller p-value is called more than chance.
 LEVEL = 0.05
-#: A column that identifies some domain at least so well is named.
-IDENTIFIES = 0.8
-NO_FAULT = (
-    "No fault was detected in the table: no other unit, swapped sign, or column that is missing "
-    "in one domain."
-)
+#: Faults on the first screen.
+MOST_FAULTS = 5
+#: Without a constant to compare with, a range this wide is one of domains that differ.
+WIDE = 0.2
+NO_FAULT = "No fault was detected in the table."
 
 
-def make_verdict(results: Results) -> list[str]:
-    """Return the verdict, a sentence or two per item."""
-    first = (_best_method, _significance, _needs_context, _best_worst_domain)
-    parts = (*first, _against_constant, _generalization_gap, _failures)
-    return [text for text in (*(part(results) for part in parts), results.next_step) if text]
+@dataclass(frozen=True)
+class Answer:
+    """The first screen, in sentences; empty where there is nothing to say."""
+
+    take: str  #: name of the method
+    reason: str
+    context: str  #: what the rows of a whole domain would add
+    expect: str
+    certainty: str  #: low, medium or high
+    certain: str  #: the reason
+    faults: list[str]
+    more_faults: int  #: that are not in the list
+    labels: str
+    command: str
+    watch: str
+
+    def sentences(self) -> list[str]:
+        """Everything in order, as text."""
+        take = f"Take {self.take}: {self.reason}" if self.take else self.reason
+        certain = f"Certainty: {self.certainty}. {self.certain}"
+        faults = [f"Before you use it: {fault}" for fault in self.faults]
+        command = f"Next: {self.command}" if self.command else ""
+        parts = (take, self.context, f"Expect {self.expect}", certain, *faults, self.labels)
+        return [text for text in (*parts, command) if text]
+
+    def lines(self, width: int = 80) -> list[str]:
+        """The same for a terminal: at most twelve lines, of which a command may be longer."""
+        faults = self.faults[:3] or [NO_FAULT]
+        hidden = len(self.faults) - len(faults) + self.more_faults
+        if hidden > 0:
+            faults[-1] = f"{textwrap.shorten(faults[-1], width - 34, placeholder=' …')}"
+            faults[-1] += f" ({hidden} more on the page)"
+        take = f"{self.take}: {self.reason}" if self.take else self.reason
+        parts = [
+            ("Take this", take, 3),
+            ("Expect", self.expect, 2),
+            ("How certain", f"{self.certainty}. {self.certain}", 2),
+            *(("Check first" if not i else "", text, 1) for i, text in enumerate(faults)),
+        ]
+        lines = []
+        for name, text, most in parts:
+            wrapped = textwrap.wrap(text, width - 13, max_lines=most, placeholder=" …")
+            lines += [f"{name if not i else '':13}{line}" for i, line in enumerate(wrapped)]
+        return [*lines, f"{'Next':13}{self.command}"] if self.command else lines
 
 
-def _best_method(results: Results) -> str:
-    best, rival = results.best, results.rival
-    label, show = results.measure.label, results.show
-    count = f"{in_words(len(best.known))} held-out domains"
-    scores = f"{label} {show(best.mean)} on average over {count}"
-    scores += f" and {show(best.worst)} on the worst ({best.worst_domain!s})"
-    if best.trivial:
-        text = f"No method is better than a constant prediction on unseen domains: {scores}"
-        return f"{text}; {rival.label} scores {_pair(results, rival)}." if rival else f"{text}."
-    if rival is None:
-        alone = "" if results.baseline else "; no baseline was evaluated to compare it with"
-        return f"{best.label} scores {scores}{alone}."
-    if best.kind == "baseline":
-        return (
-            f"A baseline is best: {best.label} scores {scores}; the best of the other methods, "
-            f"{rival.label}, scores {_pair(results, rival)}."
-        )
-    return (
-        f"{best.label} scores {label} {show(best.worst)} on the worst domain "
-        f"({best.worst_domain!s}), {rival.label} {show(rival.worst)} ({rival.worst_domain!s}). "
-        f"On average over {count} they score {show(best.mean)} and {show(rival.mean)}."
+def make_answer(results: Results) -> Answer:
+    """Put the results into words."""
+    recommended, trivial = results.recommended, results.recommended.trivial
+    faults = results.differences.get("faults", ())
+    grave = [fault for fault in faults if fault["severity"] > 1]
+    words = [fault_in_words(fault) for fault in grave[:MOST_FAULTS]]
+    command = results.next_step.partition(": ")[2]
+    python = "" if trivial or command else "model = evaluation.fit()"
+    watch = "domainwise predict" if command else "check_shift(model, X)"
+    if failed := [key for key, why in results.left_out.items() if why.startswith("failed")]:
+        words.append(f"Not scored, because they failed: {', '.join(failed)}.")
+    return Answer(
+        "" if trivial else recommended.label,
+        _reason(results),
+        _context(results),
+        _expect(results),
+        *_certainty(results),
+        words[:MOST_FAULTS],
+        len(faults) + len(failed) - len(words[:MOST_FAULTS]),
+        label_sentence(results),
+        command or python,
+        "" if trivial else f"{watch} reports new rows that differ from all training domains.",
     )
 
 
-def _pair(results: Results, result: MethodResult) -> str:
-    mean, worst = results.show(result.mean), results.show(result.worst)
-    return f"{mean} on average and {worst} on the worst ({result.worst_domain!s})"
+def fault_in_words(fault: dict[str, Any]) -> str:
+    """What is wrong, what follows from it, and what to do."""
+    parts = (fault[name] for name in ("message", "effect", "action"))
+    return " ".join(text for text in parts if text)
 
 
-def _significance(results: Results) -> str:
-    rival = results.rival
-    if rival is None:
-        return ""
-    n = len(results.best.known.keys() & rival.known.keys())
-    if abs(results.best.mean - rival.mean) < results.margin:
-        margin = results.show(results.measure.sign * results.margin)
+def domains_in_words(results: Results) -> str:
+    """How many domains were scored; all counts on the page are this one."""
+    known, every = len(results.recommended.known), results.facts.get("domains", 0)
+    return f"{in_words(known)} held-out domains" + (f" of {every}" if known < every else "")
+
+
+def _reason(results: Results) -> str:
+    """Why the recommended method, in a sentence."""
+    own, rival, leader = results.recommended, results.rival, results.leader()
+    label, show, sign = results.measure.label, results.show, results.measure.sign
+    if own.trivial:
+        alone = " that predicts row by row" * any(r.context for r in results.results)
+        text = f"No method{alone} is better than a constant prediction on unseen domains"
+        scores = f"{label} {show(own.mean)} on average over {domains_in_words(results)}"
+        other = f"; {rival.label} {show(rival.mean)}" if rival else ""
+        return f"{text}: {scores}{other}."
+    where = f"on average over {domains_in_words(results)}"
+    if leader is not own:
         return (
-            f"There is no practical difference between the two, whatever the p-value: the means "
-            f"differ by less than {margin}."
+            f"as good as {leader.label} {where} ({label} {show(own.mean)} and "
+            f"{show(leader.mean)}), and simpler and faster."
         )
-    if n < MIN_PAIRS:
-        return (
-            f"With {in_words(n)} domains it cannot be tested whether the difference is due to "
-            f"chance; at least {in_words(MIN_PAIRS)} are needed."
-        )
-    tested = rival if results.best.kind == "baseline" else results.best
-    raw, adjusted = tested.p_value, tested.p_adjusted
-    if raw is None or adjusted is None:
-        raw = adjusted = compare(results.best.known, rival.known).p_value
-    if raw is None or adjusted is None:
-        return ""
-    if raw >= LEVEL:
-        return f"The difference is not significant (p = {_p(raw)})."
-    if adjusted >= LEVEL:
-        n_tested = sum(result.p_value is not None for result in results.results)
-        return (
-            f"The difference is significant by itself (p = {_p(raw)}), but not after correction "
-            f"for the {in_words(n_tested)} methods that were compared (p = {_p(adjusted)}, Holm)."
-        )
-    return f"The difference is significant (p = {_p(raw)})."
+    few = "" if own is max(results.row_by_row, key=lambda r: r.mean) else (
+        ", in which domains with few rows count less"
+    )  # fmt: skip
+    if rival is None or rival.trivial:
+        return f"{'the only method that was compared' if rival is None else 'best'} {where}{few}."
+    ahead = results.weighted_mean(own) - results.weighted_mean(rival)
+    text = f"best {where}{few}; {show(sign * ahead)} better than {rival.label}"
+    return f"{text}, {_chance(results, own, rival)}."
 
 
-def _needs_context(results: Results) -> str:
-    """That the best method has to be given the rows of a new domain together."""
-    best = results.best
-    if not best.context:
-        return ""
-    text = f"{best.label} needs all rows of the new domain together: pass sample_domain to predict"
-    alone = results.find(best.key.removesuffix(CONTEXT))
-    return f"{text}; row by row it scores {_pair(results, alone)}." if alone else f"{text}."
-
-
-def _best_worst_domain(results: Results) -> str:
-    safest = max(results.results, key=lambda result: result.worst)
-    if safest.worst <= results.best.worst:
-        return ""
+def _chance(results: Results, own: MethodResult, rival: MethodResult) -> str:
+    """Whether a difference may be chance."""
+    n = len(own.known.keys() & rival.known.keys())
+    p_value = compare(own.known, rival.known).p_value
+    if own.p_adjusted is not None and rival is results.baseline:
+        p_value = own.p_adjusted
+    if p_value is None:
+        return f"which may be chance with {in_words(n)} domains"
+    if p_value >= LEVEL:
+        return f"which may be chance (p = {p_value:.2g})"
     return (
-        f"{safest.label} has the best score on its worst domain, {results.show(safest.worst)} "
-        f"({safest.worst_domain!s})."
+        f"which is more than chance (p = {max(p_value, 0.001):.1g}{' or less' * (p_value < 0.001)})"
     )
 
 
-def _against_constant(results: Results) -> str:
-    constant, best = results.find(TRIVIAL), results.best
-    if constant is None or best.trivial:
+def _context(results: Results) -> str:
+    """What a method gains that gets the rows of a new domain together; empty if nothing."""
+    own, show = results.recommended, results.show
+    better = [r for r in results.results if r.context and r.mean - own.mean > results.margin]
+    if own.context or not better:
         return ""
-    p_value = compare(best.known, constant.known).p_value
-    if p_value is None or p_value < LEVEL:
-        return ""
+    best = max(better, key=results.weighted_mean)
+    label = best.label if best.key.removesuffix(CONTEXT) != own.key else f"{own.label} with context"
     return (
-        f"Warning: {best.label} is not significantly better than a constant prediction "
-        f"({results.show(constant.mean)}; p = {_p(p_value)})."
+        f"If you predict all rows of a new site at once: {label}, "
+        f"{results.measure.label} {show(best.mean)} on average instead of {show(own.mean)}."
     )
 
 
-def _generalization_gap(results: Results) -> str:
-    """The scores on seen domains, and their distance from those on unseen domains."""
-    gaps = [
-        gap_in_words(results, result)
-        for result in results.main
-        if np.isfinite(result.generalization_gap) and not result.trivial
-    ]
-    return f"Generalization gap of {'; of '.join(gaps)}." if gaps else ""
-
-
-def gap_in_words(results: Results, result: MethodResult) -> str:
-    """The generalization gap of a method, with its interval and the two scores."""
-    show, sign = results.show, results.measure.sign
-    interval = ""
-    if np.isfinite(result.around.get("price", UNKNOWN)).all():
-        interval = "95 %: {} to {}; ".format(*(show(sign * end) for end in result.around["price"]))
+def _expect(results: Results) -> str:
+    own, measure, show = results.recommended, results.measure, results.show
+    ends, n = results.next_site, len(own.known)
+    constant = results.find(TRIVIAL)
+    trivial = ""
+    if constant is not None and not own.trivial:
+        trivial = f" A constant prediction: {show(constant.mean)}."
+    if ends is not None:
+        low, high = (show(measure.sign * end) for end in ends)
+        return (
+            f"{measure.label} between {low} and {high} at the next site (90 %), "
+            f"{show(own.mean)} on average.{trivial}"
+        )
+    mean = f"{measure.label} {show(own.mean)} on average"
+    if n < 2:
+        return f"{mean}: one domain was scored, which is too few for a range.{trivial}"
+    low, high = sorted(measure.shown(score) for score in own.known.values())[:: n - 1]
+    low, high = show(measure.sign * low), show(measure.sign * high)
+    chance = {2: "one third", 3: "one half"}[n]
     return (
-        f"{result.label}: {show(sign * result.generalization_gap)} ({interval}"
-        f"{show(result.seen_mean)} on seen, {show(result.mean)} on unseen domains)"
+        f"{mean}. The next site falls between the extremes, {low} and {high}, with a probability "
+        f"of {chance}; {in_words(n)} domains are too few for a 90 % range.{trivial}"
     )
 
 
-def _failures(results: Results) -> str:
-    """Methods that raised an error, so that nobody takes them for worse."""
-    failed = [key for key, why in results.left_out.items() if why.startswith("failed")]
-    if not failed:
-        return ""
-    return f"Not scored, because they failed: {', '.join(failed)}; the notes give the errors."
-
-
-def _p(p_value: float) -> str:
-    if p_value < 0.001:
-        return "0.001 or less"
-    return f"{p_value:.3f}" if p_value < 0.1 else f"{p_value:.2f}"
+def _certainty(results: Results) -> tuple[str, str]:
+    """A word and its reason: few domains, domains differ, or clear."""
+    own, constant, show = results.recommended, results.find(TRIVIAL), results.show
+    n, sign, ends = len(own.known), results.measure.sign, results.next_site
+    if n < MIN_PAIRS or ends is None:
+        return "low", f"Few domains: {in_words(n)} say little about the next one."
+    worse, better = (sign * end for end in ends[::sign])
+    if constant is None or own.trivial:
+        width = (better - worse) / (1.0 if sign > 0 else abs(own.mean))
+        if width > WIDE:
+            return (
+                "medium",
+                f"Domains differ: the worst, {own.worst_domain!s}, has {show(own.worst)}.",
+            )
+        return "high", f"Clear: scores on {in_words(n)} domains are alike."
+    middle = (own.mean + constant.mean) / 2
+    if worse <= constant.mean:
+        return "medium", (
+            f"Domains differ: at the next site {own.label} may be no better than a constant "
+            f"prediction ({show(constant.mean)})."
+        )
+    if worse < middle:
+        return "medium", (
+            f"Domains differ: at the next site more than half of the gain over a constant "
+            f"prediction ({show(constant.mean)}) may be lost."
+        )
+    return "high", (
+        f"Clear: all of the range keeps more than half of the gain over a constant prediction "
+        f"({show(constant.mean)})."
+    )
 
 
 def interval(results: Results, ends: Any) -> str:
@@ -167,75 +225,38 @@ def interval(results: Results, ends: Any) -> str:
     return " to ".join(results.show(results.measure.sign * value) for value in shown)
 
 
-def uncertainty_sentences(results: Results) -> list[str]:
-    """The uncertainty of the scores."""
-    best, rival, show, sign = results.best, results.rival, results.show, results.measure.sign
-    ends = [interval(results, best.around.get(name)) for name in ("mean", "worst")]
-    mean, worst = (f" (95 %: {text})" if text != "–" else "" for text in ends)
-    sentences = [
-        f"{best.label} scores {show(best.mean)} on average over {len(best.known)} held-out domains"
-        f"{mean}, and {show(best.worst)} on the worst of them{worst}."
-    ]
-    if rival is not None:
-        difference, margin = best.mean - rival.mean, show(sign * results.margin)
-        text = f"On average it is {show(sign * difference)} better than {rival.label}"
-        if np.isfinite(best.around.get("gap", UNKNOWN)).all():
-            text += " (95 %: {} to {})".format(*(show(sign * end) for end in best.around["gap"]))
-        practical = "no practical difference" if difference < results.margin else "more than"
-        sentences.append(
-            f"{text}; that is {practical}"
-            + (f" (below {margin})." if difference < results.margin else f" the margin, {margin}.")
-        )
-    sentences += [
-        f"Generalization gap of {gap_in_words(results, result)}."
-        for result in results.main
-        if np.isfinite(result.generalization_gap) and not result.trivial
-    ]
-    widths = {name: high - low for name, (low, high) in best.ends.items() if high >= low}
-    domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
-    if widths and domains:
-        widest = max(widths, key=lambda name: widths[name])
-        domain = domains[str(widest)]
-        rows = f"{domain['rows']} rows"
-        if "classes" in domain:
-            pairs = zip(domain["classes"], results.facts["classes"], strict=True)
-            rows += ", {} of class {}".format(*min(pair for pair in pairs if pair[0]))
-        widest_interval = interval(results, best.ends[widest])
-        sentences.append(f"The widest interval is that of {widest} ({rows}): {widest_interval}.")
-    return sentences
-
-
-def uncertainty_table(results: Results) -> TextTable:
-    """Rows, classes and intervals of each domain, the hardest for the best method first."""
-    best, rival, classes = results.best, results.rival, results.facts["classes"]
-    main = [best] if rival is None else [best, rival]
-    inside = any(np.isfinite(value) for value in best.within.values())
+def domains_table(results: Results) -> TextTable:
+    """Rows, target and scores of each domain, the hardest for the recommended method first."""
+    main, classes = results.main, results.facts["classes"]
     columns = ["domain", "rows", "target, quartiles" if classes is None else "classes"]
     if classes is not None and len(classes) == 2:
-        columns[2:] = [f"events ({classes[1]})", "share"]
-    columns += [text for result in main for text in (result.label, f"{result.label}, 95 %")]
-    columns += [f"seen, {best.label}"] + ["folds inside it"] * inside
+        columns[2] = f"share of {classes[1]}"
+    columns += [main[0].label, "95 %", *(f"{result.label}" for result in main[1:])]
+    columns += ["seen", "folds inside it"]
     domains = {domain["name"]: domain for domain in results.differences.get("domains", ())}
     rows = []
     for name in results.hardest_first:
-        domain = domains[str(name)]
-        cells = [str(name), f"{domain['rows']:,}"]
-        if classes is None:
-            whole = all(value == round(value) for value in domain["target"])
-            cells.append(" / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"]))
-        elif len(classes) == 2:
-            counts = domain["classes"]
-            cells += [f"{counts[1]:,}", percent(counts[1] / domain["rows"])]
-        else:
-            counts = zip(domain["classes"], map(str, classes), strict=True)
-            often = [f"{c}: {percent(n / domain['rows'])}" for n, c in sorted(counts)[:-4:-1] if n]
-            cells.append(", ".join(often))
-        for result in main:
-            cells += [results.show(result.scores[name]), interval(results, result.ends.get(name))]
-        cells += [results.show(best.seen.get(name))] + [results.show(best.within[name])] * inside
+        domain, own = domains.get(str(name), {}), main[0]
+        cells = [str(name), f"{domain['rows']:,}" if domain else "–", _target(domain, classes)]
+        cells += [results.show(own.scores[name]), interval(results, own.ends.get(name))]
+        cells += [results.show(result.scores.get(name)) for result in main[1:]]
+        cells += [results.show(own.seen.get(name)), results.show(own.within.get(name))]
         rows.append([TextCell(text) for text in cells])
     kinds = ["worst" if row[0].text == str(results.worst_domain) else "" for row in rows]
     return TextTable(columns, rows, kinds)
+
+
+def _target(domain: dict[str, Any], classes: list[Any] | None) -> str:
+    if not domain:
+        return "–"
+    if classes is None:
+        whole = all(value == round(value) for value in domain["target"])
+        return " / ".join(f"{v:.4g}" if whole else f"{v:#.4g}" for v in domain["target"])
+    counts = domain["classes"]
+    if len(classes) == 2:
+        return f"{100 * counts[1] / domain['rows']:.0f} %"
+    often = sorted(zip(counts, map(str, classes), strict=True), reverse=True)[:3]
+    return ", ".join(f"{c}: {100 * n / domain['rows']:.0f} %" for n, c in often if n)
 
 
 def label_sentence(results: Results) -> str:
@@ -251,7 +272,7 @@ def label_sentence(results: Results) -> str:
     if gains[top] - gains[start] < results.margin:
         last = counts[-1]
         return (
-            f"Labels from the new site would hardly help {results.best.label}: {label} "
+            f"Labels from the new site would hardly help {results.recommended.label}: {label} "
             f"{show(gains[start])} without labels, {show(gains[last])} with {last}."
         )
     # The fewest labels with which the score is about as good as with any number of them.
@@ -259,46 +280,59 @@ def label_sentence(results: Results) -> str:
     steps = [counts[0]] if gains[counts[0]] - gains[start] >= results.margin else []
     steps += [enough] if enough not in steps else []
     first, *rest = steps
-    texts = [f"{first} labels: {label} {show(gains[start])} → {show(gains[first])}"]
+    texts = [
+        f"{first} labels from the new site: {label} {show(gains[start])} → {show(gains[first])}"
+    ]
     texts += [f"{n} labels: {show(gains[n])}" for n in rest]
     if enough < counts[-1]:
         texts.append(f"more than {enough} add little")
     return "; ".join(texts) + "."
 
 
+#: A column that identifies some domain at least so well is named.
+IDENTIFIES = 0.8
+
+
 def difference_sentences(results: Results) -> list[str]:
-    """Columns that differ most, and which of them matter for the target."""
-    differences, best, show = results.differences, results.best, results.show
-    columns, importance = differences["columns"], results.best.importance
+    """Columns by which domains can be recognized."""
+    differences = results.differences
+    columns = differences["columns"]
     names = [domain["name"] for domain in differences["domains"]]
     described = [f"{c['name']} ({names[c['tells_at']]}, AUC {c['tells']:.2f})" for c in columns]
-    identifying = [column["name"] for column in columns if column["tells"] >= IDENTIFIES]
-    text = f"No single column identifies a domain well; the best is {described[0]}."
-    if identifying:
-        text = (
-            f"{len(identifying)} of {len(columns) + differences['others']} columns identify a "
-            f"domain by themselves: {_some(described[: len(identifying)])}."
-        )
-    faults = [] if differences["faults"] else [NO_FAULT]
+    identifying = sum(column["tells"] >= IDENTIFIES for column in columns)
+    if not identifying:
+        return [f"No single column identifies a domain well; the best is {described[0]}."]
+    return [
+        f"{identifying} of {len(columns) + differences['others']} columns identify a domain by "
+        f"themselves: {_some(described[:identifying])}."
+    ]
+
+
+def importance_sentences(results: Results) -> list[str]:
+    """Columns that matter on held-out domains, and those that could be dropped."""
+    own, show = results.recommended, results.show
+    importance = own.importance
     if not importance:
-        return [text, *faults]
+        return []
     most = max(importance, key=lambda name: importance[name])
     change = "lower" if results.measure.sign > 0 else "higher"
-    losses = [
-        f"{show(results.measure.sign * result.importance[most])} {change} for {result.label}"
-        for result in results.main
-        if most in result.importance
-    ]
-    important = (
+    loss = show(results.measure.sign * importance[most])
+    text = (
         f"The most important column on held-out domains is {most}: with it shuffled, "
-        f"{results.measure.label} is {' and '.join(losses)}."
+        f"{results.measure.label} of {own.label} is {loss} {change}."
     )
-    faulty = {name for fault in differences["faults"] for name in fault["columns"]}
-    little = results.margin / 2
-    unused = [n for n in identifying if n not in faulty and importance.get(n, np.inf) < little]
-    advice = f"{best.label} loses almost nothing there without {_some(unused)}: consider dropping"
-    advice += " it." if len(unused) == 1 else " them."
-    return [text, *faults, important, *([advice] if unused else [])]
+    faulty = {name for f in results.differences.get("faults", ()) for name in f.get("columns", ())}
+    unused = [
+        column["name"]
+        for column in results.differences["columns"]
+        if column["tells"] >= IDENTIFIES and column["name"] not in faulty
+        and importance.get(column["name"], np.inf) < results.margin / 2
+    ]  # fmt: skip
+    advice = (
+        f"{own.label} loses almost nothing there without {_some(unused)}, which identify domains: "
+    )
+    advice += f"consider dropping {'it' if len(unused) == 1 else 'them'}."
+    return [text, *([advice] if unused else [])]
 
 
 def _some(names: list[str]) -> str:

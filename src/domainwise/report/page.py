@@ -38,6 +38,12 @@ class TextTable:
     rows: Sequence[Sequence[TextCell]]
     kinds: Sequence[str]
 
+    def without_empty_columns(self) -> TextTable:
+        """The same table without columns that hold only dashes."""
+        some = [i for i in range(len(self.columns)) if any(r[i].text != "–" for r in self.rows)]
+        rows = [[row[i] for i in some] for row in self.rows]
+        return TextTable([self.columns[i] for i in some], rows, self.kinds)
+
 
 class Templates:
     """Those in the folder ``templates`` of a package, which may extend those of this one."""

@@ -31,3 +31,15 @@ document.querySelectorAll("table").forEach((table) => {
     });
   });
 });
+// Everything is open on paper, and so is a section that a link leads to.
+const open = (some) => some.forEach((part) => { part.open = true; });
+const openAll = () => open(document.querySelectorAll("details"));
+const openTarget = () => {
+  let at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (; at; at = at.parentElement) if (at.matches("details")) open([at]);
+};
+addEventListener("beforeprint", openAll);
+addEventListener("hashchange", openTarget);
+matchMedia("print").addEventListener("change", (paper) => { if (paper.matches) openAll(); });
+if (matchMedia("print").matches) openAll();
+openTarget();

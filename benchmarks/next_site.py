@@ -1,0 +1,246 @@
+"""Coverage of the range for one new domain -> NEXT_SITE.md.
+
+``python benchmarks/next_site.py run ROWS.jsonl [--jobs 8] [--ensemble]`` takes a quarter of an hour
+of one core, the ensemble an hour; finished folds are skipped when it is run again.
+``python benchmarks/next_site.py report ROWS.jsonl …`` writes the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from leaderboard_data import DATA_SETS
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from domainwise import (
+    DomainEnsembleClassifier,
+    DomainEnsembleRegressor,
+    SiteAdapter,
+    datasets,
+)
+from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.results import MethodResult
+from domainwise.scoring.measures import choose_measure
+from domainwise.selection import LeaveDomainsOut
+from domainwise.splits.folds import draw_rows
+
+HERE = Path(__file__).resolve().parent
+#: Rows to learn from, those of a domain that is scored, and groups of domains that are held out.
+TRAINING_ROWS, SCORED_ROWS, FOLDS = 1500, 200, 20
+ENSEMBLE_ROWS, ENSEMBLE_FOLDS = 600, 5
+SETS = {
+    **{name: load for sets in DATA_SETS.values() for name, load in sets.items()},
+    "heart": datasets.load_heart,
+}
+DEVELOPMENT = ("heart", *DATA_SETS["development"])
+
+
+def models(classes: bool) -> dict[str, Any]:
+    """Cheap models that differ: lines, trees, boosted trees."""
+    if not classes:
+        trees = ExtraTreesRegressor(60, min_samples_leaf=3, random_state=0)
+        boosting = HistGradientBoostingRegressor(max_iter=50, random_state=0)
+        return {"linear": Ridge(10.0), "trees": trees, "boosting": boosting}
+    weight: dict[str, Any] = {"class_weight": "balanced", "random_state": 0}
+    return {
+        "linear": LogisticRegression(C=0.1, max_iter=300, **weight),
+        "trees": ExtraTreesClassifier(60, min_samples_leaf=3, **weight),
+        "boosting": HistGradientBoostingClassifier(max_iter=50, **weight),
+    }
+
+
+def ensembles(classes: bool) -> dict[str, Any]:
+    """The ensemble as `fit` makes it."""
+    if classes:
+        return {"ensemble": DomainEnsembleClassifier(class_weight="balanced", random_state=0)}
+    return {"ensemble": DomainEnsembleRegressor(random_state=0)}
+
+
+def loaded(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Rows, targets (codes of classes), codes of domains, and whether there are classes."""
+    bunch = SETS[name]()
+    y = np.asarray(bunch.target)
+    classes = y.dtype.kind in "iubUO"
+    if classes:
+        y = np.unique(y, return_inverse=True)[1]
+    X = np.asarray(bunch.data)
+    if X.dtype.kind not in "biuf":
+        X = np.column_stack([_numbers(column) for column in X.T])
+    return X.astype(np.float64), y, np.unique(bunch.sample_domain, return_inverse=True)[1], classes
+
+
+def _numbers(column: np.ndarray) -> np.ndarray:
+    """A column as numbers; text as codes."""
+    try:
+        return column.astype(np.float64)
+    except ValueError:
+        return np.unique(column.astype(str), return_inverse=True)[1].astype(np.float64)
+
+
+def fold(
+    name: str, number: int, make: Callable[[bool], dict[str, Any]], rows: int, n_folds: int
+) -> list[dict[str, Any]]:
+    """Ranges of models that see the other domains, and the scores of the new ones."""
+    warnings.simplefilter("ignore")
+    X, y, domain, classes = loaded(name)
+    splitter = LeaveDomainsOut(max_splits=n_folds, random_state=0)
+    train, test = list(splitter.split(X, y, domain))[number]
+    train = train[draw_rows(domain[train], rows, number)]
+    lines = []
+    for key, model in make(classes).items():
+        prepared = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+        Z, known = prepared.fit_transform(X[train]), domain[train]
+        own = model if key == "ensemble" else SiteAdapter(model)
+        own.fit(Z, y[train], sample_domain=known)
+        sources = dict(zip(np.unique(known).tolist(), own.domain_scores_.tolist(), strict=True))
+        for code in np.unique(domain[test]):
+            new = test[domain[test] == code]
+            new = new[draw_rows(np.zeros(len(new), int), SCORED_ROWS, number)]
+            predicted = own.predict(prepared.transform(X[new]))
+            if classes and len(np.unique(y[new])) < 2:
+                continue  # any constant would be right
+            score = (
+                balanced_accuracy_score(y[new], predicted)
+                if classes
+                else -float(np.sqrt(np.mean((y[new] - predicted) ** 2)))
+            )
+            lines.append(
+                {"set": name, "fold": number, "model": key, "classes": classes, "new": int(code),
+                 "score": float(score), "rows": len(new), "range": own.expected_range_,
+                 "sources": sources}
+            )  # fmt: skip
+    return lines
+
+
+def run(out: Path, n_jobs: int, ensemble: bool) -> None:
+    """Run all folds that are not in the file."""
+    done = {(line["set"], line["fold"], line["model"]) for line in read([out])}
+    make, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
+    most, last = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
+    points = []
+    for name in SETS:
+        n_folds = min(most, len(np.unique(loaded(name)[2])))
+        points += [(name, k) for k in range(n_folds) if (name, k, last) not in done]
+    # One fold of every set first, so that a run that is stopped has something of all.
+    points.sort(key=lambda point: point[1])
+    work = (delayed(fold)(name, k, make, rows, most) for name, k in points)
+    for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(work):
+        with out.open("a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+def read(paths: list[Path]) -> list[dict[str, Any]]:
+    """All lines of some files."""
+    texts = [path.read_text("utf-8") for path in paths if path.exists()]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
+
+
+def chosen(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The method that `evaluate` would recommend on the sources, with its range for a new one."""
+    points: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    for line in lines:
+        points.setdefault((line["set"], line["new"]), {})[line["model"]] = line
+    picked = []
+    for by_model in points.values():
+        first = next(iter(by_model.values()))
+        y = np.array([0, 1]) if first["classes"] else np.array([0.0, 0.5])
+        scoring = "balanced_accuracy" if first["classes"] else "rmse"
+        results = [
+            MethodResult(key, key, "own", "", line["sources"], {}) for key, line in by_model.items()
+        ]
+        results.sort(key=lambda result: -result.mean)
+        measure = choose_measure(scoring, y, first["classes"])
+        answer = Evaluation(results, list(first["sources"]), measure, {}, {})
+        ends = answer.next_site and sorted(measure.sign * end for end in answer.next_site)
+        picked.append({**by_model[answer.recommended_], "model": "recommended", "range": ends})
+    return picked
+
+
+def covered(lines: list[dict[str, Any]]) -> np.ndarray:
+    """Whether each new domain lies in its range."""
+    ends = [(line["score"], *line["range"]) for line in lines if line["range"]]
+    return np.array([low - 1e-9 <= score <= high + 1e-9 for score, low, high in ends])
+
+
+def report(paths: list[Path]) -> str:
+    """The report of all lines."""
+    lines = read(paths)
+    cheap = [line for line in lines if line["model"] != "ensemble"]
+    lines += chosen(cheap)
+    names = [name for name in ("linear", "trees", "boosting", "recommended", "ensemble")
+             if any(line["model"] == name for line in lines)]  # fmt: skip
+    order = sorted({line["set"] for line in lines}, key=lambda s: (s not in DEVELOPMENT, s))
+    table = [f"| set | domains | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    for name in order:
+        cells = []
+        for model in names:
+            inside = covered([x for x in lines if (x["set"], x["model"]) == (name, model)])
+            cells.append(f"{inside.sum()} of {len(inside)}" if len(inside) else "no range")
+        n = len({x["new"] for x in lines if x["set"] == name})
+        table.append(f"| {name} | {n} | {' | '.join(cells)} |")
+    totals = []
+    for part in ("development", "confirmation", "all"):
+        row = []
+        for model in names:
+            some = [x for x in lines if x["model"] == model]
+            if part != "all":
+                some = [x for x in some if (x["set"] in DEVELOPMENT) == (part == "development")]
+            inside = covered(some)
+            row.append(f"{inside.mean():.3f} ({len(inside)})" if len(inside) else "–")
+        totals.append(f"| **{part}** | | {' | '.join(row)} |")
+    missed = [x for x in lines if x["model"] != "recommended" and x["range"]]
+    below = sum(x["score"] < x["range"][0] for x in missed)
+    above = sum(x["score"] > x["range"][1] for x in missed)
+    few = sorted({x["set"] for x in lines if not x["range"]})
+    return f"""# The range for one new domain
+
+Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in {FOLDS} groups where
+there are more. `expected_range_` comes from the other domains alone (held out there in turn), at a
+probability of 90 %; a new domain is covered where its measured score lies in the range. Scores are
+balanced accuracy (recall averaged over the classes that occur), or RMSE. Up to {TRAINING_ROWS} rows
+to learn from and {SCORED_ROWS} of a new domain ({ENSEMBLE_ROWS} and {ENSEMBLE_FOLDS} groups for the
+ensemble); new domains of one class are not scored. "recommended": what `evaluate` would take of the
+three cheap models, with the range of methods that were chosen without each covered domain.
+
+New domains inside their range:
+
+{chr(10).join(table + totals)}
+
+Of {len(missed)} ranges of single models {below} new domains were worse and {above} better.
+{"No range (fewer than four source domains): " + ", ".join(few) + "." if few else ""}
+"""
+
+
+def main() -> None:
+    """Run or report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--ensemble", action="store_true")
+    options = parser.parse_args()
+    if options.what == "run":
+        run(options.files[0], options.jobs, options.ensemble)
+        return
+    (HERE / "NEXT_SITE.md").write_text(report(options.files), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
