@@ -1,5 +1,6 @@
 """The page of an evaluation in a real browser: widths, colours, keys, sorting, silence."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +38,7 @@ def page(tmp_path_factory):
     return found.report(tmp_path_factory.mktemp("page") / "report.html", title=HOSTILE)
 
 
+OPEN = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 LOOKS = {
     "light": {},
     "dark": {"dark": True},
@@ -46,9 +48,39 @@ LOOKS = {
 }
 
 
+@pytest.mark.parametrize("look", [{"width": 1280}, {"width": 390}, {"width": 1280, "dark": True}])
+def test_the_answer_fits_one_screen_and_the_closed_page_five(view, page, look):
+    view.open(page, **look)
+    height = 844 if look["width"] == 390 else 800
+    bottom = view.run("document.querySelector('.answer').getBoundingClientRect().bottom")
+    assert bottom + view.run("scrollY") <= height
+    assert view.run("document.documentElement.scrollHeight") <= 5 * height
+
+
+def test_sections_are_closed_until_a_link_or_a_click_opens_them_and_open_on_paper(view, page):
+    view.open(page)
+    count = "document.querySelectorAll('details[open]').length"
+    assert view.run(count) == 0
+    for name in ("failures", "differences", "columns", "settings"):
+        view.run(f"document.querySelector('nav a[href=\"#{name}\"]').click()")
+        wait_for(view, f"document.getElementById('{name}').open")
+    view.open(page, paper=True, width=718)
+    wait_for(view, f"{count} === document.querySelectorAll('details').length")
+    view.open(page)
+    view.run("dispatchEvent(new Event('beforeprint'))")
+    assert view.run(f"{count} === document.querySelectorAll('details').length")
+
+
+def wait_for(view, condition):
+    deadline = time.monotonic() + 120
+    while not view.run(condition):
+        assert time.monotonic() < deadline, condition
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_nothing_is_wider_than_the_window(view, page, look):
     view.open(page, **LOOKS[look])
+    view.run(OPEN)
     assert view.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     if look == "phone":
         assert view.run("innerWidth") == 390
@@ -174,6 +206,7 @@ CONTRAST = """(() => {
 @pytest.mark.parametrize("look", ["light", "dark", "paper"])
 def test_all_words_stand_out_from_what_is_behind_them(view, page, look):
     view.open(page, **LOOKS[look])
+    view.run(OPEN)
     found = view.run(CONTRAST)
     assert len(found) > 15
     assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
@@ -203,6 +236,7 @@ def test_on_paper_no_heading_is_parted_from_what_follows(view, page):
 
 def test_on_paper_a_tall_picture_leaves_room_for_its_heading_and_caption(view, page):
     view.open(page, paper=True, width=718)
+    view.run(OPEN)
     # As tall as that of forty domains.
     script = """(() => { const svg = document.querySelector('#domains figure.wide svg');
         svg.setAttribute('viewBox', '0 0 600 900');
@@ -212,6 +246,7 @@ def test_on_paper_a_tall_picture_leaves_room_for_its_heading_and_caption(view, p
 
 def test_scores_of_five_methods_fit_beside_each_other_on_a_phone(view, page):
     view.open(page, width=390)
+    view.run(OPEN)
     script = """(() => { const table = document.querySelector('#domains table');
         table.classList.remove('dense');
         for (const row of table.rows) while (row.cells.length > 6) row.deleteCell(6);

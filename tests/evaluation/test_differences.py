@@ -149,6 +149,4 @@ def test_what_a_folder_keeps_makes_the_same_page_without_the_rows(tmp_path):
     pages = [one.report(tmp_path / name).read_text("utf-8") for one, name in
              ((found, "one.html"), (again, "two.html"))]  # fmt: skip
     assert "looks like another unit" in pages[0]
-    for section in ("sure", "differences", "methods", "verdict"):
-        parts = [page.split(f'<section id="{section}"')[1].split("</section>")[0] for page in pages]
-        assert parts[0] == parts[1]
+    assert pages[0] == pages[1]

@@ -14,19 +14,16 @@ import numpy as np
 from sklearn.metrics import (
     average_precision_score,
     confusion_matrix,
-    precision_recall_curve,
     roc_auc_score,
-    roc_curve,
 )
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual_coverage
 from domainwise.evaluation.results import Results, Row, grouped, joined, percent
-from domainwise.plots import CalibrationByDomainDisplay, DomainScoresDisplay
+from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, PALETTE, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
-from domainwise.scoring.statistics import share_interval
 
 #: Domains in colour, or with a panel of their own; and rows of a picture with one for each domain.
 FEW, MOST_ROWS = 5, 15
@@ -162,7 +159,7 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
 
 
 def ranking(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section | None:
-    """ROC and precision-recall curves, and the areas under them."""
+    """Areas under the ROC and precision-recall curves."""
     label, mine = next(iter(predictions.items()))
     every = {
         n: {d: _ranked(rows, classes) for d, rows in of.items()} for n, of in predictions.items()
@@ -186,31 +183,10 @@ def ranking(predictions: Mapping[str, DomainPredictions], classes: Any) -> Secti
         if other != label
     ]
     if without := [str(domain) for domain in mine if domain not in best]:
-        words.append(f"No curve, because there is one class only: {', '.join(without)}.")
-    with drawing(9.0, 4.3) as figure:
-        left, right = figure.subplots(1, 2)
-        for place, domain in enumerate(order):
-            wrong, hits, _ = roc_curve(*ranked[label][domain])
-            left.plot(wrong, hits, **_look(order, place, f"{best[domain]:.2f}"))
-            precision, recall, _ = precision_recall_curve(*ranked[label][domain])
-            right.plot(recall, precision, **_look(order, place, f"{precisions[domain]:.2f}"))
-        left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
-        left.set(xlabel="false positive rate", ylabel="true positive rate")
-        right.set(xlabel="recall", ylabel="precision")
-        for axes, title in ((left, "area under ROC"), (right, "average precision")):
-            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-            axes.legend(title=title, fontsize=8, title_fontsize=8)
-        alt = (
-            f"ROC and precision-recall curves of {label} on {len(order)} held-out domains: areas "
-            f"under the ROC curve from {best[order[0]]:.2f} to {best[order[-1]]:.2f}"
-        )
-        about = classes[-1] if len(classes) == 2 else "all classes, each against the rest"
-        few = _few("is in colour", len(order))
-        caption = f"{label}: ROC and precision–recall curves of {about}. {few}"
-        picture = Picture(to_svg(figure, "curves", alt), alt, caption, wide=True)
+        words.append(f"No AUC, because there is one class only: {', '.join(without)}.")
     columns = {"AUC": best, "average precision": precisions}
     shown = {name: {d: f"{v:.2f}" for d, v in values.items()} for name, values in columns.items()}
-    return Section("Ranking of rows", words, [picture], shown)
+    return Section("Ranking of rows", words, [], shown)
 
 
 def _ranked(rows: Row, classes: Array) -> tuple[Array, Array] | None:
@@ -313,40 +289,25 @@ def coverage(predictions: Mapping[str, DomainPredictions], classes: Array | None
     asked = usual_coverage(len(mine) - 1)
     if asked is None:
         return None
-    shares_of = {name: covered(each, classes, asked) for name, each in predictions.items()}
-    shares = {domain: share for domain, (share, _, _) in shares_of[label].items()}
-    shown = sorted(shares, key=lambda d: shares[d])[:MOST_ROWS]
+    of_domain = covered(mine, classes, asked)
+    shares = {domain: share for domain, (share, _) in of_domain.items()}
+    lowest = min(shares, key=lambda d: shares[d])
     what, size = ("sets", "classes in a set") if classes is not None else ("intervals", "width")
     words = (
         f"Prediction {what} of {label} with a nominal coverage of {percent(asked)} covered "
         f"{percent(_mean(shares))} of the rows on average over held-out domains, and "
-        f"{percent(shares[shown[0]])} on {shown[0]!s}, the lowest coverage."
+        f"{percent(shares[lowest])} on {lowest!s}, the lowest coverage. Thresholds come from the "
+        "other domains; this is approximate, because their models were trained on the domain."
     )
-    with drawing(9.0, 1.2 + 0.28 * len(shown)) as figure:
-        display = DomainScoresDisplay(
-            scores={name: {d: each[d][0] for d in shown} for name, each in shares_of.items()},
-            intervals={name: {d: each[d][2] for d in shown} for name, each in shares_of.items()},
-        ).plot(figure.subplots())
-        display.ax_.axvline(asked, color=INK, linewidth=0.8, linestyle=":")
-        display.ax_.set_xlabel(f"coverage; nominal {percent(asked)}")
-        listed = "; ".join(f"{domain} {percent(shares[domain])}" for domain in shown)
-        alt = f"Coverage of prediction {what}, nominal {percent(asked)}: {listed}"
-        caption = (
-            f"The {len(shown)} least covered of {len(shares)} domains. "
-            * (len(shown) < len(shares))
-            + "Thresholds come from the other domains; lines: 95 % intervals. "
-            "Approximate, because the models of the thresholds were trained on the domain"
-        )
-        picture = Picture(to_svg(figure, "coverage", alt), alt, caption, wide=True)
     columns = {f"covered ({percent(asked)})": {d: percent(s) for d, s in shares.items()}}
-    columns[size] = _alike({d: many for d, (_, many, _) in shares_of[label].items()})
-    return Section(f"Coverage of prediction {what}", [words], [picture], columns)
+    columns[size] = _alike({d: many for d, (_, many) in of_domain.items()})
+    return Section(f"Coverage of prediction {what}", [words], [], columns)
 
 
 def covered(
     predictions: DomainPredictions, classes: Array | None, asked: float
-) -> dict[Any, tuple[float, float, tuple[float, float]]]:
-    """Of each domain the share of rows covered, the mean size, and a 95 % interval of the share.
+) -> dict[Any, tuple[float, float]]:
+    """Of each domain the share of rows covered, and the mean size.
 
     The threshold of a domain comes from the scores of all others.
     """
@@ -367,9 +328,8 @@ def covered(
     for place, (domain, scores) in enumerate(mine.items()):
         other = domain_of != place
         reach = DomainQuantiles.of(together[other], domain_of[other]).threshold(asked)
-        n, hits = len(scores), int((scores <= reach).sum())
         size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
-        coverage_of[domain] = (hits / n, float(size), share_interval(hits, n))
+        coverage_of[domain] = (float((scores <= reach).mean()), float(size))
     return coverage_of
 
 

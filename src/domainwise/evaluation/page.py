@@ -67,7 +67,6 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         worst=str(evaluation.worst_domain),
         own=own.label,
         failures=failure_sections(evaluation),
-        labels_picture=labels_picture(evaluation, "labels") if evaluation.label_gain else None,
         differing=verdict.difference_sentences(evaluation) if columns else [],
         important=verdict.importance_sentences(evaluation) if columns else [],
         differences={**differences, "columns": columns},
@@ -282,37 +281,6 @@ def methods_picture(evaluation: Results, name: str) -> Picture:
         )
         alt = f"Mean and worst {evaluation.measure.label} over held-out domains: {listed}"
         return Picture(to_svg(figure, name, alt), alt, "Dot: mean; cross: worst domain")
-
-
-def labels_picture(evaluation: Results, name: str) -> Picture:
-    """Expected score of the recommended method by the number of labels, with its interval."""
-    gains, measure, best = evaluation.label_gain, evaluation.measure, evaluation.recommended
-    columns = ("n_labels", "score", "low", "high", "domains")
-    counts, scores, low, high, domains = ([gain[key] for gain in gains] for key in columns)
-    with drawing(4.3, 3.0) as figure:
-        axes = figure.subplots()
-        colour = colour_of(best)
-        axes.fill_between(counts, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(counts, scores, "o-", color=colour, markersize=5)
-        axes.axhline(scores[0], color=INK, linewidth=0.8, linestyle=":")
-        axes.set_xticks(counts)
-        axes.set_xlabel("labels from the new site")
-        axes.set_ylabel(f"{measure.label} ({measure.direction})")
-        axes.grid(axis="y")
-        sign = measure.sign
-        listed = "; ".join(
-            f"{n} labels {evaluation.show(sign * score)}"
-            for n, score in zip(counts, scores, strict=True)
-        )
-        alt = f"Expected {measure.label} of {best.label} by labels from the new site: {listed}"
-        few = min(domains) < domains[0]
-        caption = (
-            f"{best.label}: expected {measure.label} by the number of labels; dotted: without "
-            "labels; shaded: 95 % interval of the mean over new domains"
-            + f"; {domains[-1]} of {len(best.known)} domains have rows enough for {counts[-1]} "
-            "labels" * few
-        )
-        return Picture(to_svg(figure, name, alt), alt, caption)
 
 
 def shift_picture(evaluation: Results, name: str) -> Picture | None:
