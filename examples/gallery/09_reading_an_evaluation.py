@@ -47,8 +47,11 @@ columns = ["method", "mean", "low", "high", "worst", "worst_domain"]
 evaluation.table()[columns].round(3)
 
 # %%
-# The answer in words
-# -------------------
+# The answer
+# ----------
+#
+# Which method to take, what to expect at the next hospital, and how certain that is. The range is
+# for *one* new hospital.
 
 print(evaluation.verdict())
 

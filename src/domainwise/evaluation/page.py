@@ -153,12 +153,12 @@ def expect_picture(evaluation: Results, name: str) -> Picture:
         for (domain, value), height in zip(values.items(), heights, strict=True):
             colour = ACCENT if domain == worst else PALETTE[1]
             axes.plot(value, height, "o", color=colour, markersize=5.5, zorder=3)
-        text = {"fontsize": 9, "va": "center"}
+        text: dict[str, Any] = {"fontsize": 9, "va": "center"}
         label = f"worst: {short(worst)}, {show(own.worst)}"
         axes.text(values[worst], -1.0, label, ha=place(values[worst]), color=ACCENT, **text)
         if trivial is not None:
             axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
-            label = f"constant: {show(constant.mean)}"
+            label = f"constant: {show(measure.sign * trivial)}"
             axes.text(trivial, 1.0, label, ha=place(trivial), color=FAINT, **text)
         if trivial is None or abs(trivial - mean) > 0.35 * (reach[1] - reach[0]):
             axes.text(mean, 1.0, f"mean: {show(own.mean)}", ha=place(mean), color=INK, **text)

@@ -324,19 +324,17 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     ... }
     {'a': 0.06, 'b': 1.0}
     """
-    errors, between = [], []
-    for large in (True, False):
-        errors = errors or [
-            rows[name] * (high - low) ** 2 / (2 * ndtri(1 - TAIL)) ** 2
-            for result in results
-            if not result.trivial
-            for name, (low, high) in result.ends.items()
-            if high > low and rows.get(name, 0) >= (ROWS_OF_ERROR if large else 1)
-        ]
+    pairs = [
+        (rows[name], rows[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
+        for result in results
+        for name, (low, high) in result.ends.items()
+        if not result.trivial and high > low and name in rows
+    ]
+    errors = [value for n, value in pairs if n >= ROWS_OF_ERROR] or [value for _, value in pairs]
     if not errors:
         return {}
     error = float(np.median(errors))
-    noise = error / np.array(list(rows.values()))
+    noise, between = error / np.array(list(rows.values())), []
     for result in results:
         known = [name for name in result.known if name in rows]
         if not result.trivial and len(known) > 1:

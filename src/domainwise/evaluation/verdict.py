@@ -176,8 +176,7 @@ def _expect(results: Results) -> str:
     mean = f"{measure.label} {show(own.mean)} on average"
     if n < 2:
         return f"{mean}: one domain was scored, which is too few for a range.{trivial}"
-    low, high = sorted(measure.shown(score) for score in own.known.values())[:: n - 1]
-    low, high = show(measure.sign * low), show(measure.sign * high)
+    low, high = sorted(map(show, own.known.values()), key=float)[:: n - 1]
     chance = {2: "one third", 3: "one half"}[n]
     return (
         f"{mean}. The next site falls between the extremes, {low} and {high}, with a probability "
