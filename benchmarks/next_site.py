@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from leaderboard_data import DATA_SETS
+from leaderboard_data import STAGE, prepare
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -29,12 +29,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from domainwise import (
-    DomainEnsembleClassifier,
-    DomainEnsembleRegressor,
-    SiteAdapter,
-    datasets,
-)
+from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor, SiteAdapter
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.results import MethodResult
 from domainwise.scoring.measures import choose_measure
@@ -45,11 +40,6 @@ HERE = Path(__file__).resolve().parent
 #: Rows to learn from, those of a domain that is scored, and groups of domains that are held out.
 TRAINING_ROWS, SCORED_ROWS, FOLDS = 1500, 200, 20
 ENSEMBLE_ROWS, ENSEMBLE_FOLDS = 600, 5
-SETS = {
-    **{name: load for sets in DATA_SETS.values() for name, load in sets.items()},
-    "heart": datasets.load_heart,
-}
-DEVELOPMENT = ("heart", *DATA_SETS["development"])
 
 
 def models(classes: bool) -> dict[str, Any]:
@@ -73,33 +63,24 @@ def ensembles(classes: bool) -> dict[str, Any]:
     return {"ensemble": DomainEnsembleRegressor(random_state=0)}
 
 
-def loaded(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Rows, targets (codes of classes), codes of domains, and whether there are classes."""
-    bunch = SETS[name]()
-    y = np.asarray(bunch.target)
-    classes = y.dtype.kind in "iubUO"
-    if classes:
-        y = np.unique(y, return_inverse=True)[1]
-    X = np.asarray(bunch.data)
-    if X.dtype.kind not in "biuf":
-        X = np.column_stack([_numbers(column) for column in X.T])
-    return X.astype(np.float64), y, np.unique(bunch.sample_domain, return_inverse=True)[1], classes
-
-
-def _numbers(column: np.ndarray) -> np.ndarray:
-    """A column as numbers; text as codes."""
-    try:
-        return column.astype(np.float64)
-    except ValueError:
-        return np.unique(column.astype(str), return_inverse=True)[1].astype(np.float64)
+def loaded(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Rows, targets, codes of domains, and whether the targets are codes of classes."""
+    with np.load(folder / f"{name}.npz") as file:
+        X, y, domain, n_classes = (file[key] for key in ("X", "y", "domain", "n_classes"))
+    return X, y, domain, bool(n_classes)
 
 
 def fold(
-    name: str, number: int, make: Callable[[bool], dict[str, Any]], rows: int, n_folds: int
+    name: str,
+    number: int,
+    folder: Path,
+    make: Callable[[bool], dict[str, Any]],
+    rows: int,
+    n_folds: int,
 ) -> list[dict[str, Any]]:
     """Ranges of models that see the other domains, and the scores of the new ones."""
     warnings.simplefilter("ignore")
-    X, y, domain, classes = loaded(name)
+    X, y, domain, classes = loaded(name, folder)
     splitter = LeaveDomainsOut(max_splits=n_folds, random_state=0)
     train, test = list(splitter.split(X, y, domain))[number]
     train = train[draw_rows(domain[train], rows, number)]
@@ -134,13 +115,14 @@ def run(out: Path, n_jobs: int, ensemble: bool) -> None:
     done = {(line["set"], line["fold"], line["model"]) for line in read([out])}
     make, rows = (ensembles, ENSEMBLE_ROWS) if ensemble else (models, TRAINING_ROWS)
     most, last = (ENSEMBLE_FOLDS, "ensemble") if ensemble else (FOLDS, "boosting")
-    points = []
-    for name in SETS:
-        n_folds = min(most, len(np.unique(loaded(name)[2])))
+    points, folder = [], out.parent / "arrays"
+    prepare([name for name in STAGE if not (folder / f"{name}.npz").exists()], folder)
+    for name in STAGE:
+        n_folds = min(most, len(np.unique(loaded(name, folder)[2])))
         points += [(name, k) for k in range(n_folds) if (name, k, last) not in done]
     # One fold of every set first, so that a run that is stopped has something of all.
     points.sort(key=lambda point: point[1])
-    work = (delayed(fold)(name, k, make, rows, most) for name, k in points)
+    work = (delayed(fold)(name, k, folder, make, rows, most) for name, k in points)
     for lines in Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(work):
         with out.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in lines)
@@ -186,7 +168,7 @@ def report(paths: list[Path]) -> str:
     lines += chosen(cheap)
     names = [name for name in ("linear", "trees", "boosting", "recommended", "ensemble")
              if any(line["model"] == name for line in lines)]  # fmt: skip
-    order = sorted({line["set"] for line in lines}, key=lambda s: (s not in DEVELOPMENT, s))
+    order = sorted({line["set"] for line in lines}, key=lambda s: (STAGE[s] != "development", s))
     table = [f"| set | domains | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
     for name in order:
         cells = []
@@ -201,7 +183,7 @@ def report(paths: list[Path]) -> str:
         for model in names:
             some = [x for x in lines if x["model"] == model]
             if part != "all":
-                some = [x for x in some if (x["set"] in DEVELOPMENT) == (part == "development")]
+                some = [x for x in some if STAGE[x["set"]] == part]
             inside = covered(some)
             row.append(f"{inside.mean():.3f} ({len(inside)})" if len(inside) else "–")
         totals.append(f"| **{part}** | | {' | '.join(row)} |")

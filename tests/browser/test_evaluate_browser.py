@@ -217,7 +217,7 @@ def test_names_with_markup_are_shown_as_they_are(view, page):
     assert view.run("document.querySelector('h1').textContent") == HOSTILE
     assert view.run("document.querySelectorAll('img').length") == 0
     assert view.run("document.querySelectorAll('main script').length") == 0
-    assert HOSTILE in view.run("document.querySelector('#differences').textContent")
+    assert HOSTILE in view.run("document.querySelector('#columns').textContent")
 
 
 def test_on_paper_no_heading_is_parted_from_what_follows(view, page):
