@@ -70,7 +70,7 @@ def test_a_page_says_a_thing_once_and_shows_the_command_to_type(table, tmp_path)
     assert all(note[0].isupper() for note in stored["notes"])
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     command = f"domainwise fit --from {tmp_path / 'out'} -o out.skops"
-    assert f"<code>{command}</code>" in page
+    assert f'aria-label="Command">{command}</code>' in page
 
 
 def test_json_is_json_and_nothing_else(table, tmp_path):

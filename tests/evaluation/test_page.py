@@ -113,7 +113,7 @@ def test_the_first_screen_is_the_answer_and_the_worst_domain_is_singled_out(foun
     answer = found.answer
     for part in (answer.take, answer.reason[1:], answer.expect[1:], answer.certain, answer.watch):
         assert str(escape(part)) in text
-    assert "<code>model = evaluation.fit()</code>" in text
+    assert ">model = evaluation.fit()</code>" in text
     assert text.count("<svg") == 1
     assert str(escape(f"worst: {found.worst_domain}, ")) in text
     worst = page.split('<tr class="worst">')[1:]

@@ -97,6 +97,14 @@ def test_a_method_that_needs_whole_domains_is_offered_beside_the_recommended_one
         "If you predict all rows of a new site at once: ENSEMBLE with context, accuracy 0.785 on "
         "average instead of 0.735."
     )
+    scores = {"context": 0.785, "plain": 0.735, "error": 0.01, "domains": 8}
+    batches = {"whole": scores, "first half": {**scores, "context": 0.76}}
+    found.results[0] = replace(found.results[0], batches=batches)
+    assert found.answer.context.endswith("0.735 (with part of them: first half 0.760).")
+    batches["first half"] = {**scores, "context": 0.70}
+    assert found.answer.context.endswith(
+        "instead of 0.735; not with part of them (first half: 0.700 instead of 0.735)."
+    )
     found.results[0] = replace(found.results[0], scores=dict(found.results[1].scores))
     assert found.answer.context == ""
 
@@ -181,7 +189,7 @@ def test_a_domain_of_few_rows_counts_less_in_the_recommendation():
 def test_the_answer_fits_twelve_lines_of_a_terminal():
     found = evaluation({"constant": [0.5] * 8, "svm": SVM, "dcm": [s + 0.05 for s in SVM]})
     fault = {"message": "A long sentence about a column. " * 5, "effect": "", "action": "Do it."}
-    found.differences = {"faults": [{**fault, "severity": 2, "columns": ["a"]}] * 7}
+    found.differences = {"faults": [{**fault, "severity": 2, "columns": ["a"], "leak": False}] * 7}
     found.next_step = "To fit it: domainwise fit --from folder -o model.skops"
     lines = found.answer.lines()
     assert len(lines) <= 12
@@ -191,6 +199,10 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(found.answer.faults) == 5
+    found.differences["faults"][0] = {**fault, "severity": 3, "columns": ["b"], "leak": True}
+    assert (found.answer.certainty, found.answer.certain) == (
+        "low", "A column may contain the answer (b): the scores may not hold."
+    )  # fmt: skip
 
 
 def test_scores_have_as_many_digits_as_differ():
@@ -231,4 +243,6 @@ def test_methods_that_failed_are_named():
     found = evaluation({"svm": SVM})
     found.left_out["dcm"] = "failed: no memory"
     found.left_out["dica"] = "too many rows"
-    assert "Not scored, because they failed: dcm." in found.answer.faults
+    assert found.answer.faults == [
+        {"problem": "Not scored, because they failed: dcm.", "action": ""}
+    ]

@@ -41,7 +41,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         if records is None
         else calibrated(records, evaluation.facts["classes"])
     )
-    faults = [verdict.fault_in_words(fault) for fault in differences.get("faults", ())]
+    faults = list(map(verdict.fault_in_words, differences.get("faults", ())))
     answer = verdict.make_answer(evaluation)
     columns = sorted(
         differences.get("columns", ()),
@@ -54,7 +54,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         evaluation=evaluation,
         answer=answer,
         expect_picture=expect_picture(evaluation, "expect"),
-        other_faults=[text for text in faults if text not in answer.faults],
+        other_faults=[fault for fault in faults if fault not in answer.faults],
         show=evaluation.show,
         interval=partial(verdict.interval, evaluation),
         methods_table=methods_table(evaluation),
@@ -133,9 +133,10 @@ def expect_picture(evaluation: Results, name: str) -> Picture:
     worst, mean = evaluation.worst_domain, measure.shown(own.mean)
     low, high = (f([*values.values(), *(ends or ())]) for f in (min, max))
     trivial = None if constant is None or own.trivial else measure.shown(constant.mean)
-    if trivial is not None and not low - 4 * (high - low) <= trivial <= high + 4 * (high - low):
-        trivial = None  # too far away to be on the line
-    reach = [low, high] if trivial is None else [min(low, trivial), max(high, trivial)]
+    far = 4 * (high - low)
+    beyond = trivial is not None and not low - far <= trivial <= high + far
+    on_line = [low, high] if trivial is None or beyond else [low, high, trivial]
+    reach = [min(on_line), max(on_line)]
     pad = 0.04 * (reach[1] - reach[0]) or 0.01
     reach = [reach[0] - pad, reach[1] + pad]
 
@@ -157,19 +158,21 @@ def expect_picture(evaluation: Results, name: str) -> Picture:
         label = f"worst: {short(worst)}, {show(own.worst)}"
         axes.text(values[worst], -1.0, label, ha=place(values[worst]), color=ACCENT, **text)
         if trivial is not None:
-            axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
             label = f"constant: {show(measure.sign * trivial)}"
+            if beyond:
+                label = f"← {label}" if trivial < low else f"{label} →"
+                trivial = reach[trivial > high]
+            else:
+                axes.plot([trivial, trivial], [-0.62, 0.75], color=FAINT, linewidth=1.2, ls="--")
             axes.text(trivial, 1.0, label, ha=place(trivial), color=FAINT, **text)
         if trivial is None or abs(trivial - mean) > 0.35 * (reach[1] - reach[0]):
             axes.text(mean, 1.0, f"mean: {show(own.mean)}", ha=place(mean), color=INK, **text)
         axes.set(ylim=(-1.25, 1.25), xlim=reach, yticks=[])
         axes.spines[["left", "top", "right"]].set_visible(False)
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
-        shaded = ""
-        if ends is not None:
-            shaded = "; shaded: one new site falls here with a probability of 90 %"
-        caption = f"Dots: {own.label} on held-out domains; line: their mean{shaded}"
-        alt = f"{caption}; {answer_numbers(evaluation)}"
+        caption = "Dots: held-out domains; line: their mean"
+        caption += "; shaded: 90 % range" if ends is not None else ""
+        alt = f"{own.label}. {caption}. {answer_numbers(evaluation)}"
         return Picture(to_svg(figure, name, alt), alt, caption)
 
 

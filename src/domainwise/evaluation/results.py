@@ -243,9 +243,8 @@ class Results:
 
     @property
     def described(self) -> list[MethodResult]:
-        """The methods that the page describes: those of :attr:`main`, and the rival."""
-        rival = self.rival
-        return self.main if rival is None or rival in self.main else [*self.main, rival]
+        """The methods that the page describes: those of :attr:`main`, and the best."""
+        return list({result.key: result for result in (*self.main, self.best)}.values())
 
     @property
     def hardest_first(self) -> list[Label]:

@@ -32,7 +32,7 @@ class Answer:
     expect: str
     certainty: str  #: low, medium or high
     certain: str  #: the reason
-    faults: list[str]
+    faults: list[dict[str, str]]  #: each a "problem" and an "action"
     more_faults: int  #: that are not in the list
     labels: str
     command: str
@@ -42,14 +42,14 @@ class Answer:
         """Everything in order, as text."""
         take = f"Take {self.take}: {self.reason}" if self.take else self.reason
         certain = f"Certainty: {self.certainty}. {self.certain}"
-        faults = [f"Before you use it: {fault}" for fault in self.faults]
+        faults = [f"Before you use it: {_joined(fault)}" for fault in self.faults]
         command = f"Next: {self.command}" if self.command else ""
         parts = (take, self.context, f"Expect {self.expect}", certain, *faults, self.labels)
         return [text for text in (*parts, command) if text]
 
     def lines(self, width: int = 80) -> list[str]:
         """The same for a terminal: at most twelve lines, of which a command may be longer."""
-        faults = self.faults[:3] or [NO_FAULT]
+        faults = [_joined(fault) for fault in self.faults[:3]] or [NO_FAULT]
         hidden = len(self.faults) - len(faults) + self.more_faults
         if hidden > 0:
             faults[-1] = f"{textwrap.shorten(faults[-1], width - 34, placeholder=' …')}"
@@ -73,12 +73,13 @@ def make_answer(results: Results) -> Answer:
     recommended, trivial = results.recommended, results.recommended.trivial
     faults = results.differences.get("faults", ())
     grave = [fault for fault in faults if fault["severity"] > 1]
-    words = [fault_in_words(fault) for fault in grave[:MOST_FAULTS]]
+    words = [fault_in_words(fault) for fault in grave]
     command = results.next_step.partition(": ")[2]
     python = "" if trivial or command else "model = evaluation.fit()"
     watch = "domainwise predict" if command else "check_shift(model, X)"
     if failed := [key for key, why in results.left_out.items() if why.startswith("failed")]:
-        words.append(f"Not scored, because they failed: {', '.join(failed)}.")
+        text = f"Not scored, because they failed: {', '.join(failed)}."
+        words.append({"problem": text, "action": ""})
     return Answer(
         "" if trivial else recommended.label,
         _reason(results),
@@ -86,17 +87,21 @@ def make_answer(results: Results) -> Answer:
         _expect(results),
         *_certainty(results),
         words[:MOST_FAULTS],
-        len(faults) + len(failed) - len(words[:MOST_FAULTS]),
+        len(words) + len(faults) - len(grave) - len(words[:MOST_FAULTS]),
         label_sentence(results),
         command or python,
         "" if trivial else f"{watch} reports new rows that differ from all training domains.",
     )
 
 
-def fault_in_words(fault: dict[str, Any]) -> str:
-    """What is wrong, what follows from it, and what to do."""
-    parts = (fault[name] for name in ("message", "effect", "action"))
-    return " ".join(text for text in parts if text)
+def fault_in_words(fault: dict[str, Any]) -> dict[str, str]:
+    """What is wrong and what follows from it, and what to do."""
+    problem = f"{fault['message']} {fault['effect']}".strip()
+    return {"problem": problem, "action": fault["action"]}
+
+
+def _joined(fault: dict[str, str]) -> str:
+    return f"{fault['problem']} {fault['action']}".strip()
 
 
 def domains_in_words(results: Results) -> str:
@@ -154,10 +159,19 @@ def _context(results: Results) -> str:
         return ""
     best = max(better, key=results.weighted_mean)
     label = best.label if best.key.removesuffix(CONTEXT) != own.key else f"{own.label} with context"
-    return (
+    text = (
         f"If you predict all rows of a new site at once: {label}, "
-        f"{results.measure.label} {show(best.mean)} on average instead of {show(own.mean)}."
+        f"{results.measure.label} {show(best.mean)} on average instead of {show(own.mean)}"
     )
+    parts = {kind: scores for kind, scores in best.batches.items() if kind != "whole"}
+    if not parts:
+        return f"{text}."
+    if not best.holds_up:
+        kind = min(parts, key=lambda name: parts[name]["context"] - parts[name]["plain"])
+        with_context, alone = (show(parts[kind][name]) for name in ("context", "plain"))
+        return f"{text}; not with part of them ({kind}: {with_context} instead of {alone})."
+    listed = ", ".join(f"{kind} {show(scores['context'])}" for kind, scores in parts.items())
+    return f"{text} (with part of them: {listed})."
 
 
 def _expect(results: Results) -> str:
@@ -188,6 +202,11 @@ def _certainty(results: Results) -> tuple[str, str]:
     """A word and its reason: few domains, domains differ, or clear."""
     own, constant, show = results.recommended, results.find(TRIVIAL), results.show
     n, sign, ends = len(own.known), results.measure.sign, results.next_site
+    leaks = [
+        name for f in results.differences.get("faults", ()) if f["leak"] for name in f["columns"]
+    ]
+    if leaks:
+        return "low", f"A column may contain the answer ({_some(leaks)}): the scores may not hold."
     if n < MIN_PAIRS or ends is None:
         return "low", f"Few domains: {in_words(n)} say little about the next one."
     worse, better = (sign * end for end in ends[::sign])
