@@ -305,7 +305,9 @@ def _fillers(table: _Table) -> Iterator[Fault]:
             here = np.bincount(place[mine], counts[mine], len(table.domains))
             outside = _outside(column, value, np.bincount(level, counts, size))
             filled = np.zeros(len(here), dtype=bool)
-            for least, most in ((FILLED, RARE), *[(PARTLY, NOWHERE)] * outside):
+            end = column.quantity and value in (0, size - 1)  # where a scale ends, values pile up
+            elsewhere = NOWHERE if end and not outside else RARE
+            for least, most in ((FILLED, elsewhere), *[(PARTLY, NOWHERE)] * outside):
                 marked = large & (here >= np.maximum(least * present, LEAST_CLASS))
                 few = outside or 3 * marked.sum() <= large.sum()
                 if few and 0 < marked.sum() < len(here):

@@ -24,8 +24,11 @@ from domainwise.splits.folds import row_folds
 #: Rows of a domain, and of its rarer class, that a check inside it needs.
 LEAST_ROWS, LEAST_CLASS = 20, 8
 #: A column predicts the target almost perfectly from here (AUC or rank correlation). It leaks if it
-#: leads all others by so much, and so many standard errors. From PERFECT there is nothing to lead.
-NEARLY, LEAD, ERRORS, PERFECT = 0.95, 0.1, 2.0, 0.97
+#: leads all others by so much, and so many standard errors, in several domains or in one only.
+#: From PERFECT on there is nothing to lead.
+NEARLY, LEAD, ERRORS, PERFECT = 0.95, 0.1, (2.0, 3.0), 0.97
+#: A leak of some domains is worse than that in most of the others.
+CLEARLY_LESS = 0.8
 #: Bins of a column's values.
 BINS = 20
 #: Rows of a domain whose columns are looked at, and those that models are fitted to; how many such
@@ -111,11 +114,14 @@ def find_leaks(
     if 2 * sum(len(rows[d]) for d in groups) < len(X):  # domains are small: all rows together
         whole = spaced(np.arange(len(X)), MOST_ROWS)
         groups = {-1: whole} if len(whole) >= LEAST_ROWS and target.parts(whole) else {}
+    reached = np.array([_alone(X[own], text, target, own) for own in groups.values()])
     alone: dict[tuple[int, bool], dict[int, float]] = {}
-    for d, own in groups.items():
-        for by_missing, reached in enumerate(_alone(X[own], text, target, own)):
-            for column in np.flatnonzero(reached >= NEARLY).tolist():
-                alone.setdefault((column, bool(by_missing)), {})[d] = float(reached[column])
+    for by_missing, column in np.argwhere((reached >= NEARLY).any(axis=0)).tolist():
+        scores = dict(zip(groups, reached[:, by_missing, column].tolist(), strict=True))
+        weak = [score for score in scores.values() if score < NEARLY]
+        # A column that is good everywhere is nearly perfect in some small domains by chance.
+        if 3 * len(weak) <= len(scores) or np.median(weak) <= CLEARLY_LESS:
+            alone[column, bool(by_missing)] = {d: s for d, s in scores.items() if s >= NEARLY}
     leaks, models = [], MODELS
     for (column, by_missing), scores in sorted(alone.items(), key=lambda i: -max(i[1].values())):
         other = alone.get((column, not by_missing), {})
@@ -127,7 +133,7 @@ def find_leaks(
             models -= 1
             rest = _rest(X[spaced(groups[d], MODEL_ROWS)], without, text, target, groups[d])
             error = np.hypot(target.error(groups[d], rest), target.error(groups[d], scores[d]))
-            if scores[d] - rest >= max(LEAD, ERRORS * error):
+            if scores[d] - rest >= max(LEAD, ERRORS[len(scores) == 1] * error):
                 leads.append(rest)
             tied += rest >= PERFECT
         if leads or tied:

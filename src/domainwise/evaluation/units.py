@@ -137,13 +137,14 @@ class _Levels:
 
         def fits(factor: float, offset: float) -> bool:
             median, width = (self.medians[i] - offset) / factor, self.widths[i] / abs(factor)
-            if self.scale == "logarithm" and median <= 0:
+            if width <= 0 or (self.scale == "logarithm" and median <= 0):
                 return False
-            value = {"median": median, "width": np.log(width), "logarithm": np.log(abs(median))}
-            moved = abs(value[self.scale] - self.values[i])
+            value = {"median": median, "width": width, "logarithm": median}[self.scale]
+            value = value if self.scale == "median" else np.log(value)
+            moved = abs(value - self.values[i])
             spread = np.log(max(width / self._level(median), 1e-300))
             return bool(
-                abs(value[self.scale] - center) < near
+                abs(value - center) < near
                 and abs(spread - np.median(widths[~off]))
                 < max(alike, ALIKE_BY * abs(np.log(abs(factor))))
                 and moved >= MOVES * np.ptp(self.values[~off])
@@ -151,7 +152,8 @@ class _Levels:
 
         if self.scale == "median" and fits(-1.0, 0.0):
             return "sign", ""
-        units = " or ".join(unit for unit, *change in _units(name) if fits(*change))
+        tens = self.scale != "median"  # a median of zero has no factor
+        units = " or ".join(unit for unit, *change in _units(name, tens) if fits(*change))
         return "unit" if units else "level", units
 
     def _level(self, medians: Array) -> Array:
@@ -221,14 +223,15 @@ def _levels(
     if np.median(widths) <= 0:  # most rows have one value: it has no level
         return []
     positive = lowest.min() >= 0 and middle.min() > 0
-    scales = ["logarithm"] if positive else ["median", *["width"] * bool(widths.min() > 0)]
+    # Where a quarter of the rows is at the lowest value, spreads say little.
+    scales = ["logarithm"] if positive else ["median", *["width"] * bool((low > lowest).all())]
     parts = place, np.array(usable), middle, widths, counts[usable]
     return [_Levels(*parts, scale) for scale in scales]
 
 
-def _units(name: str) -> Iterator[Unit]:
+def _units(name: str, tens: bool) -> Iterator[Unit]:
     """Units that a column may be in by mistake: powers of ten, and those of its quantity."""
-    for k in range(1, 7):
+    for k in range(1, 7) if tens else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
     for pattern, pairs in QUANTITIES.items():
