@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
         assert done.exit_code == 0, done.output
         assert "at one new domain (90 %)" in " ".join(done.output.split())
         assert "prediction sets" in done.output
-        assert "approximate, from 5 domains left out" in " ".join(done.output.split())
+        assert "approximate, from 5 held-out domains" in " ".join(done.output.split())
     return folder
 
 
@@ -97,7 +97,7 @@ def test_more_coverage_than_domains_allow_returns_everything_and_says_so(folder,
     done = run("predict", folder / "classes.skops", folder / "new.csv", "-o", tmp_path / "o.csv",
                "--coverage", "0.9")  # fmt: skip
     assert done.exit_code == 0
-    assert "needs 9 domains that were left out, but there were 5" in done.stderr
+    assert "needs 9 held-out domains, but there were 5" in done.stderr
     found = pandas.read_csv(tmp_path / "o.csv")
     assert found[["in_set_no", "in_set_yes"]].all(axis=None)
 

@@ -229,7 +229,7 @@ class Own(dw.DCM):
         (dw.DCM(kernel=linear_kernel), "kernel is the function 'linear_kernel'"),
         (make_pipeline(dw.DCM(target_kernel=linear_kernel)), "dcm__target_kernel is the function"),
         (SVC(kernel=lambda X, Y: X @ Y.T), "functions cannot be saved"),
-        (Own(), r"holds .*Own, which no model"),
+        (Own(), r"holds .*Own, which cannot be part of a model"),
         (fitted(KNeighborsClassifier()), "KNeighborsClassifier"),
         (object(), "cannot be saved|no model"),
     ],
@@ -541,7 +541,7 @@ def test_what_skops_loads_and_we_do_not(change, path):
 def test_a_list_that_holds_itself_is_refused(path):
     save(dw.DCM(), path)
     rewritten(path, set_gamma(list_node(list_node(__id__=7), __id__=7)))
-    with pytest.raises(ModelFileError, match="stands for another"):
+    with pytest.raises(ModelFileError, match="is used in place of another"):
         load(path)
 
 

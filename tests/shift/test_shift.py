@@ -290,7 +290,7 @@ def test_columns_without_spread_or_values_and_one_source_do_no_harm():
 
 
 def test_a_model_without_a_summary_is_refused():
-    with pytest.raises(ValueError, match="keeps no summary of its sources: .*ShiftWatch"):
+    with pytest.raises(ValueError, match="has no summary of its sources: .*ShiftWatch"):
         check_shift(LogisticRegression(), np.zeros((3, 2)))
 
 

@@ -1,6 +1,6 @@
-"""Thresholds that hold on a new domain: quantiles of scores in which domains count the same.
+"""Thresholds for a new domain: quantiles of nonconformity scores with equal weights of domains.
 
-The second half is about whole tables: thresholds as a file holds them.
+The second half is for tables: thresholds as model files store them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from domainwise.scoring.predictions import codes_of
 
 #: Sums of weights, and 1 / (1 - coverage), are rounded: nine domains are enough for 0.9.
 TOLERANCE = 1e-9
-#: What pages show, if there are domains enough.
+#: Coverages that pages show, if there are enough domains.
 USUAL_COVERAGES = (0.5, 0.8, 0.9)
-#: Thresholds are kept for every whole per cent.
+#: Thresholds are stored for every whole per cent.
 STEPS = 100
 
 
 def needed_domains(coverage: float) -> int:
-    """Calibration domains without which a set that keeps its promise holds everything.
+    """Calibration domains that a coverage needs; with fewer, sets contain all classes.
 
     >>> needed_domains(0.9), needed_domains(0.8), needed_domains(0.5)
     (9, 4, 1)
@@ -38,12 +38,12 @@ def needed_domains(coverage: float) -> int:
 
 
 def usual_coverage(n_domains: int) -> float | None:
-    """The largest of the usual coverages that so many domains allow, if they allow any."""
+    """The largest of the usual coverages for a number of domains; None if there are too few."""
     return next((c for c in reversed(USUAL_COVERAGES) if needed_domains(c) <= n_domains), None)
 
 
 def class_scores(probabilities: Array | None, decisions: Array | None = None) -> Array:
-    """How strange each class would be for a row: 1 - p, or how far its value is behind the best."""
+    """Nonconformity of each class for each row: 1 - p, or the distance from the best value."""
     if probabilities is not None:
         return np.asarray(1.0 - probabilities)
     values = class_columns(np.asarray(decisions, dtype=np.float64))
@@ -52,10 +52,10 @@ def class_scores(probabilities: Array | None, decisions: Array | None = None) ->
 
 @dataclass(frozen=True)
 class DomainQuantiles:
-    """Scores of rows that a model has not learnt from, with their weights (theory, section 16).
+    """Scores of held-out rows with their weights (theory, section 16).
 
-    With K domains each weighs 1 / (K + 1), and the rows inside it the same. The rest belongs to the
-    new domain, whose scores might be of any size.
+    With K domains each weighs 1 / (K + 1), and the rows inside it the same. The remaining weight is
+    that of the new domain, whose scores are unknown.
     """
 
     scores: Array  #: ascending
@@ -64,7 +64,7 @@ class DomainQuantiles:
 
     @classmethod
     def of(cls, scores: Array, domains: Array) -> DomainQuantiles:
-        """From the score and the domain of each row; a score that is not known is infinite."""
+        """From the score and the domain of each row; a missing score is infinite."""
         scores = np.where(np.isnan(scores), np.inf, np.asarray(scores, dtype=np.float64))
         _, place, sizes = np.unique(domains, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
@@ -72,14 +72,14 @@ class DomainQuantiles:
         return cls(scores[order], np.cumsum(weights), len(sizes))
 
     def threshold(self, coverage: float) -> float:
-        """The score that a new row does not exceed with this probability; infinite if unknown."""
+        """The score that a new row does not exceed with this probability; may be infinite."""
         if self.n_domains < needed_domains(coverage):
             return math.inf
         place = int(np.searchsorted(self.levels, coverage - TOLERANCE))
         return float(self.scores[min(place, len(self.scores) - 1)])
 
     def asked_threshold(self, coverage: float) -> float:
-        """The same, with a warning if there are too few domains for it."""
+        """The same, with a warning if there are too few domains."""
         needed, most = needed_domains(coverage), self.n_domains / (self.n_domains + 1)
         if self.n_domains < needed:
             warn_caller(
@@ -99,47 +99,46 @@ class DomainQuantiles:
 
 
 def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
-    """Sum up predictions for left-out domains, one record each, for sets on new domains.
+    """Calibrate prediction sets on predictions for held-out domains, one record each.
 
-    Records have ``domain``, ``target``, ``prediction`` and, of classes (in the order of columns),
+    Records have ``domain``, ``target``, ``prediction`` and, for classes (in the order of columns),
     ``probabilities`` or ``decisions``. The result is for JSON: what is compared (``of``),
-    thresholds for 1, 2 ... per cent as far as the number of domains allows, and the size of sets,
-    or the width of intervals, at the usual coverage.
+    thresholds for 1, 2 ... per cent up to the largest coverage for the number of domains, and the
+    size of sets, or the width of intervals, at the usual coverage.
     """
-    of, scores, of_target, domains = "value", [], [], []
-    places: dict[Any, int] = {}
+    of, scores, observed, domains = "value", [], [], []
+    codes: dict[Any, int] = {}
     for record in records:
         target = np.asarray(record["target"])
         if classes is None:
-            mine = np.abs(target.astype(np.float64) - record["prediction"])[:, None]
-            of_target.append(mine[:, 0])
+            observed.append(np.abs(target.astype(np.float64) - record["prediction"]))
         else:
             names = np.asarray(classes)
-            of, mine = strangeness(record, names)
-            of_target.append(mine[np.arange(len(target)), codes_of(target, names)])
-        scores.append(mine)
-        place = places.setdefault(record["domain"], len(places))
-        domains.append(np.full(len(target), place))
-    found = DomainQuantiles.of(np.concatenate(of_target), np.concatenate(domains))
-    n = found.n_domains
+            of, by_class = strangeness(record, names)
+            observed.append(by_class[np.arange(len(target)), codes_of(target, names)])
+            scores.append(by_class)
+        code = codes.setdefault(record["domain"], len(codes))
+        domains.append(np.full(len(target), code))
+    quantiles = DomainQuantiles.of(np.concatenate(observed), np.concatenate(domains))
+    n = quantiles.n_domains
     allowed = [c for c in range(1, STEPS) if needed_domains(c / STEPS) <= n]
     shown = usual_coverage(n)
-    reach = found.threshold(shown) if shown else np.inf
-    size = 2 * reach
+    threshold = quantiles.threshold(shown) if shown else np.inf
+    size = 2 * threshold
     if classes is not None:
-        size = float(np.mean([(mine <= reach).sum(axis=1).mean() for mine in scores]))
+        size = float(np.mean([(part <= threshold).sum(axis=1).mean() for part in scores]))
     return {
         "promise": "approximate",
         "n_domains": n,
         "of": of,
-        "thresholds": [found.threshold(c / STEPS) for c in allowed],
+        "thresholds": [quantiles.threshold(c / STEPS) for c in allowed],
         "coverage": shown,
         "size": size if np.isfinite(size) else None,
     }
 
 
 def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
-    """How strange each class would be for each row, and what that is told from."""
+    """Nonconformity of each class for each row, and the name of the outputs it is computed from."""
     for of in ("probabilities", "decisions"):
         if record.get(of) is not None:
             return of, class_scores(**{"probabilities": None, of: record[of]})
@@ -147,13 +146,12 @@ def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
 
 
 def set_columns(
-    calibration: Mapping[str, Any], coverage: float, told: Mapping[str, Any], classes: Any
+    calibration: Mapping[str, Any], coverage: float, outputs: Mapping[str, Any], classes: Any
 ) -> dict[str, Array]:
-    """Columns ``low`` and ``high`` of numbers, or ``in_set_...`` of each class.
+    """Columns ``low`` and ``high`` for numbers, or ``in_set_...`` for each class.
 
-    ``coverage`` is a whole number of per cent. ``told`` are functions without arguments, by name
-    (``prediction``, ``probabilities``, ``decisions``), that return what the model says about the
-    rows.
+    ``coverage`` is a whole number of per cent. ``outputs`` are functions without arguments, by name
+    (``prediction``, ``probabilities``, ``decisions``), that return outputs of the model.
     """
     step = round(coverage * STEPS)
     needed, n = needed_domains(coverage), calibration["n_domains"]
@@ -162,23 +160,23 @@ def set_columns(
     reach = np.inf
     if needed > n:
         warn_caller(
-            f"coverage={coverage} needs {needed} domains that were left out, but there were {n}: "
-            "everything is in the sets"
+            f"coverage={coverage} needs {needed} held-out domains, but there were {n}: sets "
+            "contain all classes, and intervals are infinite"
         )
     else:
         reach = float(calibration["thresholds"][step - 1])
     if classes is None:
-        predicted = np.asarray(told["prediction"](), dtype=np.float64)
+        predicted = np.asarray(outputs["prediction"](), dtype=np.float64)
         return {"low": predicted - reach, "high": predicted + reach}
     of = calibration["of"]
-    _, scores = strangeness({of: told[of]()}, np.asarray(classes))
+    _, scores = strangeness({of: outputs[of]()}, np.asarray(classes))
     return {f"in_set_{c}": scores[:, i] <= reach for i, c in enumerate(classes)}
 
 
 def sets_in_words(calibration: Mapping[str, Any]) -> str:
-    """What prediction sets promise, and how large they are, in one line."""
+    """Coverage and size of prediction sets, in one line."""
     n, size, coverage = (calibration[name] for name in ("n_domains", "size", "coverage"))
-    words = f"{calibration['promise']}, from {n} domains left out"
+    words = f"{calibration['promise']}, from {n} held-out domains"
     if coverage is None or size is None:
         return words
     many = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"

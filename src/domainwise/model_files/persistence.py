@@ -1,9 +1,9 @@
 """Saving models to a file and loading them without running code from it.
 
-A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``,
-that says which version wrote it, a digest of the rest, and which methods answered when it was
-written. What stands here beside calls of skops is what skops leaves open: archives that unpack to
-more than their size, its own older formats, which trusted more than they said, types and values
+A model file is a zip archive in the format of skops, with one more member, ``domainwise.json``: the
+version that wrote it, a digest of the rest, and the methods that worked when it was written. This
+module also checks what skops does not: archives that unpack to more than their size, older formats
+of skops, which trust more types than they declare, types and values
 (:mod:`~domainwise.model_files.types`, :mod:`~domainwise.model_files.values`).
 """
 
@@ -49,12 +49,12 @@ from domainwise.model_files.values import (
 
 #: Format of the files written here, and the oldest one that is read.
 FORMAT, OLDEST_FORMAT = 4, 3
-#: First protocol of skops in which all that it trusts is declared.
+#: First protocol of skops that declares all trusted types.
 SKOPS_PROTOCOL = 2
 HEADER, SCHEMA = "domainwise.json", "schema.json"
-#: Methods that are tried on a few artificial rows, before a model is written and after it is read.
+#: Methods that are called with artificial rows, before a model is written and after it is read.
 METHODS = ("predict", "predict_proba", "decision_function", "transform")
-#: Columns beyond which nothing is tried.
+#: Columns beyond which they are not called.
 MOST_COLUMNS = 100_000
 
 
@@ -76,7 +76,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     path : path-like
         By convention ``something.skops``.
     info : dict, default=None
-        Whatever JSON can hold, to be read by :func:`read_info` without loading the model.
+        Values of JSON, which :func:`read_info` reads without loading the model.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
 
     See Also
     --------
-    load : The way back.
+    load : Loads a model from a file.
 
     Examples
     --------
@@ -113,18 +113,16 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     try:
         check_values(model)
         content = skops.dumps(model)
-    except RecursionError:
-        raise ModelFileError(
-            f"{type(model).__name__} cannot be saved: a part of it refers back to itself, as "
-            "set_fit_request and its like make estimators do"
-        ) from None
     except Exception as error:
-        raise ModelFileError(f"{type(model).__name__} cannot be saved: {error}") from error
+        reason = str(error)
+        if isinstance(error, RecursionError):
+            reason = "a part of it refers to itself, as after set_fit_request; fit it without that"
+        raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
     with zipfile.ZipFile(io.BytesIO(content)) as written:
         schema = json.loads(written.read(SCHEMA))
-        foreign = forbidden_types(schema)
-        if foreign:
-            raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(foreign)}")
+        forbidden = forbidden_types(schema)
+        if forbidden:
+            raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(forbidden)}")
         files = number_arrays(schema)
         name_types(schema)
         # skops writes this indented: most of the file, for a small model.
@@ -145,7 +143,7 @@ def load(path: str | Path) -> Any:
     Parameters
     ----------
     path : path-like
-        The file. The example of :func:`save` shows the way there and back.
+        The file. See the example of :func:`save`.
 
     Returns
     -------
@@ -170,16 +168,16 @@ def load(path: str | Path) -> Any:
             raise ValueError("it was changed after it was written")
         schema = json.loads(parts[SCHEMA])
         localize(schema)
-        foreign = forbidden_types(schema)
-        old = [name for name in foreign if name.startswith("domainwise.")]
-        if old or int(header["format"]) < OLDEST_FORMAT:
+        forbidden = forbidden_types(schema)
+        removed = [name for name in forbidden if name.startswith("domainwise.")]
+        if removed or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
-                f"{path} was written by domainwise {versions['domainwise']} in a layout that "
+                f"{path} was written by domainwise {versions['domainwise']} in a format that "
                 f"version {__version__} cannot read"
-                f"{f': it holds {old[0]}' if old else ''}; fit the model again with this one"
+                f"{f': it holds {removed[0]}' if removed else ''}; fit the model again"
             )
-        if foreign:
-            raise ModelFileError(f"{path} is not loaded: {_about(foreign)}")
+        if forbidden:
+            raise ModelFileError(f"{path} is not loaded: {_about(forbidden)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
             raise ValueError(f"protocol {schema['protocol']}")
         check_numbers(schema)
@@ -192,17 +190,16 @@ def load(path: str | Path) -> Any:
         failures = _failures(model, header["works"])
         if failures:
             raise ValueError(f"its parts do not fit together: {failures.popitem()[1]}")
-    written, here = versions.get("scikit-learn"), sklearn.__version__
-    if written != here:
+    if versions.get("scikit-learn") != sklearn.__version__:
         warn_caller(
-            f"{path} was written with scikit-learn {written}, this is {here}: predictions may "
-            "differ; fit again if that matters"
+            f"{path} was written with scikit-learn {versions.get('scikit-learn')}, and this is "
+            f"{sklearn.__version__}: predictions may differ. Fit the model again to be sure"
         )
     return model
 
 
 def read_info(path: str | Path) -> dict[str, Any]:
-    """Read what a model file says about itself, without building the model.
+    """Read the description in a model file, without building the model.
 
     ``format``, ``versions``, ``model`` (its type), ``training_rows`` (attributes that contain rows
     of the training data; not in files of format 3), ``training_targets`` (those that contain
@@ -223,7 +220,7 @@ def packed(parts: dict[str, bytes]) -> bytes:
 
 
 def digest(parts: dict[str, bytes], info: dict[str, Any]) -> str:
-    """SHA-256 of what a model file holds beside its header, and of its description."""
+    """SHA-256 of a model file without its header, and of its description."""
     total = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     for name in sorted(parts.keys() - {HEADER}):
         total.update(f"\0{name}\0{len(parts[name])}\0".encode())
@@ -286,26 +283,25 @@ def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _refuse_functions(model: Any) -> None:
-    """Name arguments that are functions, tensors or Dask collections: they cannot be saved."""
+    """Refuse arguments that are functions, tensors or Dask collections."""
     for name, value in {"the model": model, **model.get_params(deep=True)}.items():
         parts = [value, *vars(value).values()] if hasattr(value, "get_params") else [value]
         if callable(value) and not isinstance(value, type):
-            why = (
-                f"is the function {getattr(value, '__name__', value)!r}: functions cannot be "
-                "saved, because loading one would run code; use a named kernel or scorer"
+            raise ModelFileError(
+                f"{name} is the function {getattr(value, '__name__', value)!r}: functions cannot "
+                "be saved, because loading one would run code; use a named kernel or scorer"
             )
-        elif any(is_dask(part) for part in parts):
-            why = 'holds Dask collections: call to("numpy") on the fitted projection first'
-        elif is_tensor(value):
-            why = "is a tensor: pass it as an array to save the model"
-        else:
-            continue
-        raise ModelFileError(f"{name} {why}")
+        if any(map(is_dask, parts)):
+            raise ModelFileError(
+                f'{name} holds Dask collections: call to("numpy") on the fitted projection first'
+            )
+        if is_tensor(value):
+            raise ModelFileError(f"{name} is a tensor: pass it as an array to save the model")
 
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
-    """The archive that a model file is; any error about it becomes a ModelFileError."""
+    """Open the archive of a model file; errors about it become ModelFileErrors."""
     if not Path(path).is_file():
         what = "a folder" if Path(path).is_dir() else "no such file"
         raise ModelFileError(f"{path}: {what}; domainwise fit writes models")
@@ -326,12 +322,12 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive whose parts could be larger than a file of its size is."""
+    """Refuse an archive whose parts could be larger than the file."""
     if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
         raise ValueError("it is compressed")
-    # Parts that overlap, or are declared larger than they are, come to more than the file.
+    # Parts that overlap, or declare a larger size, add up to more than the file.
     if sum(part.file_size for part in archive.infolist()) > size:
-        raise ValueError("its parts are larger than it is")
+        raise ValueError("its parts are larger than the file")
 
 
 def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
@@ -348,7 +344,7 @@ def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
-    """Look at trees before skops builds them."""
+    """Check trees before skops builds them."""
 
     def plain(node: dict[str, Any]) -> Any:
         if node["__loader__"] == "JsonNode":
@@ -357,9 +353,8 @@ def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
 
     for node in nodes(schema):
         if node["__loader__"] == "TreeNode":
-            arguments = [plain(each) for each in node["__reduce__"]["args"]["content"]]
-            state = {name: plain(each) for name, each in node["content"]["content"].items()}
-            check_tree(state, *arguments)
+            state = {name: plain(part) for name, part in node["content"]["content"].items()}
+            check_tree(state, *map(plain, node["__reduce__"]["args"]["content"]))
 
 
 def _about(names: list[str]) -> str:
@@ -370,4 +365,4 @@ def _about(names: list[str]) -> str:
             "because their compiled readers trust what they read: leave these members out, or use "
             "pickle for files that only you write and read"
         )
-    return f"it holds {shown}, which no model of domainwise consists of"
+    return f"it holds {shown}, which cannot be part of a model of domainwise"

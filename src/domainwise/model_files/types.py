@@ -1,19 +1,19 @@
-"""What a model file may hold: the reviewed list of types, their names, and how skops builds each.
+"""The reviewed list of types that a model file may contain, and how skops builds each.
 
 skops restores an object without calling its constructor and sets its attributes. A type is listed
-here if that, with any attributes of listed types, runs no code of the file's choice: estimators of
+here if this, with any attributes of listed types, runs no code that the file chooses: estimators of
 scikit-learn and of this package, the records they consist of, arrays, numbers and strings.
 Functions, methods and types defined elsewhere are not listed.
 
-skops has a list of its own; the types listed here are passed to it as ``trusted``. That is not
-enough. skops also trusts every estimator of scikit-learn, whose arrays nobody has checked. It lets
-a file build a trusted type in a way that calls it (``numpy.ndarray`` with a shape of the file's
-choice) or that reads something else (a compressed sparse matrix). It lets one part of a file stand
-in many places, so that a few bytes can fill any memory.
+The types listed here are passed to skops as ``trusted``, in addition to its own list. That is not
+enough. skops also trusts every estimator of scikit-learn, without a check of its arrays. It lets a
+file build a trusted type by a call (``numpy.ndarray`` with any shape) or from other data (a
+compressed sparse matrix). It lets a file use one part in many places, so that a few bytes can fill
+any memory.
 
 Files name the types of this package ``domainwise.DCM``, without the module, so that a type can move
-to another module. :func:`localize` replaces these names, and those of older files, by the places
-where the types are now, before anything is compared with the list.
+to another module. :func:`localize` replaces these names, and those of older files, by the current
+modules, before names are compared with the list.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 _HIST = "sklearn.ensemble._hist_gradient_boosting"
 
-#: Types of this package by the module where they are now. A new type is a word here. If compiled
-#: code follows its attributes (indices, lengths), it also needs a rule in
+#: Types of this package by their current module. To save a new type, add its name. If compiled code
+#: uses its attributes as indices or lengths, it also needs a rule in
 #: :mod:`domainwise.model_files.values`.
 OWN = {
     "domainwise.adaptation.adapter": "SiteAdapter",
@@ -60,7 +60,7 @@ OWN = {
     "domainwise.tables.features": "ReadColumns",
 }
 
-#: Types of scikit-learn, as above.
+#: Types of scikit-learn by module.
 SKLEARN = {
     "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink MultinomialLogit",
     "sklearn._loss.loss": "AbsoluteError HalfBinomialLoss HalfMultinomialLoss HalfSquaredError",
@@ -108,7 +108,7 @@ def _names(types: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{module}.{name}" for module in types for name in types[module].split())
 
 
-#: What each of skops' ways of building something may build; other ways are not used at all.
+#: Types that each kind of node of skops may build; other kinds of nodes are refused.
 ALLOWED: dict[str, frozenset[str]] = {
     "DTypeNode": _names({"numpy": "dtype"}),
     "DictNode": _names({"builtins": "dict"}),
@@ -129,7 +129,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "TypeNode": _names({"numpy": _NUMBERS, "builtins": "bool float int str NoneType"}),
 }
 
-#: For skops, which trusts some of these by itself.
+#: For skops, which trusts some of these anyway.
 TRUSTED = sorted(frozenset().union(*ALLOWED.values()))
 
 #: The module in the names that files use for types of this package.
@@ -164,10 +164,10 @@ def trusted_types() -> list[str]:
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """All descriptions of objects in ``schema.json``, without recursion, so none is too deep.
+    """All descriptions of objects in ``schema.json``, without recursion, at any depth.
 
-    Every object that skops would build is described by a dict with the key ``__loader__``; looking
-    at all dicts, wherever they are, cannot miss one.
+    Every object that skops would build is described by a dict with the key ``__loader__``; all
+    dicts are visited, wherever they are.
     """
     pending = [schema]
     while pending:
@@ -186,27 +186,27 @@ def forbidden_types(schema: Any) -> list[str]:
     >>> forbidden_types({"__loader__": "FunctionNode", "__module__": "os", "__class__": "system"})
     ['os.system']
     """
-    foreign = set()
+    forbidden = set()
     for node in nodes(schema):
         loader = node["__loader__"]
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         if not isinstance(loader, str) or name not in ALLOWED.get(loader, frozenset()):
-            foreign.add(name)
-    return sorted(foreign)
+            forbidden.add(name)
+    return sorted(forbidden)
 
 
 def name_types(schema: Any) -> None:
-    """Replace the places of this package's types in a description by the names that files use."""
+    """Replace the modules of this package's types in a description by the package's name."""
     for node in nodes(schema):
         if _PLACES.get(node["__class__"]) == node["__module__"]:
             node["__module__"] = PACKAGE
 
 
 def localize(schema: Any) -> None:
-    """Replace the names that files use for types and attributes by those that they have now.
+    """Replace the names of types and attributes in files by the current ones.
 
-    Older files (format 3) name types with the modules where they were then. A name that is not
-    listed stays as it is, for :func:`forbidden_types` to find.
+    Older files (format 3) name types with their former modules. A name that is not listed stays
+    unchanged, and :func:`forbidden_types` reports it.
 
     >>> node = {"__loader__": "ObjectNode", "__module__": "domainwise.old", "__class__": "DCM"}
     >>> localize(node)
@@ -215,29 +215,23 @@ def localize(schema: Any) -> None:
     """
     for node in nodes(schema):
         module, name = node.get("__module__"), node.get("__class__")
-        if node["__loader__"] != "ObjectNode" or not isinstance(module, str):
-            continue
-        if module.partition(".")[0] != PACKAGE or not isinstance(name, str):
-            continue
-        name = RENAMED_TYPES.get(name, name)
-        if name not in _PLACES:
+        ours = isinstance(module, str) and module.partition(".")[0] == PACKAGE
+        name = RENAMED_TYPES.get(name, name) if isinstance(name, str) else None
+        if not ours or node["__loader__"] != "ObjectNode" or name not in _PLACES:
             continue
         node.update(__module__=_PLACES[name], __class__=name)
-        new_names = _ATTRIBUTES.get(name, {})
-        if new_names:
-            attributes = node["content"]["content"]
-            # In their order, which the types of the keys follow.
-            node["content"]["content"] = {
-                new_names.get(key, key): value for key, value in attributes.items()
-            }
+        new_names = _ATTRIBUTES.get(name)
+        if new_names:  # in their order, which the types of the keys follow
+            attributes = node["content"]["content"].items()
+            node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 
 
 def number_arrays(schema: Any) -> dict[str, str]:
-    """Number the arrays of a description that skops has just written, and nothing else.
+    """Number the arrays of a description that skops has just written, and only these.
 
-    skops gives every object an ``__id__``, and takes a second object with the same one for the
-    first. Arrays keep theirs, so that one in two places is there once. Returns the new names of the
-    files that hold the arrays, by their old ones.
+    skops gives every object an ``__id__``, and replaces a second object with the same one by the
+    first. Arrays keep theirs, so that an array in two places is stored once. Returns the new names
+    of the files of arrays by their former ones.
     """
     files: dict[str, str] = {}
     for node in nodes(schema):
@@ -249,11 +243,11 @@ def number_arrays(schema: Any) -> dict[str, str]:
 
 
 def check_numbers(schema: Any) -> None:
-    """Raise ValueError where a description is not numbered as :func:`number_arrays` does it."""
+    """Raise ValueError if a description is not numbered as by :func:`number_arrays`."""
     for node in nodes(schema):
         expected = str(node["file"]) if _in_file(node) else None
         if node.get("__id__") != expected:
-            raise ValueError("one part stands for another")
+            raise ValueError("one part is used in place of another")
 
 
 def _in_file(node: dict[str, Any]) -> bool:

@@ -1,10 +1,10 @@
-"""Values in a model that compiled code follows without looking.
+"""Values in a model that compiled code uses without a check.
 
 A type may be harmless while its arrays are not: scikit-learn's trees, support vector machines and
-encoders take indices and lengths from their attributes as they are, and those of a made-up file
-would make them read or write memory that is not theirs, or ask for more than there is. skops looks
-at types only. Each type with such attributes has a rule here; everything else is up to NumPy, which
-looks. What is not listed in :mod:`domainwise.model_files.types` (neighbours, say) needs no rule.
+encoders use indices and lengths of their attributes unchecked. Those of a forged file would make
+them read or write memory that is not theirs, or allocate too much. skops checks types only. Each
+type with such attributes has a rule here; other arrays are used by NumPy, which checks indices.
+Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from domainwise.arrays import Array
 
-#: More processes than any machine has processors for; a file must not start them.
+#: A file must not start more processes than a machine has processors.
 MOST_JOBS = 512
 #: Attributes that contain training rows.
 ROWS = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
@@ -26,9 +26,9 @@ ROWS = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """An array: sizes of its axes by name, its type, and what its whole numbers stand for.
+    """An array: sizes of its axes by name, its type, and the meaning of whole numbers.
 
-    They are indices ``below`` a size, or counts with a ``total``; fractions are finite.
+    They are indices ``below`` a size, or counts with a ``total``; floats are finite.
     """
 
     axes: str
@@ -38,7 +38,7 @@ class Numbers:
     or_empty: bool = False
 
     def fits(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether a value is such an array, given what the sizes are."""
+        """Whether a value is such an array, for these sizes."""
         if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
             return False
         if self.or_empty and value.shape == (0,):
@@ -54,10 +54,10 @@ class Numbers:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What must hold for an object that has been fitted, as an attribute it then has tells.
+    """Conditions on an object that is fitted, which it is if it has the attribute ``fitted``.
 
     Its sizes by name; its arrays; attributes equal to a size; attributes with few possible values;
-    and whatever else is to be said about it.
+    and other conditions.
     """
 
     fitted: str
@@ -68,7 +68,7 @@ class Rule:
     also: Callable[[Any], bool] = lambda part: True
 
     def holds(self, part: Any) -> bool:
-        """Whether an object keeps to the rule."""
+        """Whether an object satisfies the rule."""
         if self.fitted not in vars(part):
             return True
         sizes = self.sizes(part)
@@ -81,21 +81,21 @@ class Rule:
 
 
 def check_values(model: Any) -> None:
-    """Raise ValueError if a part of a model, to be saved or just loaded, is not as fit makes it."""
+    """Raise ValueError if a part of a model, to be saved or just loaded, breaks its rule."""
     for part in _parts(model):
         name = type(part).__name__
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
                 raise ValueError(f"an array of type {part.dtype!r} cannot be part of a model")
             continue
-        # Such an attribute would be taken for the method or the setting of its class. Estimators of
-        # this package have settings that are defaults.
+        # Such an attribute would replace a method or a setting of its class. Estimators of this
+        # package have class attributes that are defaults.
         foreign = type(part).__module__.startswith("sklearn.")
         for attribute in vars(part):
             own = getattr(type(part), attribute, None)
             if hasattr(type(part), attribute) and (foreign or callable(own)):
                 raise ValueError(
-                    f"{name} has an attribute {attribute!r}, which hides one of its own"
+                    f"{name} has an attribute {attribute!r}, which hides one of its class"
                 )
         jobs = vars(part).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
@@ -141,7 +141,7 @@ def training_targets(model: Any) -> list[str]:
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if scikit-learn's Tree, which copies without looking, cannot be made so."""
+    """Raise ValueError if scikit-learn's Tree, which copies unchecked, must not be built so."""
     nodes = state["nodes"]
     sizes = {"outputs": n_outputs, "nodes": len(nodes), "classes": int(np.max(n_classes))}
     right = (
@@ -248,9 +248,9 @@ def _classes(model: Any) -> list[int] | None:
     if "classes_" not in vars(model):
         return [1] * model.n_outputs_
     classes = model.classes_ if isinstance(model.classes_, list) else [model.classes_]
-    counted = [len(each) for each in classes]
-    right = len(counted) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counted
-    return counted if right else None
+    counts = [len(labels) for labels in classes]
+    consistent = len(counts) == model.n_outputs_ and np.ravel(model.n_classes_).tolist() == counts
+    return counts if consistent else None
 
 
 def _decision_tree_right(model: Any) -> bool:
@@ -273,20 +273,19 @@ def _forest_right(forest: Any) -> bool:
 
 
 def _encoder_right(encoder: Any) -> bool:
-    """Whether the columns that values are put into are those that there is room for."""
+    """Whether the numbers of columns agree with the categories."""
     room, nothing = encoder._n_features_outs, [None] * len(encoder.categories_)
     drops = encoder._drop_idx_after_grouping
     groups = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nothing
     parts = zip(encoder.categories_, nothing if drops is None else drops, groups, room, strict=True)
     for known, drop, group, columns in parts:
         n_groups = len(known) if group is None else int(np.max(group)) + 1
-        # A value is looked up by bisection, which goes astray where they are in no order.
+        # Values are looked up by bisection, which needs them in order.
         ordered = known.dtype == object or np.array_equal(
             known, np.unique(known), equal_nan=known.dtype.kind == "f"
         )
-        if not (ordered and (drop is None or 0 <= drop < n_groups)):
-            return False
-        if n_groups - (drop is not None) != columns:
+        in_range = drop is None or 0 <= drop < n_groups
+        if not ordered or not in_range or n_groups - (drop is not None) != columns:
             return False
     return True
 
@@ -323,7 +322,7 @@ _KINDS = ("Classifier", "Regressor")
 #: By the name of a type.
 RULES: dict[str, Rule] = {
     "SVC": _svc,
-    # A regression has one group of support vectors; what stands behind their number is left over.
+    # A regression has one group of support vectors; the second number is unused.
     "SVR": dataclasses.replace(
         _svc,
         arrays={name: rule for name, rule in _SVM.items() if name != "_n_support"},

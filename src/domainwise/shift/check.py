@@ -122,7 +122,7 @@ def check_shift(model: object, X: ArrayLike, sample_domain: MaybeArray = None) -
 def statistics_of_rows(
     model: Any, X: Any, sample_domain: Any = None
 ) -> tuple[ShiftWatch, dict[Any, View]]:
-    """The watch of a model, and statistics of new rows by domain."""
+    """The ShiftWatch of a model, and statistics of new rows by domain."""
     if hasattr(model, "schema"):  # a TableModel, whose frames have a column of domains
         schema, frame = model.schema, X
         X = schema.prepare(frame)
@@ -132,7 +132,7 @@ def statistics_of_rows(
     watch, before = find_watch(model)
     if watch is None:
         raise ValueError(
-            f"{type(model).__name__} keeps no summary of its sources: fit a pipeline that begins "
+            f"{type(model).__name__} has no summary of its sources: fit a pipeline that begins "
             "with ShiftWatch()"
         )
     return watch, watch.look(X if before is None else before.transform(X), sample_domain)
@@ -150,12 +150,11 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
 
 def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
     """Compare statistics of new rows with those of the sources, domain by domain."""
-    sources = watch.parts(watch.totals_)
     return [
         Finding(kind, words, column, domain, numbers)
         for domain, view in views.items()
         if view.totals[0]
-        for kind, words, column, numbers in _differences(watch, sources, view)
+        for kind, words, column, numbers in _differences(watch, view)
     ]
 
 
@@ -163,15 +162,13 @@ def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
 _Difference = tuple[str, str, str | None, dict[str, float]]
 
 
-def _differences(watch: ShiftWatch, sources: dict[str, Any], view: View) -> Iterator[_Difference]:
-    new = watch.parts(view.totals)
+def _differences(watch: ShiftWatch, view: View) -> Iterator[_Difference]:
+    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
     n = int(new["rows"][0])
-    reported = set()
-    for difference in _columns(watch, sources, new, view, n):
-        reported.add(difference[2])
-        yield difference
+    columns = list(_columns(watch, sources, new, view, n))
+    yield from columns
     if watch.numeric_:
-        yield from _levels(watch, sources, new, n, reported)
+        yield from _levels(watch, new, n, {column for _, _, column, _ in columns})
     for j, count in enumerate(new["unknown"].astype(int)):
         name = watch.columns_[watch.categorical_[j]]
         if count:
@@ -192,32 +189,27 @@ def _columns(
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
     rare = CHANCE / len(names)
     for j, name in enumerate(names):
-        gaps, usual = int(new["missing"][j]), float(highest[j])
-        share = gaps / n
-        gone = gaps == n and usual**n < rare
-        if gone or (share > usual + MISSING_EXCESS and bdtrc(gaps - 1, n, likely[j]) < rare):
-            where = f"all {n} rows" if gone else f"{100 * share:.0f} % of {n} rows"
+        missing, usual = int(new["missing"][j]), float(highest[j])
+        share = missing / n
+        empty = missing == n and usual**n < rare
+        if empty or (share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, likely[j]) < rare):
+            where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
             words = f"{name!r} is missing in {where}; in sources in at most {100 * usual:.0f} %"
             yield "missing", words, name, {"share": share, "sources": usual, "rows": n}
-        if j < len(watch.numeric_) and gaps < n:
-            beyond = int(new["beyond"][j])
-            if beyond and bdtrc(beyond - 1, n - gaps, BEYOND) <= CHANCE:
-                ends = [view.lowest[j], view.highest[j], watch.lowest_[j], watch.highest_[j]]
-                low, high, least, most = (float(end) for end in ends)
-                words = (
-                    f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - gaps} rows outside "
-                    f"the range of all sources, {least:.4g} to {most:.4g}"
-                )
-                figures = {"rows": beyond, "lowest": low, "highest": high}
-                yield "range", words, name, {**figures, "least": least, "most": most}
+        beyond = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
+        if beyond and bdtrc(beyond - 1, n - missing, BEYOND) <= CHANCE:
+            ends = [view.lowest[j], view.highest[j], watch.lowest_[j], watch.highest_[j]]
+            low, high, least, most = (float(end) for end in ends)
+            words = (
+                f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - missing} rows outside "
+                f"the range of all sources, {least:.4g} to {most:.4g}"
+            )
+            numbers = {"rows": beyond, "lowest": low, "highest": high, "least": least, "most": most}
+            yield "range", words, name, numbers
 
 
 def _levels(
-    watch: ShiftWatch,
-    sources: dict[str, Any],
-    new: dict[str, Any],
-    n: int,
-    reported: set[str | None],
+    watch: ShiftWatch, new: dict[str, Any], n: int, reported: set[str | None]
 ) -> Iterator[_Difference]:
     """Columns whose mean lies outside those of all sources."""
     moments = watch.moments(watch.totals_)
@@ -246,12 +238,12 @@ def _distance(
     rows, kernel = sources["rows"][:, 0], sources["kernel"]
     sizes = np.full(len(rows), kernel.shape[1])
     sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
-    some = np.flatnonzero(sizes)
-    if not len(some):
+    used = np.flatnonzero(sizes)
+    if not len(used):
         return
-    rows, sizes, freedom = rows[some], sizes[some], watch.freedom_[some]
-    means = kernel[some] / rows[:, None]
-    variance = np.maximum(sources["norms"][some, 0] / rows - (means**2).sum(axis=1), 0.0)
+    rows, sizes, freedom = rows[used], sizes[used], watch.freedom_[used]
+    means = kernel[used] / rows[:, None]
+    variance = np.maximum(sources["norms"][used, 0] / rows - (means**2).sum(axis=1), 0.0)
     usual = _usual(means, sizes, variance / rows, float(np.median(variance)))
     usual = max(usual, watch.pooled_distance_)
     # The variance of a source of few rows is uncertain.
@@ -262,17 +254,17 @@ def _distance(
     nearest = int(np.argmin(squared - noise))
     if squared[nearest] - noise[nearest] > usual**2:
         distance = float(np.sqrt(squared[nearest]))
-        name = watch.sources_[some[nearest]]
-        which = f"nearest source, {name}" if len(rows) > 1 else "source"
+        name = watch.sources_[used[nearest]]
+        source = f"nearest source, {name}" if len(rows) > 1 else "source"
         words = (
-            f"the rows are {distance:.2f} away from the {which}; sources are up to {usual:.2f} "
+            f"the rows are {distance:.2f} away from the {source}; sources are up to {usual:.2f} "
             "away from each other"
         )
         yield "distance", words, None, {"distance": distance, "usual": usual}
 
 
 def _usual(means: Any, sizes: Any, noise: Any, variance: float) -> float:
-    """The distance from the nearest source that a domain may have, because sources have it."""
+    """The largest distance from the nearest source that is not a shift, as sources have it."""
     if len(means) < 2:
         return float(np.sqrt(variance)) / 2
     shared = np.minimum(sizes[:, None], sizes)

@@ -1,9 +1,9 @@
 """ShiftWatch: statistics of the source domains in a model, and the same statistics of new rows.
 
-A fitted watch holds statistics only, and no rows: counts, means, deviations and extremes of
-columns, categories, and kernel means. Kernel means are taken at points that are drawn at random,
-and at so few of them that the rows of a source cannot be computed from its numbers: all numbers
-about a source are fewer than half of its values. Sources of few rows are pooled.
+A fitted watch contains statistics only, and no rows: counts, means, deviations and extremes of
+columns, categories, and kernel means. Kernel means are taken at random points, so few of them that
+the rows of a source cannot be computed from its statistics: these are fewer than half of its
+values. Sources of few rows are pooled.
 """
 
 from __future__ import annotations
@@ -66,10 +66,8 @@ class View:
 
     def __add__(self, other: View) -> View:
         """Statistics of the rows of both."""
-        examples = {}
-        for name in self.examples | other.examples:
-            values = {*self.examples.get(name, ()), *other.examples.get(name, ())}
-            examples[name] = sorted(values)[:EXAMPLES]
+        a, b = self.examples, other.examples
+        examples = {n: sorted({*a.get(n, ()), *b.get(n, ())})[:EXAMPLES] for n in a | b}
         lowest = np.fmin(self.lowest, other.lowest)
         highest = np.fmax(self.highest, other.highest)
         return View(self.totals + other.totals, lowest, highest, examples)
@@ -141,8 +139,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
 
-    # Of a watch that is made from sums, or comes from a file of format 3. Files of format 3 have
-    # landmarks that are rows, and a map of their own from kernel values to features.
+    # Defaults for a watch that is made from sums, or from a file of format 3. Files of format 3
+    # have landmarks that are rows, and a matrix that maps kernel values to features.
     _uses_target = False
     n_features_: Array | None = None
     pooled_distance_: float = 0.0
@@ -221,8 +219,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         freedom = np.ones(n_groups)
         for d in range(n_groups):
             own = np.flatnonzero(codes == d)
-            some = X.iloc[own[:: -(-len(own) // 2000)]]
-            freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(some))))
+            sample = X.iloc[own[:: -(-len(own) // 2000)]]
+            freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(sample))))
         return totals, freedom
 
     def transform(self, X: ArrayLike) -> Any:
@@ -296,7 +294,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             if X.shape[1] != self.n_features_in_:
-                raise ValueError(f"X has {X.shape[1]} columns, the sources {self.n_features_in_}")
+                raise ValueError(
+                    f"X has {X.shape[1]} columns, but the sources have {self.n_features_in_}"
+                )
             return [X.iloc[:, i] for i in range(X.shape[1])]
         absent = [name for name in names if name not in X.columns]
         if absent:
@@ -375,17 +375,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """The largest distance of a pooled domain from the other pooled ones, less noise."""
         counts, n = np.bincount(domains), len(Z)
         largest = np.argsort(-counts, kind="stable")[: 5 * MOST_SOURCES]
-        some = largest[counts[largest] >= LEAST_POOLED]
-        if not r or len(some) < 2:
+        pooled = largest[counts[largest] >= LEAST_POOLED]
+        if not r or len(pooled) < 2:
             return 0.0
         totals = self.parts(self.totals_[-1])
         place = np.full(len(counts), -1)
-        place[some] = np.arange(len(some))
-        sums, codes = np.zeros((len(some), r)), place[domains]
+        place[pooled] = np.arange(len(pooled))
+        sums, codes = np.zeros((len(pooled), r)), place[domains]
         for start in range(0, n, BLOCK_ROWS):
             rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
-            sums += group_sums(self._features(Z[rows])[:, :r], codes[rows], len(some))
-        total, count = totals["kernel"][:r], counts[some][:, None]
+            sums += group_sums(self._features(Z[rows])[:, :r], codes[rows], len(pooled))
+        total, count = totals["kernel"][:r], counts[pooled][:, None]
         variance = totals["norms"][0] / n - np.sum((total / n) ** 2)
         squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
         return float(np.sqrt(np.max(squared - variance / count).clip(0)))
