@@ -1,4 +1,4 @@
-"""Choosing among candidates by domains left out, from moments: time, memory, growth, GPU, cluster.
+"""Choosing among candidates by held-out domains, from moments: time, memory, growth, GPU, cluster.
 
 Rows have 16 features, 2 classes and 10 domains. The rivals are one pass of scikit-learn's
 ``Nystroem(500).transform`` over the same rows, which chooses nothing, and scikit-learn's grid
@@ -371,7 +371,7 @@ def write_report(folder: Path, path: Path | None) -> None:
         file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")
     }
     report = Report(
-        "Choosing by domains left out at any size", "python benchmarks/any_size.py [--gpu | --dask]"
+        "Choosing by held-out domains at any size", "python benchmarks/any_size.py [--gpu | --dask]"
     )
     report.text(
         f"Rows of {FEATURES} features in {DOMAINS} domains, two classes; "

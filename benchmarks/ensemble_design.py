@@ -1,7 +1,7 @@
 """How members of an ensemble are made and put together best: decided on the development sets.
 
 Every member's predictions are stored once: for source rows by members fitted without their domain,
-and for the rows of the domains left out. All ways to weight and average them are then compared
+and for the rows of the held-out domains. All ways to weight and average them are then compared
 without fitting anything again.
 
     python benchmarks/leaderboard.py prepare

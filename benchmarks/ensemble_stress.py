@@ -3,7 +3,7 @@
     python benchmarks/leaderboard.py prepare --sets communities bike parkinsons gvhd facies
     python benchmarks/ensemble_stress.py
 
-The first outer fold of development sets, as in `leaderboard.py`. In the domains left out, one
+The first outer fold of development sets, as in `leaderboard.py`. In the held-out domains, one
 feature after the other, ten of them at most, is moved by five deviations of the sources, or
 multiplied by 1000. Models are fitted once; only the new rows change.
 """
@@ -31,7 +31,7 @@ CHANGES = {
 }
 ABOUT = (
     "# A feature in another unit",
-    "`python benchmarks/ensemble_stress.py`. In the domains left out, one feature is moved by five "
+    "`python benchmarks/ensemble_stress.py`. In the held-out domains, one feature is moved by five "
     "deviations of the sources, or multiplied by 1000; shown is the worst of ten features, or of "
     "all where there are fewer. Balanced accuracy, or RMSE, on the first outer fold of the "
     "leaderboard, with its rows; models are fitted once, and only the new rows change.",
@@ -69,13 +69,13 @@ def ensemble_rules(task: Task) -> dict[str, Rule]:
 
 
 def rival(name: str, task: Task) -> Rule:
-    """Another method, tuned on source domains left out."""
+    """Another method, tuned on held-out source domains."""
     model = fitted(name, task)
     return lambda X: model(X[task.scored])
 
 
 def score(task: Task, predicted: np.ndarray) -> float:
-    """Mean over the domains left out."""
+    """Mean over the held-out domains."""
     return float(np.mean(list(domain_scores(task, predicted).values())))
 
 

@@ -4,8 +4,8 @@ A table of 1,189 rows, 8 domains and 14 columns; the twelve methods that both co
 been decided otherwise since is set to what it was, so that the same is computed: inner folds and
 the inner score are named, and InvariantRidge has the penalties of the earlier commit, and all rows
 for landmarks in both (which landmarks inner splits have was changed). The fit that predicts domains
-which are seen, and what columns are worth, were added since, and are left out. Scores and choices
-are compared. What the methods of today take as they are, the ensemble included, is listed beside.
+which are seen, and the importance of columns, were added since, and are left out. Scores and
+choices are compared. The time of all methods of today, the ensemble included, is listed beside.
 Searches with and without threads run in turn, on the machine as it is and beside busy processes.
 
     git worktree add FOLDER 3c9f965
@@ -245,7 +245,7 @@ def main() -> None:
         f"{loads:.0f} on {os.cpu_count()} cores. Both compute the same: inner folds and the inner "
         "score (accuracy) are named, and InvariantRidge has the penalties of the earlier commit "
         "and all rows for landmarks. The last column is of the methods as they are today, with "
-        "the smooth inner score, scores of domains that are seen and what columns are worth, by "
+        "the smooth inner score, scores of domains that are seen and the importance of columns, by "
         f"{options.default} of the splits."
     )
     report = Report("CPU time of evaluate", "python benchmarks/evaluate.py --old FOLDER", note)

@@ -203,8 +203,8 @@ sets it changed nothing on oil wells and CyTOF and lost 1.3 standard errors on L
 HIPC; the aim was to lose no more than one. The default weight lost two standard errors on CyTOF (p
 = 0.04) and gained one on HIPC. No gain anywhere is significant over domains. The confirmation sets
 were run with 40 to 100 rows per domain and five folds, LandMine with about four mines per domain:
-inner scores are then noisy, and a search over more candidates follows the noise more. Parkinson's
-is no success either: the tuned SVR is worse than a constant, and a weight brings it closer to one.
+inner scores are then noisy, and a search over more candidates follows the noise more. On
+Parkinson's the tuned SVR is worse than a constant, and a weight brings it closer to one.
 Nothing was changed after the confirmation sets were looked at.""".splitlines()
 TRIED = """\
 - Rows per domain were cut to 20 to 150 (the limit of the protocol is 300) and the domains of the

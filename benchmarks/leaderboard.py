@@ -5,7 +5,7 @@
     python benchmarks/leaderboard.py report                         writes LEADERBOARD.md
 
 Domains are left out in at most eight groups. Methods learn from 600 rows, drawn evenly from the
-other domains, and choose their parameters by leaving some of these out; every domain left out is
+other domains, and choose their parameters by holding out some of these; every held-out domain is
 scored by itself. Development sets were used to design the ensemble, confirmation sets were run
 once when everything was frozen. A run that is started again goes on where it stopped.
 """

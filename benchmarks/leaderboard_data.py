@@ -74,7 +74,7 @@ class Task:
         Of the sources; ``learn`` says which rows a method may learn from, the others only tell
         what their domains are like.
     X_new, y_new, domain_new : ndarray
-        Of the domains left out; ``scored`` says which rows are scored.
+        Of the held-out domains; ``scored`` says which rows are scored.
     n_classes : int
         0 for a continuous target.
     """

@@ -230,8 +230,8 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "# Leaderboard",
         "`python benchmarks/leaderboard.py run`, then `report`. Every domain is left out, in at "
         f"most {OUTER_FOLDS} groups; methods learn from {TRAINING_ROWS} rows drawn evenly from the "
-        "other domains and choose their parameters by leaving some of these out; up to "
-        f"{SCORED_ROWS} rows of each domain left out are scored, domain by domain. Classes are "
+        "other domains and choose their parameters by holding out some of these; up to "
+        f"{SCORED_ROWS} rows of each held-out domain are scored, domain by domain. Classes are "
         "measured by balanced accuracy, and all classifiers weigh them the same; numbers are "
         "measured by RMSE. The variant *with the domain's rows* sees all rows of a new domain, "
         "without targets, and all rows of the sources tell what their domains are like. All "
@@ -242,7 +242,7 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         "confirmation folds to try the runner, and nothing was changed by what they gave. "
         "Rows of other packages were added after the run; the ensemble was not changed for them. "
         "Its own rows were made again later, after one change that came from development sets "
-        "(values beyond the sources' reach become its end, `ENSEMBLE_STRESS.md`), which "
+        "(values beyond the range of the sources become its end, `ENSEMBLE_STRESS.md`), which "
         "changed no mean of a confirmation set by more than 0.0001; its CPU seconds, 17.8 and 16.8 "
         "before, were then measured on a busier machine.",
         "LightGBM 4.7 and CatBoost 1.2.10 search their depth among 2 and 6, with balanced weights.",

@@ -111,7 +111,7 @@ def calibration_error(p: Array, y: Array, n_bins: int = 10) -> float:
 
 
 def observed(names: list[str]) -> tuple[list[str], list[str]]:
-    """Coverage, log loss and calibration error on left-out domains of real sets."""
+    """Coverage, log loss and calibration error on held-out domains of real sets."""
     sets = [
         "| set | model | asked | covered | by domain | size or width / deviation |",
         "|---|---|---|---|---|---|",
@@ -208,7 +208,7 @@ over domains, not below what is asked by more than two standard errors, nor abov
 
 {chr(10).join(made_up)}
 
-## Left-out domains of the development sets
+## Held-out domains of the development sets
 
 Up to {MAX_DOMAINS} domains and {ROWS} rows of each set; each domain is left out in turn, and
 `calibration="cv"` (*approximate*) sees the others only. Asked are the largest of 0.5, 0.8 and 0.9
@@ -218,9 +218,9 @@ large then.
 
 {chr(10).join(sets)}
 
-## Probabilities on left-out domains
+## Probabilities on held-out domains
 
-Means over the same left-out domains; calibration errors in ten bins, which few rows make larger.
+Means over the same held-out domains; calibration errors in ten bins, which few rows make larger.
 "With EM": class shares of the new domain re-estimated without labels (`adapt_class_shares`).
 
 {chr(10).join(probabilities)}

@@ -2,7 +2,7 @@
 
 Nested leave-domains-out with the methods of `domainwise evaluate`: every domain is left out in turn
 (in at most ten groups), preprocessing and parameters come from the other domains alone, and every
-left-out domain is scored by itself. Methods learn from at most 1,000 rows, drawn evenly from the
+held-out domain is scored by itself. Methods learn from at most 1,000 rows, drawn evenly from the
 domains; at most 300 rows of a domain are scored.
 
     python benchmarks/selection.py run development     facies, GvHD, Parkinson's, synthetic

@@ -45,7 +45,7 @@ earlier study of single invariant machines (INVARIANT.md) had used them. Nothing
 """
 TRIED = """\
 Methods were studied on the development sets, on several draws of their rows, by storing what every
-candidate predicts on domains left out and comparing ways to choose among them. Those explorations
+candidate predicts on held-out domains and comparing ways to choose among them. Those explorations
 are not kept here; what came of them is.
 
 - *One winner.* Kernel ridge machines, SVMs, both kernels, all weights: whichever grid is searched,
@@ -68,7 +68,7 @@ are not kept here; what came of them is.
 
 @dataclass(frozen=True)
 class DataSetScores:
-    """Scores of every method on every left-out domain of one data set; larger is better."""
+    """Scores of every method on every held-out domain of one data set; larger is better."""
 
     name: str
     measure: str
@@ -119,7 +119,7 @@ def write_report(
         "# Which method holds up on unseen domains",
         "",
         "Written by `benchmarks/selection.py report`. Nested leave-domains-out: parameters are"
-        " chosen on source domains only, and every left-out domain is scored by itself. Balanced"
+        " chosen on source domains only, and every held-out domain is scored by itself. Balanced"
         " accuracy or accuracy, whichever `domainwise evaluate` takes by default; RMSE for"
         " Parkinson's. At most 1,000 training rows and 300 scored rows per domain.",
         "",

@@ -1,7 +1,7 @@
 """Sites that keep their rows: what a map that depends on no row costs.
 
-Random Fourier features beside Nystrom features on the development sets: accuracy on domains left
-out, and the error of the kernel. Nothing is tuned: defaults, the median rule for gamma. And one
+Random Fourier features beside Nystrom features on the development sets: accuracy on held-out
+domains, and the error of the kernel. Nothing is tuned: defaults, the median rule for gamma. And one
 second round of a site with a million rows, beside scikit-learn's RBFSampler and its second moment.
 
     python benchmarks/sites.py             all parts, then SITES.md beside this file
@@ -254,7 +254,7 @@ def report_maps(report: Report, found: Result) -> None:
             ["Fourier against Nyström, mean", *[c for g in gains for c in ("", f"{g:+.1%}")]]
         )
         report.table(header, rows)
-    report.text("Root mean squared error of the centred kernel between rows of domains left out:")
+    report.text("Root mean squared error of the centred kernel between rows of held-out domains:")
     report.table(
         header,
         [

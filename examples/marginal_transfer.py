@@ -1,4 +1,4 @@
-"""Marginal transfer learning: a kernel machine that is told what the rows of a domain look like.
+"""Marginal transfer learning: a kernel machine that also sees the distribution of a domain's rows.
 
 In every domain the class depends on where a row lies among the others of its domain, and domains
 differ in level and spread. A machine that sees rows one by one cannot know that. A summary of the

@@ -1,8 +1,8 @@
 """Four hospitals fit one model, and no row leaves its hospital.
 
-Each hospital is a process of its own. All that the processes share is a folder: the plan of whoever
-leads, two small files of each hospital, and the plan of the second round. The rows of a hospital
-are drawn inside its process and are never written.
+Each hospital is a process of its own. All that the processes share is a folder: the
+coordinator's plan, two small files of each hospital, and the plan of the second round. The rows
+of a hospital are drawn inside its process and are never written.
 
     python examples/sites.py [FOLDER]
 """
@@ -63,7 +63,7 @@ def be_site(folder: Path, site: str) -> None:
 
 
 def lead(folder: Path) -> Any:
-    """What whoever leads does: no rows are at hand here but a few made-up ones for the columns."""
+    """What the coordinator does, without any rows but a few made-up ones for the columns."""
     made_up = draw(99, 50)
     plan = Plan.of_table(made_up, target="ill", domain="ward", smallest_cell=20)
     plan.save(folder / "plan.json")

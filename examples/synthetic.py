@@ -40,7 +40,7 @@ eigenvalue  the leading one. COIR and DCM: 1 is a direction that tells nothing, 
 
 One DCM feature does about as well as all ten raw ones if the ridge is moderate; with almost no
 ridge, the paper's form, the projection fits the noise of the source domains. Nothing is tuned
-here: on your data choose ridge, gamma and domain_weight by leaving source domains out."""
+here: on your data choose ridge, gamma and domain_weight by holding out source domains."""
 
 
 def judge(name: str, repeat: int) -> tuple[float, float, int, float]:

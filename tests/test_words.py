@@ -1,8 +1,10 @@
-"""Words that point somewhere: cited sections and named files exist."""
+"""Words of messages and docs: cited sections and named files exist, and phrases are plain."""
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,107 @@ def test_no_place_for_a_shared_text_is_left_in_a_docstring():
     assert [name for name, text in texts.items() if PLACE.search(text)] == []
     assert "kernel values between new rows and training rows" in texts["DCM.transform"]
     assert "(n_rows, n_features)" in texts["InvariantSVC.predict_proba"]
+
+
+# Phrases that readers did not understand ----------------------------------------------------------
+
+#: Each with an example, and what to write instead (the terms are in CONTRIBUTING.md).
+PHRASES = {
+    r"being unseen": ("being unseen costs nothing", "the generalization gap is 0"),
+    r"keeps? \{?0\.\d": ("keeps 0.670 on the worst domain", "scores 0.670 on the worst domain"),
+    r"errs? by": ("errs by 6.7", "RMSE 6.7"),
+    r"\bmends? (those|these|the|it|what)|be mended|unit mended": ("mend those cells", "correct"),
+    r"(?<!there )(is|are|was) no (kernel|text|number|JSON|tensor|model|feature|estimator|part)": (
+        "the values are no kernel",
+        "are not a kernel",
+    ),
+    r"given as kernel is none": ("the function given as kernel is none", "is not a kernel"),
+    r"(is|are|was|were) told (?!apart)": ("is told beside the theory", "is described in"),
+    r"(too|is|are|more) dear\b": ("that is too dear", "too expensive"),
+    r"spoken of": ("a feature is spoken of if", "is reported if"),
+    r"later, and no more": ("Later, and no more.", "from the next version on"),
+    r"too few to tell": ("too few to tell", "at least 5 rows are needed, got 3"),
+    r"so many of a hundred": ("in so many of a hundred", "in 95 % of cases"),
+    r"how sure (one|it|that|we|you)": ("how sure one can be", "its uncertainty"),
+    r"left-out domain|domains? (that (is|are|was|were) )?left out": (
+        "scores on domains left out",
+        "held-out domains",
+    ),
+    r"leav(e|es|ing) (\w+ )?(domains?|sites?) out": ("leaving domains out", "holding out domains"),
+    r"sources' reach": ("values beyond the sources' reach", "outside the range of the sources"),
+    r"those it has seen": ("those it has seen", "the source domains"),
+    r"who(ever)? leads": ("the plan of whoever leads", "the coordinator's plan"),
+    r"with words about why": ("an error with words about why", "the message says why"),
+    r"what (each|it|they|\w+s) (is|are) worth on": ("what each is worth on", "importance on"),
+}
+
+
+ANY = re.compile("|".join(PHRASES), re.I).search
+
+
+def strings_of(tree):
+    """Line and text of every string, docstrings and f-strings included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def comments_of(text):
+    """Line and text of every comment; those of neighbouring lines are one."""
+    lines: dict[int, list[str]] = {}
+    first, last = 0, -1
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line = token.start[0]
+            first, last = (first if line == last + 1 else line), line
+            lines.setdefault(first, []).append(token.string.lstrip("#: "))
+    yield from ((line, " ".join(words)) for line, words in lines.items())
+
+
+def prose(path):
+    """Line and text of whatever a file says: strings and comments of code, paragraphs of pages."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        yield from strings_of(ast.parse(text))
+        yield from comments_of(text)
+        return
+    for match in re.finditer(r"(?:.+\n?)+", text):
+        yield text.count("\n", 0, match.start()) + 1, match.group()
+
+
+def odd_phrases(text):
+    """Phrases of the list in a text, however its lines break."""
+    plain = " ".join(text.split())
+    return [phrase for phrase in PHRASES if re.search(phrase, plain, re.I)] if ANY(plain) else []
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_phrase_is_found_and_its_replacement_is_not(phrase):
+    example, better = PHRASES[phrase]
+    assert phrase in odd_phrases(example.replace(" ", "\n    "))
+    assert odd_phrases(better) == []
+
+
+def test_prose_is_joined_over_lines_of_strings_and_comments(tmp_path):
+    path = tmp_path / "code.py"
+    path.write_text('x = "a"\n# domains\n# left out\ny = (\n    "being "\n    "unseen"\n)\n')
+    assert [line for line, text in prose(path) if odd_phrases(text)] == [5, 2]
+
+
+def test_messages_and_docs_are_free_of_phrases_that_readers_did_not_understand():
+    folders = ("src", "examples", "docs", "benchmarks", ".ci")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    paths += [*ROOT.glob("*.md"), *ROOT.glob("*.toml"), *ROOT.glob("*.cff")]
+    suffixes = {".py", ".md", ".toml", ".j2", ".html", ".js", ".css", ".cff"}
+    paths = [path for path in paths if path.suffix in suffixes and "_build" not in path.parts]
+    assert len(paths) > 200
+    odd = [
+        f"{path.relative_to(ROOT)}:{line} {phrases}"
+        for path in sorted(paths)
+        for line, text in prose(path)
+        if (phrases := odd_phrases(text))
+    ]
+    assert not odd, "\n".join(odd)

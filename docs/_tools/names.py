@@ -12,7 +12,7 @@ from typing import Any
 #: the library's own business.
 MODULES = {
     "domainwise": "",
-    "domainwise.selection": "Splitters, scores and searches that leave whole domains out.",
+    "domainwise.selection": "Splitters, scores and searches that hold out whole domains.",
     "domainwise.plots": "Pictures one can call, in the manner of scikit-learn's displays.",
     "domainwise.metrics": "Scores by domain, and how much a representation tells of the domain.",
     "domainwise.datasets": "Domains that are made, and loaders of those that are real. Files are "
@@ -29,7 +29,7 @@ DESCRIBED_ONCE = {"domainwise.reference"}
 #: Groups of the names of ``domainwise`` itself; a name in none of them is listed at the end.
 GROUPS = {
     "From a table to a model": (
-        "Compare methods on domains left out, fit, save, and look at new rows.",
+        "Compare methods on held-out domains, fit, save, and look at new rows.",
         (
             "evaluate",
             "Evaluation",
@@ -42,7 +42,7 @@ GROUPS = {
         ),
     ),
     "Predictors": (
-        "Each chooses its own arguments by leaving source domains out.",
+        "Each chooses its own arguments by holding out source domains.",
         (
             "DomainEnsembleClassifier",
             "DomainEnsembleRegressor",

@@ -424,7 +424,7 @@ def _domain_score(
         ) from error
     if not np.isfinite(score):
         raise ValueError(
-            f"metric is {score} for domain {label!r} ({len(y_true)} rows); leave that domain out"
+            f"metric is {score} for domain {label!r} ({len(y_true)} rows). Exclude that domain,"
             " or use a metric that is defined there"
         )
     return score

@@ -137,7 +137,7 @@ def test_json_has_stdout_for_itself_and_words_come_before(folder, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"kernels": ', "more.json is no JSON"),
+        ('{"kernels": ', "more.json is not valid JSON"),
         ('["rbf"]', "holds ['rbf']: an object is expected, with some of classes, kernels"),
         ('{"kernel": "rbf"}', "holds 'kernel': an object is expected"),
         ('{"target": "dose"}', "holds 'target'"),

@@ -163,7 +163,7 @@ class DaskBackend(NumpyBackend):
 
 
 def refuse_gathering(model: Any, X: Any) -> None:
-    """Refuse an output that is no Dask collection."""
+    """Refuse an output that is not a Dask collection."""
     output = getattr(model, "_sklearn_output_config", {}).get("transform")
     output = output or get_config()["transform_output"]
     if output != "default":

@@ -181,7 +181,7 @@ class TorchBackend(Backend):
             ) from error
 
     def _label_array(self, labels: Any, name: str, X: Tensor) -> Any:
-        """Labels as a tensor on X's device, or as they came if they are no tensor."""
+        """Labels as a tensor on X's device, or unchanged if they are not a tensor."""
         if not isinstance(labels, torch.Tensor):
             return plain_array(labels)
         labels = check_tensor(labels, name)

@@ -46,7 +46,7 @@ def calibration_split(
     if len(shared):
         raise ValueError(
             f"cv={cv!r} puts rows of {len(shared)} domains on both sides: with "
-            "calibration='split' it must leave whole domains out"
+            "calibration='split' it must hold out whole domains"
         )
     return train, test
 

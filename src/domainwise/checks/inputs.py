@@ -372,7 +372,7 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
     except (TypeError, ValueError) as error:
         if str(error).startswith("Input X contains NaN"):
             raise ValueError(f"Input X contains NaN. {_about_missing(estimator)}") from error
-        # What NumPy says of cells that are no numbers.
+        # NumPy's messages about cells that are not numbers.
         if str(error).startswith(("could not convert", "float() argument", "setting an array")):
             raise type(error)(f"X must hold numbers, one in each cell: {error}") from error
         raise

@@ -27,7 +27,7 @@ from domainwise.cli.info import print_model, print_model_notes
 federate = typer.Typer(no_args_is_help=True)
 
 OutOption = Annotated[Path, options.option("File to write.", "--out", "-o")]
-PlanOption = Annotated[Path, options.option("The plan, as whoever leads sent it.", "--plan")]
+PlanOption = Annotated[Path, options.option("The plan that the coordinator sent.", "--plan")]
 FilesArgument = Annotated[
     list[Path] | None, options.argument("Files of all sites of this round, one of each.")
 ]
@@ -121,7 +121,7 @@ def _more_of(path: Path | None) -> dict[str, Any]:
     try:
         given = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not valid JSON: {error}") from None
     known = f"{MORE}, {OPTIONS}".split(", ")
     if odd := [n for n in given if n not in known] if isinstance(given, dict) else [given]:
         raise ValueError(f"{path} holds {odd[0]!r}: an object is expected, with some of {MORE}")
@@ -176,11 +176,11 @@ def fit(
     force: options.ForceOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Fit a model from files of the second round, chosen by leaving sites out."""
+    """Fit a model from files of the second round, chosen by holding out sites."""
     from domainwise import federated
 
     check_output(out, force, [".skops"])
-    with working("fitting, and leaving sites out"):
+    with working("fitting, and holding out sites"):
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
     print_model(stderr() if as_json else stdout(), info, brief=True)

@@ -58,7 +58,7 @@ from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
 from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
 
-#: Groups of domains that are left out in turn, at most.
+#: Groups of domains that are held out in turn, at most.
 MAX_SPLITS = 5
 #: Rows on which members are compared, at most; all rows tell what their domains are like.
 MAX_ROWS = 20_000
@@ -98,7 +98,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         *,
         learn_from: MaybeArray = None,
     ) -> Self:
-        """Fit members, and weight them by domains left out.
+        """Fit members, and weight them by held-out domains.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
     def _features(self, X: Array, domain: Labels | None = None) -> dict[bool, Array]:
         """Rows in the sources' units, and in context as well where domains are given.
 
-        Missing values become the mean. Plain values beyond the sources' reach become its end:
+        Missing values become the mean. Plain values beyond the range of the sources become its end:
         nothing was tried there, and a line goes on for ever, say where a new domain measures in
         another unit.
         """

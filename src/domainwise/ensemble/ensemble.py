@@ -20,12 +20,12 @@ from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 @with_shared_arguments
 @arguments
 class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
-    """Classifier that averages different kinds of machines, as domains left out have weighted them.
+    """Classifier that averages different kinds of models, weighted by held-out domains.
 
     No kind of machine is best on all tables, and scores on a few domains are too noisy to tell
     which is best on this one. Kernel ridge regression and support vector machines with invariant
     kernels, extremely randomised trees, gradient boosting and logistic regression each choose
-    their parameters by the log loss on source domains that are left out, in which domains, and
+    their parameters by the log loss on held-out source domains, in which domains, and
     classes inside them, count the same. Then their probabilities are averaged, with weights that
     fall off quickly with the balanced accuracy on these domains.
 
@@ -185,7 +185,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     def predict_set(
         self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
     ) -> Array:
-        """Return the classes that each row may have; see ``promise_`` for how sure that is.
+        """Return the classes that each row may have; see ``promise_`` for its guarantee.
 
         Parameters
         ----------
@@ -238,10 +238,10 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
 @with_shared_arguments
 @arguments
 class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
-    """Regressor that averages different kinds of machines, as domains left out have weighted them.
+    """Regressor that averages different kinds of models, weighted by held-out domains.
 
     As :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
-    squared error on source domains left out, which count the same, and weights of members fall off
+    squared error on held-out source domains, which count the same, and weights of members fall off
     with the logarithm of its root. There is no guard: context is used with two source domains or
     more.
 

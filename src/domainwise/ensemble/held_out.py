@@ -21,7 +21,7 @@ from domainwise.splits.folds import draw_rows
 #: About one standard deviation of a difference of two members over nine domains: members that are
 #: further behind than chance would put them count little.
 TEMPERATURE = 0.02
-#: Parts of members that see rows one by one, and in context, before domains left out have spoken.
+#: Parts of members that see rows one by one, and in context, before held-out domains are scored.
 PRIOR = (0.6, 0.4)
 #: Rows of a class in a domain for the class to count as present there.
 LEAST_ROWS = 5
@@ -222,7 +222,7 @@ def mixed_domains(codes: Array, domains: Array, n_domains: int) -> Array:
     """Domains that hold two classes, or more, with enough rows each.
 
     Where classes sit in domains of their own, a domain's mean is the class: members that see it
-    shine on domains left out of the same make, and fail on one that is mixed.
+    shine on held-out domains of the same make, and fail on one that is mixed.
     """
     table = _counts(domains, n_domains, codes, int(codes.max()) + 1)
     return np.flatnonzero((table >= LEAST_ROWS).sum(axis=1) >= 2)
@@ -241,7 +241,7 @@ def class_shares(probabilities: Array, domains: Array, n_domains: int) -> Array:
 
 @dataclass(frozen=True)
 class ShareRange:
-    """Shares of predicted classes among source domains that were left out."""
+    """Shares of predicted classes among held-out source domains."""
 
     lowest: Array  #: of each class
     highest: Array
@@ -249,7 +249,7 @@ class ShareRange:
 
     @classmethod
     def of_sources(cls, probabilities: Array, domains: Array, kept: Array) -> ShareRange:
-        """From predictions for source domains left out, of those that are ``kept``."""
+        """From predictions for held-out source domains, of those that are ``kept``."""
         shares = class_shares(probabilities, domains, int(kept.max()) + 1)[kept]
         return cls(shares.min(axis=0), shares.max(axis=0), len(kept))
 

@@ -1,4 +1,4 @@
-"""DCMCV and FastDCMCV: DCM with its arguments chosen by leaving source domains out."""
+"""DCMCV and FastDCMCV: DCM with its arguments chosen by holding out source domains."""
 
 from __future__ import annotations
 
@@ -242,10 +242,10 @@ class _Search(Searched):
 @with_shared_arguments
 @arguments
 class DCMCV(ExactArguments, _Search, KernelProjection):
-    """DCM with gamma, ridge and weights chosen by leaving source domains out.
+    """DCM with gamma, ridge and weights chosen by holding out source domains.
 
-    Every combination is scored by a simple predictor on the projection of domains that were left
-    out, and the best one is fitted to all rows. For one gamma the whole grid costs little more
+    Every combination is scored by a simple predictor on the projection of held-out
+    domains, and the best one is fitted to all rows. For one gamma the whole grid costs little more
     than its most expensive member, because products with the Gram matrix are shared.
 
     Parameters
@@ -284,7 +284,7 @@ class DCMCV(ExactArguments, _Search, KernelProjection):
 @with_shared_arguments
 @arguments
 class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
-    """FastDCM with gamma, ridge and weights chosen by leaving source domains out.
+    """FastDCM with gamma, ridge and weights chosen by holding out source domains.
 
     Beyond 1000 rows, and without an ``estimator``, one pass over the rows for each gamma serves all
     splits, which then share their landmarks.

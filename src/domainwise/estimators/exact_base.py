@@ -85,7 +85,7 @@ class KernelProjection(MethodProjection):
         )
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
-        """Operator, and for what is no kernel its matrix and a basis of the part that is used."""
+        """Operator; where the kernel is not one, also its matrix and a basis of the used part."""
         options = {
             "tol": self.tol,
             "max_iter": self.max_iter,

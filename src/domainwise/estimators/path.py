@@ -39,7 +39,7 @@ from domainwise.splits.folds import Split, split_rows
 
 #: A score needs fewer digits than a model: solves on the path stop at this residual.
 PATH_TOLERANCE = 1e-4
-ADVICE = "choose fewer n_landmarks, or a cv that leaves domains out in fewer groups"
+ADVICE = "choose fewer n_landmarks, or a cv that holds out domains in fewer groups"
 
 
 def projected_path(fold: Any, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Any, Array]]:

@@ -335,7 +335,10 @@ def covered(
 
 def _look(order: Sequence[Any], place: int, number: str = "") -> dict[str, Any]:
     """How a domain is drawn: the first few in colour, with a number in the legend."""
-    few, name = FEW + (len(order) == FEW + 1), short(order[place])  # a grey one alone is no help
+    few, name = (
+        FEW + (len(order) == FEW + 1),
+        short(order[place]),
+    )  # a single grey one does not help
     if place < few:
         label = f"{name}: {number}" if number else name
         return {"color": PALETTE[place], "zorder": 3, "label": label}

@@ -40,7 +40,7 @@ from domainwise.tables.schema import refuse_quantities, target_column, target_va
 
 #: Rows that are scored, at most.
 SCORED_ROWS = 100_000
-#: Folds inside a left-out domain, for the reference with labels.
+#: Folds inside a held-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
 #: Random folds of all rows, at most.
 SEEN_FOLDS = 5

@@ -1,8 +1,8 @@
 """Sites that keep their rows: one model fitted from the sums of each.
 
-Whoever leads makes a :class:`Plan`. Every site makes :func:`statistics` by it, which :func:`merge`
-turns into the plan of the second round, and then :func:`moments`, which :func:`fit` turns into a
-model. Nothing but these files leaves a site.
+The coordinator makes a :class:`Plan`. From it every site computes :func:`statistics`, which
+:func:`merge` turns into the plan of the second round, and then :func:`moments`, from which
+:func:`fit` makes a model. Nothing but these files leaves a site.
 """
 
 from domainwise.federated.disclosure import DisclosureError

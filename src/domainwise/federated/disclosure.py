@@ -3,8 +3,8 @@
 A group of rows is a whole site, a class of it, a domain, or a class in a domain. All numbers in a
 file that depend on the rows of a group alone are numbers about it, and three rules bound them:
 
-1. They are at most half as many as the values that the group holds, rows times columns. Whoever
-   looks for rows that explain the numbers has at least twice as many unknowns as equations.
+1. They are at most half as many as the values that the group holds, rows times columns. An attacker
+   who searches for rows that explain the numbers has at least twice as many unknowns as equations.
 2. A map has at most a third as many columns as the group has rows. Whether a row lies in the span
    of the others then says nothing.
 3. Where second moments are sent, the cube of the columns, times the maps, is at most a quarter of

@@ -246,7 +246,7 @@ class _Search:
             equal = {c: 1.0 / (len(test) * cell.n_samples) for c, cell in test.items()}
             left_out = weighted(test, equal, columns)
             for j, point in enumerate(points):
-                with warnings.catch_warnings():  # about splits, which are no models
+                with warnings.catch_warnings():  # about splits, not models
                     warnings.simplefilter("ignore", UserWarning)
                     W = self._projected(nystrom, train, point)[1]
                 scores[j, s] = judge(s, problem, W @ least_squares(problem, W), left_out)[0]

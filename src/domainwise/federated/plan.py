@@ -267,7 +267,7 @@ class Plan:
         return plan
 
     def check_values(self) -> None:
-        """Refuse values that a plan cannot have, whoever has written it."""
+        """Refuse values that a plan cannot have."""
         schema = self.schema
         names = [schema.target, schema.domain, schema.reference, *schema.features, *schema.na]
         names += [*schema.forms, *schema.forms.values(), *schema.date_parts]
@@ -470,7 +470,7 @@ def candidates(
 
 
 def build(method: str, classes: bool, **arguments: Any) -> Any:
-    """The estimator with some arguments, not fitted; a search leaves sites out one by one."""
+    """The estimator with some arguments, not fitted; a search holds out sites one by one."""
     if method != RIDGE:
         return PROJECTIONS[method](**arguments)
     search: Any = InvariantRidgeClassifierCV if classes else InvariantRidgeCV

@@ -37,7 +37,7 @@ FAR, TERMS = 0.2, 3
 REFINEMENTS = 6
 #: and used if they reach this relative residual.
 REFINED = 1e-12
-#: A negative eigenvalue beyond this share of the largest is no rounding, in float32 either.
+#: A negative eigenvalue beyond this share of the largest is not rounding, in float32 either.
 INDEFINITE = 1e-4
 
 

@@ -181,7 +181,7 @@ def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, A
     residual = W[left_out, left_out] - np.square(factor[rank:, :rank]).sum(axis=1)
     if scale <= 0 or not np.isfinite(factor[:rank, :rank]).all():
         raise ValueError(
-            "the kernel has a negative or non-finite diagonal: it is no kernel (is it a kernel "
+            "the kernel has a negative or non-finite diagonal: it is not a kernel (is it a kernel "
             "times -1, or distances?)"
         )
     if sound and residual.min(initial=0.0) < -1e-6 * scale:

@@ -211,7 +211,7 @@ class InvariantKernel(
         return gram, X.dtype
 
     def _gram(self, X: Array, kernel: Kernel, keep: bool) -> tuple[RowsGram, Array | None]:
-        """Operator, and for what is no kernel the means of its rows as they were given."""
+        """Operator, and for a matrix that is not a kernel the means of its rows."""
         self._positive: Array | None = None
         labels = RowLabels(LabelSpace(len(X)))
         precomputed = kernel.name == "precomputed"

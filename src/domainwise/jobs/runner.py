@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class Job(Protocol):
-    """A piece of work that knows nothing of the others."""
+    """A piece of work that is independent of the others."""
 
     @property
     def cost(self) -> float:

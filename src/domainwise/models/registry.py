@@ -301,7 +301,7 @@ ABOUT = {
     "dcmcv": "DCM and a linear head; gamma, ridge, domain weight and kind of weight chosen",
     "invariant": "the five best SVMs with invariant kernels vote; kernel, gamma and C chosen",
     "invariantridge": "kernel ridge, the average of the ten invariant kernels that did best",
-    "ensemble": "kernel machines, trees, boosting and a linear model, weighted by domains left out",
+    "ensemble": "kernel machines, trees, boosting and a linear model, weighted by held-out domains",
     "fastdcmcv": "DCMCV with at most 500 landmarks, for large tables",
     "fastcoir": "COIR with landmarks",
     "fastdica": "DICA with landmarks",

@@ -196,7 +196,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     held_out_: HeldOut | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: MaybeArray = None) -> Self:
-        """Search on domains left out, then fit the members to all rows.
+        """Search on held-out domains, then fit the members to all rows.
 
         Parameters
         ----------
@@ -456,7 +456,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         """Fix landmarks and gammas; ``n_rows`` are to come, where these are only some of them."""
         if domain.values is not None:
             raise ValueError(
-                "sample_domain holds continuous descriptors: leaving domains out without keeping "
+                "sample_domain holds continuous descriptors: holding out domains without keeping "
                 "rows needs labels of domains"
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
@@ -490,7 +490,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         if len(domains) < 2 or (names is not None and len(names) < 2):
             what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
-                f"only one {what} has been seen so far: leaving domains out needs two domains, "
+                f"only one {what} has been seen so far: holding out domains needs two domains, "
                 "and a classifier two classes"
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
@@ -534,7 +534,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     def predict(self, X: ArrayLike) -> Array:
         """Return the class of each row, or its predicted target.
 
-        Of a tensor they are a tensor, but for classes that are no numbers.
+        Of a tensor they are a tensor, except classes that are not numbers.
 
         Parameters
         ----------

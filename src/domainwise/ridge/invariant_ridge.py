@@ -29,11 +29,11 @@ def _has_curve(model: Any) -> bool:
 @with_shared_arguments
 @arguments
 class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
-    r"""Classifier that averages the invariant kernels which held up best on domains left out.
+    r"""Classifier that averages the invariant kernels which held up best on held-out domains.
 
     Kernel ridge regression of class indicators, :math:`\sum_i s_i |y_i - f(x_i)|^2 + \alpha
     (|f|^2 + w f'P_d f)`: functions that tell domains apart cost more. Every kernel, gamma, domain
-    weight and alpha of the grid is scored by leaving source domains out. Of each kernel and weight
+    weight and alpha of the grid is scored by holding out source domains. Of each kernel and weight
     the best alpha is kept, and the functions of the ``n_average`` best are averaged: scores on a
     few domains are too noisy to bet on a single winner. Nothing needs to be tuned.
 
@@ -137,7 +137,7 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
         """Return the probability of each class, in the order of ``classes_``.
 
         One slope for all classes turns values into probabilities, so that the likeliest class is
-        the predicted one. It is fitted to source domains left out, which count the same; classes
+        the predicted one. It is fitted to held-out source domains, which count the same; classes
         count as often as they occur, or as ``class_weight`` says.
 
         Parameters
@@ -188,11 +188,11 @@ class InvariantRidgeClassifierCV(ClassifierMixin, InvariantRidge):
 @with_shared_arguments
 @arguments
 class InvariantRidgeCV(RegressorMixin, InvariantRidge):
-    r"""Regression that averages the invariant kernels which held up best on domains left out.
+    r"""Regression that averages the invariant kernels which held up best on held-out domains.
 
     Kernel ridge regression, :math:`\sum_i |y_i - f(x_i)|^2 + \alpha (|f|^2 + w f'P_d f)`: functions
     that tell domains apart cost more. Every kernel, gamma, domain weight and alpha of the grid is
-    scored by leaving source domains out. Of each kernel and weight the best alpha is kept, and the
+    scored by holding out source domains. Of each kernel and weight the best alpha is kept, and the
     functions of the ``n_average`` best are averaged.
 
     Parameters

@@ -57,7 +57,7 @@ from domainwise.splits.folds import (
 )
 
 ADVICE = (
-    "choose fewer n_landmarks, kernels or gammas, or a cv that leaves domains out in fewer groups"
+    "choose fewer n_landmarks, kernels or gammas, or a cv that holds out domains in fewer groups"
 )
 
 

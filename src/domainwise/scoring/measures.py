@@ -260,7 +260,7 @@ def domain_cross_validate(
     scoring: Scoring = None,
     n_jobs: int | None = None,
 ) -> DomainScores:
-    """Score an estimator on each domain with that domain left out of training.
+    """Score an estimator on each domain with that domain held out.
 
     Works for any estimator: ``sample_domain`` reaches those that ask for it, inside pipelines and
     searches too.
@@ -273,7 +273,7 @@ def domain_cross_validate(
     sample_domain : array-like of shape (n_samples,)
         The domain of each row.
     cv : splitter, default=None
-        None leaves one domain out at a time. A splitter of scikit-learn that takes groups needs
+        None holds out one domain at a time. A splitter of scikit-learn that takes groups needs
         ``set_split_request(groups="sample_domain")``.
     scoring : str or callable, default=None
         A scikit-learn scorer; None is the estimator's own score.

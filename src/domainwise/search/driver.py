@@ -307,7 +307,7 @@ class Searched:
     held_out_outputs_: Array | None
 
     def __getstate__(self) -> Any:
-        # Outputs for single rows are no part of a model: they stay out of files.
+        # Outputs for single rows are not part of a model: files do not hold them.
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "held_out_outputs_"}
 
@@ -357,12 +357,12 @@ def comparable(scores: Array) -> Array:
     if not defined.any():
         raise ValueError(
             "the score is not defined on any split (is there one class only in each of the "
-            "domains left out?): choose another scoring, or cv"
+            "held-out domains?): choose another scoring, or cv"
         )
     if not defined.all():
         warn_caller(
             f"the score is not defined on {int((~defined).sum())} of {len(defined)} splits (one "
-            "class only in a domain left out?): candidates are compared on the others"
+            "class only in a held-out domain?): candidates are compared on the others"
         )
     return scores[:, defined]
 

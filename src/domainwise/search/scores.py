@@ -126,7 +126,7 @@ def _all_classes(known: Array, least: Array, codes: Array, n_classes: int) -> Ar
 
 
 def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array:
-    """What each row of a domain left out adds to the loss; y are codes of classes, or numbers."""
+    """What each row of a held-out domain adds to the loss; y are codes of classes, or numbers."""
     if not n_classes:
         return np.asarray(equal_weights(domains) * (y - values[:, 0]) ** 2)
     weights = equal_weights(domains, y)

@@ -27,7 +27,7 @@ from domainwise.checks.inputs import check_sample_domain, count_rows
 
 @dataclass(eq=False, repr=False)
 class LeaveDomainsOut(BaseCrossValidator):
-    """Leave whole domains out of training, and test on them.
+    """Hold out whole domains: fit on the others, and score on them.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def domain_folds(
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
         splitter = check_cv(cv, y, classifier=classification)
         with warnings.catch_warnings():
-            # All splitters are told the domains; those of rows need not say that they do not ask.
+            # All splitters get the domains; splitters of rows may ignore them.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
             given = splitter.split(rows, y, domains if several else None)
             splits = kept(

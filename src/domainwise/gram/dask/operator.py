@@ -31,7 +31,7 @@ from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels
 
-#: Rows of a block at most: with more, tasks get long and recovery from a lost worker dear.
+#: Rows of a block at most: with more, tasks get long and recovery from a lost worker expensive.
 MAX_BLOCK_ROWS = 16_384
 #: Blocks that even a small X is cut into, so that a few workers share the work.
 LEAST_BLOCKS = 8
