@@ -29,8 +29,8 @@ FAR, VERY_FAR = 2.0, 4.0
 FITS, NEARLY, ALIKE, ALIKE_BY = 2.0, 0.1, 1.6, 0.2
 #: It is only guessed if it moves the domain by so many times the range of all others.
 MOVES = 2.0
-#: Columns whose correlations are compared.
-MOST_COLUMNS = 200
+#: Columns whose correlations are compared, and groups of domains on each side.
+MOST_COLUMNS, MOST_GROUPS = 200, 12
 
 #: Units that are mixed up, by parts of column names: the first is the second times a factor, plus
 #: an offset.
@@ -112,12 +112,15 @@ class _Levels:
 
         Groups of up to a third of the domains, the highest or the lowest, are compared with all
         others: t with as many degrees of freedom as there are others, less one. All members of a
-        group have to be apart, so that two domains with the same fault do not hide each other.
+        group have to be apart, so that two domains with the same fault do not hide each other. Of
+        many groups those before the widest gaps are compared.
         """
         n, inside = len(self.values), float(np.median(self.inside))
-        p_values, distance, order = np.ones(n), np.zeros(n), np.argsort(self.values)
-        for size in range(1, max(n // 3, 1) + 1):
-            for group, rest in ((order[:size], order[size:]), (order[-size:], order[:-size])):
+        p_values, distance = np.ones(n), np.zeros(n)
+        for order in (np.argsort(self.values), np.argsort(-self.values)):
+            gaps = np.abs(np.diff(self.values[order]))[: max(n // 3, 1)]
+            for size in sorted(1 + np.argsort(-gaps, kind="stable")[:MOST_GROUPS]):
+                group, rest = order[:size], order[size:]
                 center, between = self.spread(rest)
                 away = np.abs(self.values[group] - center)
                 p = 2 * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(rest) - 1).max()
