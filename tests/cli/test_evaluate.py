@@ -198,8 +198,52 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
     result = run(table, "--out", tmp_path / "out", "--quick", "--no-report")
     lines = [line for line in result.stderr.splitlines() if not line.startswith("note:")]
     assert lines[0].startswith("2 methods, 6 fits: about ")
+    assert lines[0].endswith(" on one worker.")  # others would mostly start
     held_out = [line.split(":")[0] for line in lines if "so far" in line]
     names = ("ayr", "bath", "cork")
     assert sorted(held_out) == [f"{m} without {d}" for m in ("logistic", "majority") for d in names]
-    assert lines[-1].endswith("on seen domains (9 of 9 jobs, about 0 s left)")
+    assert lines[-1].endswith("so far (6 of 6 jobs, about 0 s left)")
     assert "Quick evaluation" in result.output
+
+
+def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues(
+    table, tmp_path, monkeypatch
+):
+    from domainwise.evaluation.progress import ShownProgress
+
+    show, jobs = ShownProgress._show, []
+
+    def interrupted(self, job, rows):
+        show(self, job, rows)
+        jobs.append(job.method.key)
+        if len(jobs) == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(ShownProgress, "_show", interrupted)
+        result = run(table, "--out", out, "--jobs", 1)
+    assert result.exit_code == 1
+    assert "Interrupted after 3 of 6 fits: scores are of 1 of 3 groups" in result.stderr
+    assert "The same command continues." in (out / "report.html").read_text("utf-8")
+    stored = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert stored["domains"] == ["ayr"]
+    jobs.clear()
+    monkeypatch.setattr(ShownProgress, "_show", lambda self, job, rows: jobs.append(job.part))
+    assert run(table, "--out", out).exit_code == 0
+    assert jobs == ["outside"] * 3 + ["inside"] * 3
+    stored = json.loads((out / "evaluation.json").read_text("utf-8"))
+    assert stored["domains"] == ["ayr", "bath", "cork"]
+
+
+def test_a_full_evaluation_replaces_a_quick_one_without_being_forced(table, tmp_path):
+    out = tmp_path / "out"
+    quick = run(table, "--out", out, "--quick", "--no-report")
+    assert quick.exit_code == 0, quick.output
+    facts = json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]
+    assert facts["quick"].startswith("Quick evaluation: domains are held out in 3 groups")
+    assert run(table, "--out", out, "--no-report").exit_code == 0
+    assert "quick" not in json.loads((out / "evaluation.json").read_text("utf-8"))["facts"]
+    refused = run(table, "--out", out, "--quick", "--no-report")
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr

@@ -27,13 +27,13 @@ PATIENCE = 5
 _ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+")
 
 
-def processes(jobs: int, where: str | None) -> int:
-    """Return the processes to use: those of ``--jobs``, or with ``--dask`` all workers."""
-    if jobs == 0 or jobs < -1:
+def processes(jobs: int | None, where: str | None) -> int:
+    """Return the processes to use: those of ``--jobs``, or all cores, or all workers of Dask."""
+    if jobs is not None and (jobs == 0 or jobs < -1):
         raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
     if where is None:
-        return jobs
-    if jobs != 1:
+        return -1 if jobs is None else jobs
+    if jobs is not None:
         raise ValueError("--dask uses all workers of the cluster: leave out --jobs")
     return -1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import common, options
-from domainwise.cli.common import shown, stdout
+from domainwise.cli.common import shown, stderr, stdout
 from domainwise.cli.dask import DaskOption, connected, processes
 
 if TYPE_CHECKING:
@@ -58,17 +58,17 @@ def evaluate(
     reading: options.ReadingOptions,
     max_rows: Annotated[
         int,
-        typer.Option(help="Use at most this many rows, drawn evenly from the domains; 0: all."),
+        typer.Option(help="Learn from at most this many rows, even over domains; 0: all."),
     ] = 2000,
     seed: options.SeedOption = 0,
-    jobs: options.JobsOption = 1,
+    jobs: options.JobsOption = None,
     dask: DaskOption = None,
     out: Annotated[
         Path | None,
         options.option("Results folder. Default: domainwise-evaluation/NAME.", "--out", "-o"),
     ] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    quick: Annotated[bool, options.flag("--quick", "A first answer, from fewer rows.")] = False,
+    quick: Annotated[bool, options.flag("--quick", "A first answer in half a minute.")] = False,
     force: Annotated[bool, options.flag("--force", "Replace other results in the folder.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -80,8 +80,9 @@ def evaluate(
     the other domains only. The ensemble is scored twice: row by row, and with all rows of the
     held-out domain at once (+context).
 
-    Finished jobs are saved as they are done: the same command continues an interrupted run, with
-    the same numbers. With another --metric it computes that from the saved predictions.
+    Finished jobs are saved as they are done. Ctrl-C leaves a page of these, and the same command
+    continues, with the same numbers. With another --metric it computes that from the saved
+    predictions.
     """
     from domainwise.distributed.fit import folds_on
     from domainwise.evaluation.evaluate import evaluate_table
@@ -119,6 +120,7 @@ def evaluate(
             out=folder,
             force=force,
             inner_scoring=inner_metric,
+            partial_results=True,
         )
     result.next_step = next_step(result, folder, estimator)
     # The evaluation has a note of its own about domains with one class.
@@ -145,10 +147,14 @@ def evaluate(
                 f"the page could not be drawn ({type(error).__name__}: {error}); the results are "
                 f"complete in {folder}, and domainwise report {folder} tries again"
             ) from error
+    if stopped := result.facts.get("stopped"):
+        stderr().print(f"[yellow]{shown(stopped)}[/yellow]", soft_wrap=True)
     if not as_json:
         stdout().print(f"\nresults: {shown(files[0])}", soft_wrap=True)
         if report:
             common.print_page(files[1])
+    if stopped:
+        raise typer.Exit(1)
 
 
 def print_evaluation(result: Evaluation) -> None:
@@ -156,7 +162,7 @@ def print_evaluation(result: Evaluation) -> None:
     console, facts = stdout(), result.facts
     console.print(
         f"[bold]{shown(result.measure.label)}[/] ({result.measure.direction}) on "
-        f"{facts['domains']} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
+        f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
     console.print(

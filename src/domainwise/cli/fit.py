@@ -17,6 +17,9 @@ from domainwise.cli.info import print_model, print_model_notes
 if TYPE_CHECKING:
     from domainwise.models.registry import Method
 
+#: Rows of a table that is fitted in one process by default: others take as long to start.
+SMALL_TABLE = 1000
+
 
 @options.command
 def fit(
@@ -72,7 +75,7 @@ def fit(
         ),
     ] = True,
     seed: options.SeedOption = 0,
-    jobs: options.JobsOption = 1,
+    jobs: options.JobsOption = None,
     dask: DaskOption = None,
     force: options.ForceOption = False,
     as_json: options.JsonOption = False,
@@ -117,6 +120,8 @@ def fit(
     if dask is not None and recipe is None and find_spec("dask"):
         large = _beyond_memory(data, asked)
     table = common.read_input(data, **asked) if large is None else large.table
+    if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
+        n_jobs = 1
     doing = "fitting, and scoring on held-out domains" if check else "fitting"
     with (
         replacing(out) as unfinished,

@@ -56,7 +56,9 @@ DatesOption = Annotated[
 EncodingOption = Annotated[str | None, option("Encoding of a CSV file. Default: detected.")]
 TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of every random choice.")]
-JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 uses all cores.")]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", "-j", help="Processes. Default: one for each core.")
+]
 ForceOption = Annotated[bool, flag("--force", "Overwrite the output file.")]
 JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
 DebugOption = Annotated[bool, flag("--debug", "Show the traceback of an error.")]

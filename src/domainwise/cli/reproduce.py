@@ -20,7 +20,7 @@ def reproduce(
     table: Annotated[str, options.argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
     quick: Annotated[bool, options.flag("--quick", "Few repeats and rows: minutes.")] = False,
     repeats: Annotated[int | None, options.option("Repeats. Default: the paper's.")] = None,
-    jobs: options.JobsOption = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
     out: Annotated[
         Path | None, options.option("Results folder. Default: domainwise-results/TABLE.")
     ] = None,

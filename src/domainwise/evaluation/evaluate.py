@@ -33,13 +33,14 @@ from domainwise.evaluation.jobs import (
     can_score,
     job_key,
 )
-from domainwise.evaluation.problem import (
-    SCORED_ROWS,
-    Problem,
-    make_problem,
-    outer_splits,
-    seen_splits,
+from domainwise.evaluation.plan import (
+    QUICK_SCORED,
+    Quick,
+    plan_quick,
+    seconds_per_cost,
+    workers_for,
 )
+from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.progress import JobProgress, job_progress
 from domainwise.evaluation.results import (
     MethodResult,
@@ -48,11 +49,11 @@ from domainwise.evaluation.results import (
     plain,
     with_intervals,
 )
-from domainwise.jobs.runner import Progress, run_jobs, worker_count
-from domainwise.models.registry import CONTEXT, EXACT_ROWS, Method, choose_methods, methods_for
+from domainwise.jobs.runner import Progress, run_jobs
+from domainwise.models.registry import CONTEXT, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
-from domainwise.splits.folds import LeaveDomainsOut, Split
+from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
 #: Arguments of other libraries, and what they are called here.
@@ -146,8 +147,9 @@ def evaluate(
         probabilities by a logistic curve fitted to held-out domains), or minus the squared error.
         The classes of a domain, then the domains, count the same in it.
     quick : bool, default=False
-        Whether to use at most 300 rows, hold out domains in at most three groups, and choose
-        parameters with three inner splits.
+        Whether to be done in about half a minute: domains are held out in at most three groups,
+        methods learn from at most 600 rows, and long ones are left out where there is no time for
+        them. The first of the notes, and ``facts["quick"]``, say what was left out.
     out : path-like, default=None
         A folder that every finished job is written to: the same call goes on where it was
         stopped, and gives the same numbers. With another ``scoring`` it computes that from the
@@ -243,10 +245,6 @@ def _evaluated(
     if isinstance(scoring, (list, tuple)) and not scoring:
         raise ValueError("scoring is an empty list. Name a scorer, or pass None to choose one")
     scoring, *more = scoring if isinstance(scoring, (list, tuple)) else [scoring]
-    if quick:
-        cv = LeaveDomainsOut(max_splits=3, random_state=random_state) if cv is None else cv
-        inner_cv = LeaveDomainsOut(max_splits=3) if inner_cv is None else inner_cv
-        max_rows = 300 if max_rows in ("auto", None) else min(int(max_rows), 300)
     source = make(
         scoring=scoring,
         max_rows=None,
@@ -254,19 +252,29 @@ def _evaluated(
         pos_label=pos_label,
         inner_scoring=inner_scoring,
     )
+    methods = methods_for(methods, source.classification)
+    plan = Quick(source, list(methods), cv, inner_cv)
+    if quick:
+        source = plan.problem = replace(source, max_scored=QUICK_SCORED)
+        plan = plan_quick(plan, max_rows, options.get("n_jobs"))
+    else:
+        plan.problem = source.drawn(max_rows)
     evaluation = compare_methods(
-        source.drawn(max_rows),
-        methods,
-        cv=cv,
-        inner_cv=inner_cv,
+        plan.problem,
+        plan.methods,
+        cv=plan.cv,
+        inner_cv=plan.inner_cv,
         more=[choose_measure(name, source.y, source.classification, pos_label) for name in more],
         out=out,
+        quick=quick,
         **options,
     )
     evaluation.source = replace(source, measure=evaluation.chosen_for or source.measure)
-    evaluation.inner_cv = inner_cv
+    evaluation.inner_cv = plan.inner_cv
     if quick:
-        evaluation.notes.insert(0, "Quick evaluation, on few rows and splits: run it in full.")
+        evaluation.facts["quick"] = plan.in_words
+        evaluation.notes.insert(0, plan.in_words)
+        evaluation.left_out |= plan.left_out
     return evaluation
 
 
@@ -303,8 +311,14 @@ def compare_methods(
     more: Sequence[Measure] = (),
     out: str | Path | None = None,
     force: bool = False,
+    quick: bool = False,
+    partial_results: bool = False,
 ) -> Evaluation:
-    """Run methods on all splits of a problem; ``inside`` adds the reference inside domains."""
+    """Run methods on all splits of a problem.
+
+    ``inside`` describes domains and columns, and adds scores on seen domains, which a ``quick``
+    evaluation does without. With ``partial_results`` an interruption gives those that are there.
+    """
     methods = methods_for(methods, problem.classification)
     measures = [problem.measure, *more]
     able = _able(problem, methods, measures)
@@ -313,13 +327,13 @@ def compare_methods(
             f"{problem.measure.name} needs probabilities, and none of the methods gives them. "
             "Choose other methods, or another score"
         )
-    splits, workers = outer_splits(problem, cv), worker_count(n_jobs, _memory(problem))
+    splits = outer_splits(problem, cv)
     if len(problem.unscored) == len(problem.domains):
         raise ValueError(
             "every domain holds one class only, so no score inside a domain is defined. Use larger "
             "domains"
         )
-    asked = {"inner_cv": repr(inner_cv), "inside": inside}
+    asked = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}
     if problem.inner_scoring is not None:
         asked["inner_scoring"] = repr(problem.inner_scoring)
     with (
@@ -333,18 +347,29 @@ def compare_methods(
         differences = describe_differences(problem) if inside else {"columns": []}
         columns = [column["name"] for column in differences["columns"]]
         jobs = [
-            MethodJob(problem, method, split, number, inner_cv, columns)
+            MethodJob(problem, method, split, number, inner_cv, columns, quick)
             for number, split in enumerate(splits)
             for method in able
         ]
         scored = partial(_scored, problem, methods=methods, splits=splits)
-        with job_progress(progress, jobs, finished.rows, workers) as report:
-            _run(jobs, finished, workers, report)
-            if inside:
-                ranked = [scored(by, rows=finished.rows, intervals=False) for by in measures]
-                described = {result.key for each in ranked for result in each.described}
-                _run(_inside_jobs(jobs, finished, described), finished, workers, report)
+        unit = seconds_per_cost(problem, splits[0]) if progress is True or n_jobs else 0.0
+        workers = workers_for(problem, n_jobs, unit * sum(job.cost for job in jobs))
+        stopped = ""
+        try:
+            with job_progress(progress, jobs, finished.rows, workers, unit) as report:
+                _run(jobs, finished, workers, report)
+                if inside and not quick:
+                    ranked = [scored(by, rows=finished.rows, intervals=False) for by in measures]
+                    described = {result.key for each in ranked for result in each.described}
+                    _run(_inside_jobs(jobs, finished, described), finished, workers, report)
+        except KeyboardInterrupt:
+            if not (partial_results and finished.rows):
+                raise
+            stopped = _keep_comparable(jobs, finished)
         evaluation, *others = (scored(by, rows=finished.rows) for by in measures)
+        if stopped:
+            evaluation.facts["stopped"] = stopped
+            evaluation.notes.insert(0, stopped)
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
@@ -359,11 +384,21 @@ def _able(problem: Problem, methods: Sequence[Method], measures: Sequence[Measur
     return able
 
 
-def _memory(problem: Problem) -> int:
-    """Bytes that a worker needs, roughly: libraries, the table, and a few kernels."""
-    table = problem.everything
-    n = min(len(problem.y), EXACT_ROWS)
-    return 250_000_000 + 8 * (4 * table.X.shape[0] * table.X.shape[1] + 6 * n * n)
+def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
+    """Keep what is done of splits that all methods have done, or else of the first split.
+
+    Return in words what is missing.
+    """
+    done = set(map(job_key, finished.rows))
+    numbers = sorted({job.number for job in jobs})
+    missing = {job.number for job in jobs if not done.issuperset(job.rows)}
+    whole = [number for number in numbers if number not in missing] or numbers[:1]
+    finished.rows = [row for row in finished.rows if row["split"] in whole]
+    n_done = sum(done.issuperset(job.rows) for job in jobs)
+    return (
+        f"Interrupted after {n_done} of {len(jobs)} fits: scores are of {len(whole)} of "
+        f"{len(numbers)} groups of held-out domains. The same command continues."
+    )
 
 
 def _run(jobs: Sequence[MethodJob], finished: JobMemory, workers: int, report: JobProgress) -> None:
@@ -465,6 +500,9 @@ def collect(
         errors = [row["error"] for row in mine if "error" in row]
         if errors:
             missing[key] = f"failed: {errors[0]}"
+            continue
+        if not mine:
+            missing[key] = "not finished"
             continue
         scores = _by_domain(problem, mine, "scores")
         if not any(np.isfinite(value) for value in scores.values()):
@@ -579,7 +617,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> list[str]:
     notes = list(problem.notes)
     if len(problem.y) < problem.n_given:
-        n_scored = min(SCORED_ROWS, problem.n_given)
+        n_scored = len(problem.everything.scored)
         notes.append(
             f"Methods learn from {len(problem.y):,} of {problem.n_given:,} rows, drawn evenly from "
             f"the domains (max_rows), and are scored on {n_scored:,}."

@@ -272,7 +272,8 @@ def opened_folder(
         **asked,
     }
     with store.locked():
-        if force:
+        # A quick answer is soon made again, and makes room for a full one.
+        if force or store.begun_with("quick"):
             store.clear(PREDICTION_FILE)
         for path in store.folder.iterdir():
             if UNFINISHED_FILE.fullmatch(path.name):

@@ -44,7 +44,7 @@ OUTSIDE, SEEN = -1, 1000
 #: Parts of the work on a method and a split: held-out domains, and domains that are seen.
 PARTS = ("outside", "inside")
 #: A method with a larger cost has no scores of folds inside each domain, which are many fits.
-CHEAP = 30.0
+CHEAP = 20.0
 
 
 def job_key(row: Row) -> tuple[str, int, str]:
@@ -56,7 +56,8 @@ def job_key(row: Row) -> tuple[str, int, str]:
 class MethodJob:
     """A method on a split, scored on held-out domains; picklable, and independent of all others.
 
-    The importance of ``columns`` is computed.
+    The importance of ``columns`` is computed, and context is measured with parts of domains, too,
+    unless it should be ``quick``.
     """
 
     problem: Problem
@@ -65,11 +66,12 @@ class MethodJob:
     number: int
     inner_cv: Any = None
     columns: Sequence[str] = ()
+    quick: bool = False
     part: ClassVar[str] = PARTS[0]
 
     @property
     def cost(self) -> float:
-        """Rough time, in fits of boosting to the same rows."""
+        """Rough time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return self.method.cost
 
     @property
@@ -144,7 +146,7 @@ class MethodJob:
         records = []
         for rows in problem.scored_rows(test):
             records.append(self._record(model, whole, rows, problem.y[train], OUTSIDE, context))
-            if context and not problem.measure.own:
+            if context and not (self.quick or problem.measure.own):
                 records += self._partial(model, whole, rows, records[-1])
         chosen = plain_parameters(search.best_params_)
         mix = getattr(search.estimator_, "context_weights_" if context else "weights_", None)
@@ -209,7 +211,7 @@ class InsideJob(MethodJob):
 
     @property
     def cost(self) -> float:
-        """Rough time, in fits of boosting to the same rows."""
+        """Rough time; see :func:`~domainwise.evaluation.plan.seconds_per_cost`."""
         return super().cost * (0.1 if self.settled is not None else 1.1)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:

@@ -38,8 +38,6 @@ from domainwise.tables.errors import ColumnError, TableError, import_pandas
 from domainwise.tables.features import ReadColumns, Schema, feature_schema, make_preprocessor
 from domainwise.tables.schema import refuse_quantities, target_column, target_values, task_of
 
-#: Rows that are scored, at most.
-SCORED_ROWS = 100_000
 #: Folds inside a held-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
 #: Random folds of all rows, at most.
@@ -70,6 +68,7 @@ class Problem:
     inner_scoring: Any = None  #: what arguments are chosen by; None is a smooth score
     reader: Any = None  #: makes X of a data frame as it was given; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
+    max_scored: int = 100_000  #: rows that are scored, at most
 
     @property
     def classification(self) -> bool:
@@ -161,7 +160,7 @@ class Problem:
     def scored_rows(self, test: Array) -> list[Array]:
         """Rows of :attr:`everything` that are scored where ``test`` is held out, by domain.
 
-        They are all rows of a domain, at most ``SCORED_ROWS`` of all domains, but those of
+        They are all rows of a domain, at most ``max_scored`` of all domains, but those of
         ``test`` where a split holds out a part of a domain.
         """
         whole, parts = self.everything, []
@@ -176,7 +175,7 @@ class Problem:
     @cached_property
     def scored(self) -> Array:
         """Rows to score, evenly from the domains where there are very many."""
-        return draw_rows(self.codes, max(SCORED_ROWS, 2 * len(self.domains)), self.seed)
+        return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def measured_by(self, measure: Measure) -> Problem:
         """The same for another measure of models that were made for this one."""

@@ -9,17 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
 from domainwise.evaluation.jobs import PARTS, MethodJob, Row, Scorer, job_key
-from domainwise.evaluation.problem import Problem
 from domainwise.jobs.runner import Progress, clock
-from domainwise.splits.folds import Split
 
-#: Costs of jobs are in fits of boosting with so many trees, of which some are timed.
-TREES, TIMED_TREES = 100, 10
+#: Cost of jobs that count as much as the time which was expected of them.
+PRIOR = 20.0
 #: Characters of a method's name in the table.
 NAME_WIDTH = 28
 
@@ -54,7 +49,8 @@ class ShownProgress(JobProgress):
         self._scorer = Scorer(problem, [splits[number] for number in sorted(splits)])
         self._workers, self._unit, self._started = workers, unit, time.monotonic()
         self._todo: dict[Any, MethodJob] = {}
-        self._expected: dict[str, list[float]] = {}  # seconds over cost, by method and part
+        # Seconds and cost of finished jobs, by method and part.
+        self._spent: dict[tuple[str, str], tuple[float, float]] = {}
         self._labels: dict[str, str] = {}
         self._scores: dict[str, list[float]] = {}
         self._done: dict[str, int] = {}
@@ -81,8 +77,9 @@ class ShownProgress(JobProgress):
         job = self._todo.pop(job_key(rows[0]), None)
         self._n_finished += 1
         if job is not None and cost:
-            seconds = max(row["seconds"] for row in rows)
-            self._expected.setdefault(job.method.key + job.part, []).append(seconds / cost)
+            key, seconds = (job.method.key, job.part), max(row["seconds"] for row in rows)
+            before = self._spent.get(key, (0.0, 0.0))
+            self._spent[key] = (before[0] + seconds, before[1] + cost)
         for row in rows:
             self._add(row)
         if job is not None:
@@ -103,12 +100,11 @@ class ShownProgress(JobProgress):
 
     def _left(self) -> float:
         """Seconds that the rest takes."""
-        known = [ratio for ratios in self._expected.values() for ratio in ratios]
-        usual = float(np.median(known)) if len(known) > 2 else self._unit
+        seconds, cost = np.sum([*self._spent.values(), (PRIOR * self._unit, PRIOR)], axis=0)
         total = 0.0
         for job in self._todo.values():
-            ratios = self._expected.get(job.method.key + job.part)
-            total += job.cost * (float(np.mean(ratios)) if ratios else usual)
+            mine = self._spent.get((job.method.key, job.part), (seconds, cost))
+            total += job.cost * mine[0] / mine[1]
         return total / self._workers
 
     def _status(self) -> str:
@@ -180,13 +176,20 @@ def printable(text: str) -> str:
 
 @contextmanager
 def job_progress(
-    progress: bool | Progress, jobs: Sequence[MethodJob], rows: Sequence[Row], workers: int
+    progress: bool | Progress,
+    jobs: Sequence[MethodJob],
+    rows: Sequence[Row],
+    workers: int,
+    unit: float,
 ) -> Iterator[JobProgress]:
-    """Yield what jobs are reported to, given the rows of those that are done already."""
+    """Yield what jobs are reported to, given the rows of those that are done already.
+
+    ``unit`` are the seconds of a cost of 1.
+    """
     if progress is not True:
         yield JobProgress(None if progress is False else progress)
         return
-    known = (jobs, rows, workers, boosting_seconds(jobs[0].problem, jobs[0].split))
+    known = (jobs, rows, workers, unit)
     console: Any = None
     try:
         from rich.console import Console
@@ -200,17 +203,3 @@ def job_progress(
     shown = LiveProgress(console, *known)
     with shown.live:
         yield shown
-
-
-def boosting_seconds(problem: Problem, split: Split) -> float:
-    """Seconds of one fit of boosting to the training rows of a split, from a few of its trees."""
-    rows, _ = split
-    X = clone(problem.preprocessor).fit_transform(problem.rows(rows))
-    boosting = HistGradientBoostingRegressor
-    if problem.classification:
-        boosting = HistGradientBoostingClassifier
-    model = boosting(max_iter=TIMED_TREES, early_stopping=False)
-    with threadpool_limits(limits=1):  # as in jobs
-        started = time.perf_counter()
-        model.fit(X, problem.y[rows])
-    return (time.perf_counter() - started) * TREES / TIMED_TREES

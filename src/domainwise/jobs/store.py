@@ -217,6 +217,13 @@ class ResultStore:
             stream.flush()
             os.fsync(stream.fileno())
 
+    def begun_with(self, name: str) -> bool:
+        """Whether the header of the file says yes to something, whoever has written it."""
+        with contextlib.suppress(OSError):
+            header = _json(self.path.read_bytes().partition(b"\n")[0])
+            return isinstance(header, dict) and header.get(name) is True
+        return False
+
     def clear(self, written: re.Pattern[str]) -> None:
         """Remove the rows, and the files that they name by names of this pattern; no others."""
         lines = self.path.read_bytes().splitlines()

@@ -1,0 +1,83 @@
+"""What a quick evaluation takes, how many workers there are, and what is scored."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from domainwise import evaluate
+from domainwise.evaluation import plan
+from domainwise.evaluation.plan import Quick, plan_quick, workers_for
+from domainwise.evaluation.problem import make_problem, outer_splits
+from domainwise.jobs import runner
+from domainwise.models.registry import choose_methods
+
+
+def table(n_domains=4, n=500, seed=0):
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(np.arange(n_domains), n)
+    X = rng.normal(size=(len(domain), 3)) + rng.normal(size=(n_domains, 3))[domain]
+    return X, (X[:, 0] + rng.normal(size=len(X)) > 0).astype(int), domain
+
+
+def problem(**options):
+    asked = dict(task="auto", scoring=None, max_rows=None, random_state=0) | options
+    return make_problem(*table(), **asked)
+
+
+def planned(monkeypatch, seconds, methods=None, max_rows="auto"):
+    monkeypatch.setattr(plan, "seconds_per_cost", lambda *about: seconds)
+    asked = Quick(problem(), choose_methods(methods), None, None)
+    return plan_quick(asked, max_rows, 1)
+
+
+def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeypatch):
+    swift = planned(monkeypatch, 0.01)
+    assert (len(swift.problem.y), len(swift.methods), swift.left_out) == (600, 7, {})
+    slow = planned(monkeypatch, 0.6)
+    assert len(slow.problem.y) == 300
+    assert list(slow.left_out) == ["ensemble", "invariantridge"]
+    assert "ensemble, invariantridge would take too long" in slow.in_words
+    slowest = planned(monkeypatch, 1000.0)
+    assert [method.key for method in slowest.methods] == ["constant", "linear"]
+
+
+def test_methods_that_are_named_are_run_however_long_they_take(monkeypatch):
+    slow = planned(monkeypatch, 1000.0, "linear,ensemble", max_rows=200)
+    assert [method.key for method in slow.methods] == ["linear", "ensemble"]
+    assert len(slow.problem.y) == 200
+
+
+def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_were_drawn():
+    X, y, domain = table()
+    found = evaluate(X, y, domain, methods=["linear"], max_rows=80, progress=False)
+    records = found.records["linear"]
+    assert [len(record["row"]) for record in records] == [500] * 4
+    assert found.facts["rows"] == 80
+    assert any("80 of 2,000 rows" in note and "scored on 2,000" in note for note in found.notes)
+    drawn = problem().drawn(80)
+    few = replace(drawn, whole=replace(drawn.whole, max_scored=400))
+    (_, test), *_ = outer_splits(few, None)
+    assert [len(rows) for rows in few.scored_rows(test)] == [100]
+    half = test[::2]  # a split of the caller's that holds out a part of a domain
+    assert few.everything.index[few.scored_rows(half)[0]].tolist() == few.index[half].tolist()
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_two_domains_are_held_out_one_at_a_time(quick):
+    X, y, domain = table(2, 40)
+    found = evaluate(X, y, domain, methods=["constant", "linear"], quick=quick, progress=False)
+    assert len(found.domains) == 2
+    assert any("folds of rows" in note for note in found.notes)
+
+
+def test_workers_are_as_many_as_memory_allows_and_one_for_little_work(monkeypatch):
+    monkeypatch.setattr(runner, "effective_n_jobs", lambda n_jobs: 16 if n_jobs < 0 else n_jobs)
+    monkeypatch.setattr(runner, "available_memory", lambda: 2_000_000_000)
+    some = problem()
+    assert workers_for(some, -1, 100.0) < 16
+    assert workers_for(some, 3, 100.0) == 3
+    assert workers_for(some, -1, 1.0) == 1
+    assert workers_for(some, None, 100.0) == 1
+    monkeypatch.setattr(runner, "available_memory", lambda: 10**12)
+    assert workers_for(some, -1, 100.0) == 16
