@@ -34,7 +34,7 @@ def planned(monkeypatch, seconds, methods=None, max_rows="auto"):
 def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeypatch):
     swift = planned(monkeypatch, 0.01)
     assert (len(swift.problem.y), len(swift.methods), swift.left_out) == (600, 7, {})
-    slow = planned(monkeypatch, 0.6)
+    slow = planned(monkeypatch, 0.5)
     assert len(slow.problem.y) == 300
     assert list(slow.left_out) == ["ensemble", "invariantridge"]
     assert "ensemble, invariantridge would take too long" in slow.in_words

@@ -247,3 +247,20 @@ def test_folds_inside_a_domain_are_for_those_with_enough_rows():
     assert [len(train) for train, _ in seen_splits(problem, 4)] == [180] * 4
     single = replace(problem, codes=np.arange(240), domains=np.arange(240))
     assert seen_splits(single, 4) == []
+
+
+@pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy", "neg_root_mean_squared_error"])
+def test_draws_of_many_rows_vary_as_those_of_all_rows(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    target = rng.choice(3, 4000, p=[0.6, 0.3, 0.1])
+    told = np.where(rng.random(4000) < 0.7, target, rng.integers(3, size=4000))
+    given = {"row": np.arange(4000), "target": target, "prediction": told,
+             "probabilities": None, "decisions": None}  # fmt: skip
+    if name.startswith("neg"):
+        given |= {"target": 1.0 * target, "prediction": target + rng.exponential(size=4000)}
+    measure = choose_measure(name, given["target"], not name.startswith("neg"))
+    few = resampled(measure, np.arange(3), [given], 0)
+    monkeypatch.setattr(results, "MANY_ROWS", 5000)
+    every = resampled(measure, np.arange(3), [given], 0)
+    assert few.mean() == pytest.approx(every.mean(), abs=4 * every.std() / 20)
+    assert few.std() == pytest.approx(every.std(), rel=0.2)

@@ -359,7 +359,7 @@ def compare_methods(
             with job_progress(progress, jobs, finished.rows, workers, unit) as report:
                 _run(jobs, finished, workers, report)
                 if inside and not quick:
-                    ranked = [scored(by, rows=finished.rows, intervals=False) for by in measures]
+                    ranked = [scored(by, rows=finished.rows) for by in measures]
                     described = {result.key for each in ranked for result in each.described}
                     _run(_inside_jobs(jobs, finished, described), finished, workers, report)
         except KeyboardInterrupt:
@@ -456,7 +456,6 @@ def _scored(
     methods: Sequence[Method],
     splits: Sequence[Split],
     rows: Sequence[Row],
-    intervals: bool = True,
 ) -> Evaluation:
     """Score the predictions of all jobs, and gather what follows."""
     measured, able = problem.measured_by(measure), _able(problem, methods, [measure])
@@ -471,8 +470,7 @@ def _scored(
         (row for row in outside_rows(rows) if row["method"] in order),
         key=lambda row: (row["split"], order[row["method"]]),
     )
-    scored = list(map(Scorer(measured, splits), ours))
-    evaluation = collect(measured, able, scored, left_out, intervals)
+    evaluation = collect(measured, able, list(map(Scorer(measured, splits), ours)), left_out)
     made, would = problem.setting(1), replace(problem, measure=measure).setting(1)
     if (made.scoring, made.class_weight) != (would.scoring, would.class_weight):
         evaluation.notes.append(
@@ -483,11 +481,7 @@ def _scored(
 
 
 def collect(
-    problem: Problem,
-    methods: Sequence[Method],
-    rows: Sequence[Row],
-    left_out: Mapping[str, str],
-    intervals: bool,
+    problem: Problem, methods: Sequence[Method], rows: Sequence[Row], left_out: Mapping[str, str]
 ) -> Evaluation:
     """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
     missing = dict(left_out)
@@ -546,12 +540,11 @@ def collect(
         records=records,
         methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
     )
-    if intervals:
-        evaluation.results = with_intervals(evaluation, seen)
-        best = grouped(records[evaluation.best.key])
-        counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
-        evaluation.weights = domain_weights(evaluation.results, counts)
-        evaluation.notes = _notes(problem, evaluation, rows)
+    evaluation.results = with_intervals(evaluation, seen)
+    best = grouped(records[evaluation.best.key])
+    counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
+    evaluation.weights = domain_weights(evaluation.results, counts)
+    evaluation.notes = _notes(problem, evaluation, rows)
     return evaluation
 
 

@@ -367,6 +367,8 @@ def plain(value: Any) -> Any:
 
 #: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
+#: Rows of a domain beyond which some stand for others in draws.
+MANY_ROWS = 2000
 PARTS = ("prediction", "probabilities", "decisions")
 #: Measures of which all draws are scored at once; a scorer takes a millisecond for each.
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
@@ -493,7 +495,8 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in QUICK:
-            counts = rng.multinomial(n, np.full(n, 1 / n), size=ROW_DRAWS).astype(np.float64)
+            record, shares = few_rows(measure.name, record)
+            counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
             scores = quick_scores(measure.name, record, counts, classes)
         else:
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
@@ -502,6 +505,28 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
         usual = np.nanmean(scores) if np.isfinite(scores).any() else np.nan
         draws_of.append(np.where(np.isfinite(scores), scores, usual))
     return np.asarray(np.mean(draws_of, axis=0))
+
+
+def few_rows(name: str, record: Row) -> tuple[Row, Array]:
+    """Rows that stand for those of a record in draws, and the share of each.
+
+    Of many rows, those with the same target and prediction are one, and so are neighbours in the
+    order of errors.
+    """
+    target, predicted = record["target"], record["prediction"]
+    n = len(target)
+    if n <= MANY_ROWS:
+        return record, np.full(n, 1 / n)
+    if name in QUICK[:2]:
+        codes, names = np.unique(np.concatenate([target, predicted]), return_inverse=True)
+        pairs, counts = np.unique(names[:n] * len(codes) + names[n:], return_counts=True)
+        few = {"target": codes[pairs // len(codes)], "prediction": codes[pairs % len(codes)]}
+        return few, counts / n
+    power = 2 if "squared" in name else 1
+    groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
+    errors = np.array([group.mean() for group in groups]) ** (1 / power)
+    sizes = np.array([len(group) for group in groups])
+    return {"target": errors, "prediction": np.zeros(MANY_ROWS)}, sizes / n
 
 
 def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -> Array:
