@@ -481,7 +481,7 @@ def near(
     Of gammas, which depend on the columns, the closest counts.
     """
 
-    def distance(candidate: Candidate, other: Candidate) -> float:
+    def distance(other: Candidate, candidate: Candidate) -> float:
         return sum(
             abs(float(np.log(candidate[name] / other[name])))
             if name == "gamma"
@@ -489,7 +489,7 @@ def near(
             for name in names
         )
 
-    closest = [min(candidates, key=lambda c, o=other: distance(c, o)) for other in others]
+    closest = [min(candidates, key=partial(distance, other)) for other in others]
     wanted = [{name: candidate[name] for name in names} for candidate in closest]
     return [c for c in candidates if not others or {name: c[name] for name in names} in wanted]
 

@@ -179,7 +179,8 @@ def search(
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
-    left, done, kept = list(range(len(candidates))), [], []
+    left, kept = list(range(len(candidates))), []
+    done: list[int] = []
     for some in rounds:
         if done and race is not None:
             scores = _table(score, [outcomes[i] for i in left], done, splits)
@@ -199,9 +200,10 @@ def search(
                 outcomes[i].update(zip(part, values, strict=True))
         kept = [each.kept for each in computed] if kind.one_pass else []
         done = sorted(done + some)
-    candidates, outcomes = ([items[i] for i in left] for items in (candidates, outcomes))
-    result = SearchResult.of(candidates, _table(score, outcomes, done, splits), rule)
-    chosen = [[outcomes[i][k] for k in done] for i in result.indices]
+    raced = [outcomes[i] for i in left]
+    scores = _table(score, raced, done, splits)
+    result = SearchResult.of([candidates[i] for i in left], scores, rule)
+    chosen = [[raced[i][k] for k in done] for i in result.indices]
     tests = [test for _, test in splits]
     return replace(result, held_out=_held_out(chosen, tests, data), kept=kept)
 
