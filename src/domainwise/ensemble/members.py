@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.calibration.curves import Curve, class_columns
+from domainwise.ensemble.forests import packed, round_leaves, unpacked
 from domainwise.ensemble.held_out import HeldOutScore
 from domainwise.gram.tiles import one_thread
 from domainwise.invariant import InvariantSVC, InvariantSVR
@@ -48,6 +49,8 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Trees in the end, and while candidates are compared.
 TREES, COMPARED_TREES = 100, 50
+#: Rows for each row that a leaf has at least: forests of many rows stay small.
+ROWS_PER_LEAF = 1600
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
 #: Rows below which boosting needs fewer bins; empty ones cost most of its time.
@@ -87,6 +90,12 @@ class Member:
     n_classes: int  #: 0 for a continuous target
     clip: float | None  #: deviations at which far values level off
     curve: Curve | None  #: from outputs to probabilities
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"estimators": [packed(model) for model in self.estimators]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, estimators=[unpacked(model) for model in state["estimators"]])
 
     def predict(self, X: Array) -> Array:
         """Probabilities of the classes, or one column of values, of rows as it knows them."""
@@ -265,14 +274,19 @@ class _ExtraTrees(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         few = data.X.shape[1] > MANY_FEATURES
+        least = -(-len(data.X) // ROWS_PER_LEAF)
         candidates = grid(
-            max_features=features[:1] if few else features, min_samples_leaf=grids.TREE_LEAVES
+            max_features=features[:1] if few else features,
+            min_samples_leaf=sorted({max(rows, least) for rows in grids.TREE_LEAVES}),
         )
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
         return super().outputs(data, train, test, fewer, score)
+
+    def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
+        return round_leaves(super().fitted(data, candidate, rows))
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
