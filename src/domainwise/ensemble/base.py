@@ -6,6 +6,7 @@ import time
 from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import field, replace
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -56,10 +57,12 @@ from domainwise.estimators.projection import fixed_seed
 from domainwise.scoring.measures import check_task
 from domainwise.scoring.predictions import HeldOut
 from domainwise.scoring.statistics import expected_score
-from domainwise.splits.folds import LeaveDomainsOut, domain_folds, draw_rows
+from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds, draw_rows
 
 #: Groups of domains that are held out in turn, at most.
-MAX_SPLITS = 5
+MAX_SPLITS = 10
+#: The same for kinds whose fits take long.
+EXPENSIVE_SPLITS = 5
 #: Rows on which members are compared, at most; all rows tell what their domains are like.
 MAX_ROWS = 20_000
 #: What stands before the name of a member that sees rows in context.
@@ -182,6 +185,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         if cv is None and domain.n_categories > 1:
             cv = LeaveDomainsOut(max_splits=MAX_SPLITS, random_state=self._seed)
         splits, _ = domain_folds(y, domain.codes, classification=classification, cv=cv)
+        coarse = joined_splits(splits, y, classification) if self.cv is None else splits
         tested = np.unique(np.concatenate([test for _, test in splits]))
         inside = tested[np.isin(domain.codes[tested], mixed)]
         scores = {False: self._score(y, domain, tested), True: self._score(y, domain, inside)}
@@ -204,7 +208,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             around = () if plain is None else plain.parameters
             self.members_[name], predicted[name] = member.search(
                 replace(data[in_context], around=around),
-                splits,
+                coarse if member.expensive else splits,
                 scores[in_context],
                 name,
                 in_context=in_context,
@@ -573,6 +577,18 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
+    """Splits of which neighbours are held out together, so that there are at most a few."""
+    groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
+    joined = []
+    for group in groups:
+        trains, tests = zip(*(splits[i] for i in group), strict=True)
+        joined.append((reduce(np.intersect1d, trains), np.concatenate(tests)))
+    if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in joined):
+        return splits
+    return joined
 
 
 def _places(learn_from: Any, n: int) -> Array:

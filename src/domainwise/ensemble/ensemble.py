@@ -50,7 +50,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         the coverage is *approximate*. "split" keeps half of the domains apart for it: the coverage
         is *guaranteed*, on average over new domains that are drawn as these were.
     cv : int, splitter or iterable, default=None
-        None leaves out one domain at a time, several together where there are more than five.
+        None leaves out one domain at a time, several together where there are more than ten (for
+        trees and boosting, more than five).
         Splitters get the domains as ``groups``.
     scoring : str or callable, default=None
         A scikit-learn scorer by which parameters are chosen instead, and which is shown in

@@ -15,7 +15,7 @@ from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.ridge.scores import ClassRule, NumberRule
 from domainwise.scoring.predictions import HeldOut
 from domainwise.search.driver import by_row
-from domainwise.search.scores import COMPARED_ROWS, Outcome, outputs, row_losses
+from domainwise.search.scores import Outcome, outputs, row_losses
 from domainwise.splits.folds import draw_rows
 
 #: About one standard deviation of a difference of two members over nine domains: members that are
@@ -23,6 +23,8 @@ from domainwise.splits.folds import draw_rows
 TEMPERATURE = 0.02
 #: Parts of members that see rows one by one, and in context, before held-out domains are scored.
 PRIOR = (0.6, 0.4)
+#: Rows on which candidates of a member are compared, at most.
+COMPARED_ROWS = 2000
 #: Rows of a class in a domain for the class to count as present there.
 LEAST_ROWS = 5
 
@@ -74,8 +76,7 @@ class HeldOutScore:
         """
         rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
         if self.scoring is None:
-            most = max(COMPARED_ROWS, 2 * self.n_domains)
-            rows = rows[draw_rows(self.domains[rows], most, 0)]
+            rows = rows[draw_rows(self.domains[rows], max(COMPARED_ROWS, 2 * self.n_domains), 0)]
         part, present = replace(self, rows=rows), np.unique(self.domains[rows])
         scores = np.array([part.choice(by_row(each, tests, n))[present] for each in outcomes])
         defined = np.isfinite(scores).any(axis=0)

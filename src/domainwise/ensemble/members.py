@@ -49,12 +49,12 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Trees in the end, and while candidates are compared.
 TREES, COMPARED_TREES = 100, 50
-#: Rows for each row that a leaf has at least: forests of many rows stay small.
-ROWS_PER_LEAF = 1600
+#: Rows beyond which trees have no small leaves, and as many rows in them as there are multiples.
+MANY_ROWS = 1500
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
 #: Rows below which boosting needs fewer bins; empty ones cost most of its time.
-FEW_ROWS = 2000
+FEW_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ class MemberType:
     n_average: ClassVar[int] = 1
     #: Rows that it learns from, at most; None is no limit, once parameters are chosen.
     most_rows: ClassVar[int | None] = 5000
+    #: Whether fits take so long that more domains are held out together.
+    expensive = False
     #: Whether it also learns from rows in context.
     in_context = True
     #: Deviations at which far values level off; None leaves them.
@@ -267,18 +269,17 @@ class _Linear(MemberType):
 class _ExtraTrees(MemberType):
     """Extremely randomised trees."""
 
-    name, path = "extra_trees", "min_samples_leaf"
+    name, path, expensive = "extra_trees", "min_samples_leaf", True
     #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
     clip = 3.0
 
     def candidates(self, data: Any) -> list[Candidate]:
         features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         few = data.X.shape[1] > MANY_FEATURES
-        least = -(-len(data.X) // ROWS_PER_LEAF)
-        candidates = grid(
-            max_features=features[:1] if few else features,
-            min_samples_leaf=sorted({max(rows, least) for rows in grids.TREE_LEAVES}),
-        )
+        leaves: tuple[int, ...] = grids.TREE_LEAVES
+        if len(data.X) > MANY_ROWS:
+            leaves = (max(leaves[-1], len(data.X) // MANY_ROWS),)
+        candidates = grid(max_features=features[:1] if few else features, min_samples_leaf=leaves)
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
@@ -296,7 +297,7 @@ class _ExtraTrees(MemberType):
 class _Boosting(MemberType):
     """Gradient boosting, stopped where held-out domains are predicted best."""
 
-    name, path, most_rows = "boosting", "max_iter", None
+    name, path, most_rows, expensive = "boosting", "max_iter", None, True
     shared: ClassVar[tuple[str, ...]] = ("max_leaf_nodes",)
     sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_LEAVES  #: of trees
     #: Rounds at most; several classes, which take a tree each in every round, have fewer.
@@ -400,7 +401,7 @@ class _InvariantSVM(MemberType):
     """Support vector machines with the invariant kernel."""
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
-    clip, shared = 6.0, ("gamma",)
+    clip, shared, expensive = 6.0, ("gamma",), True
 
     def candidates(self, data: Any) -> list[Candidate]:
         costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]

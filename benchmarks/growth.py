@@ -1,0 +1,158 @@
+"""How the ensemble grows with the rows, beside one HistGradientBoosting fit to the same rows.
+
+    python benchmarks/growth.py                    writes GROWTH.md; about half an hour on two cores
+    python benchmarks/growth.py --rows 1000 10000  fewer sizes
+
+Every point runs in a process of its own: rows with 20 columns in ten domains, on two workers. CPU
+seconds are those of all processes; memory is the sum over them, looked at ten times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from measuring import Point, Report, Result, mib, size
+
+COLUMNS, DOMAINS, WORKERS = 20, 10, 2
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def make_rows(n: int, classes: int) -> tuple[Any, Any, Any]:
+    """Rows whose level, and whose relation to the target, depends a little on their domain."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    domain = rng.integers(0, DOMAINS, n)
+    level = rng.normal(size=(DOMAINS, COLUMNS))
+    slope = rng.normal(size=COLUMNS) + 0.3 * rng.normal(size=(DOMAINS, COLUMNS))
+    Z = rng.normal(size=(n, COLUMNS))
+    value = (Z * slope[domain]).sum(axis=1) / 4 + np.sin(2 * Z[:, 0]) * Z[:, 1]
+    value += 0.5 * rng.normal(size=n)
+    y = value if not classes else np.digitize(value, np.quantile(value, [0.5]))
+    return Z + 0.5 * level[domain], y, domain
+
+
+def fit(point: Point) -> Result:
+    """Fit one model; the time of making rows and of imports does not count."""
+    import warnings
+
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
+
+    warnings.simplefilter("ignore")
+    n, classes = point["rows"], point["classes"]
+    X, y, domain = make_rows(n, classes)
+    options: dict[str, Any] = {"n_jobs": WORKERS}
+    ensemble: Any = (DomainEnsembleClassifier if classes else DomainEnsembleRegressor)(**options)
+    boosting: Any = HistGradientBoostingClassifier() if classes else HistGradientBoostingRegressor()
+    before, started = os.times(), time.perf_counter()
+    if point["task"] == "boosting":
+        boosting.fit(X, y)
+        file_size = 0
+    else:
+        ensemble.fit(X, y, sample_domain=domain)
+    wall = time.perf_counter() - started
+    if point["task"] == "ensemble":
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=True)  # so that the workers' time is counted
+    after = os.times()
+    cpu = sum(after[:4]) - sum(before[:4])
+    if point["task"] == "ensemble":
+        from domainwise.model_files.persistence import save
+
+        path = Path(point["folder"]) / "growth.skops"
+        save(ensemble, path)
+        file_size = path.stat().st_size
+        path.unlink()
+    return {"seconds": wall, "cpu": cpu, "file": file_size}
+
+
+def resident(group: int) -> int:
+    """Resident memory of all processes of a group, in bytes."""
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.getpgid(int(entry.name)) == group:
+                    pages = int((entry / "statm").read_text().split()[1])
+                    total += pages * os.sysconf("SC_PAGE_SIZE")
+            except (OSError, IndexError):
+                continue  # it has ended meanwhile
+    return total
+
+
+def measure(point: Point) -> Result:
+    """Run a point in a process group of its own, and watch the memory of the group."""
+    command = [sys.executable, __file__, "--point", json.dumps(point)]
+    variables = os.environ | ONE_THREAD
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=variables, start_new_session=True
+    )
+    peak = 0
+
+    def watch() -> None:
+        nonlocal peak
+        while process.poll() is None:
+            peak = max(peak, resident(process.pid))
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, _ = process.communicate()
+    watcher.join()
+    if process.returncode:
+        raise RuntimeError(f"{point} failed")
+    result = json.loads(output.splitlines()[-1]) | {"peak": peak}
+    print(point, {name: round(value, 1) for name, value in result.items()}, flush=True)
+    return result
+
+
+def main() -> None:
+    """Measure all sizes, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", nargs="*", type=int, default=[10**3, 10**4, 10**5, 10**6])
+    parser.add_argument("--point")
+    parser.add_argument("--report", type=Path, default=Path(__file__).with_name("GROWTH.md"))
+    arguments = parser.parse_args()
+    if arguments.point:
+        print(json.dumps(fit(json.loads(arguments.point))))
+        return
+    report = Report(
+        "Growth of the ensemble",
+        "python benchmarks/growth.py",
+        f"{COLUMNS} columns, {DOMAINS} domains, {WORKERS} workers. Boosting is one "
+        "`HistGradientBoosting` fit with scikit-learn's defaults, on one thread, to the same rows. "
+        "The ensemble chooses parameters on at most 20,000 rows; boosting and the invariant ridge "
+        "are then fitted to all. Memory is that of all processes together, rows included.",
+    )
+    lines = []
+    for classes, n in ((c, n) for c in (2, 0) for n in arguments.rows):
+        point = {"rows": n, "classes": classes, "folder": str(arguments.report.parent)}
+        boosting, ensemble = (measure({**point, "task": t}) for t in ("boosting", "ensemble"))
+        target = "two classes" if classes else "a number"
+        times = ensemble["cpu"] / boosting["cpu"]
+        cells = [f"{boosting['cpu']:.1f}", f"{ensemble['cpu']:.0f}", f"{times:.0f}"]
+        cells += [f"{ensemble['seconds']:.0f}", mib(ensemble["peak"])]
+        lines.append([size(n), target, *cells, f"{ensemble['file'] / 1e6:.1f}"])
+        if n == 10**5:
+            minutes, gib = ensemble["seconds"] / 60, ensemble["peak"] / 2**30
+            what = f"{size(n)} rows, {target}"
+            report.check(f"{what}: minutes", minutes, 3.0, form="{:.1f}", least=False)
+            report.check(f"{what}: memory (GiB)", gib, 4.0, form="{:.1f}", least=False)
+    heading = ["rows", "target", "boosting, CPU s", "ensemble, CPU s", "times boosting"]
+    report.table([*heading, "ensemble, s", "ensemble, MiB", "file, MB"], lines)
+    report.write(arguments.report)
+
+
+if __name__ == "__main__":
+    main()
