@@ -4,23 +4,29 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from domainwise.model_files.types import OWN as _OWN
+
 if TYPE_CHECKING:
     from domainwise.adaptation import *
     from domainwise.ensemble import *
     from domainwise.estimators import *
-    from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
+    from domainwise.estimators.dcmcv import DCMCV as DCMCV
+    from domainwise.estimators.dcmcv import FastDCMCV as FastDCMCV
     from domainwise.evaluation import *
     from domainwise.export import *
     from domainwise.invariant import *
-    from domainwise.kernels.functions import precision
-    from domainwise.model_files.persistence import load, save
-    from domainwise.model_files.types import trusted_types
+    from domainwise.kernels.functions import precision as precision
+    from domainwise.model_files.persistence import load as load
+    from domainwise.model_files.persistence import save as save
+    from domainwise.model_files.types import trusted_types as trusted_types
     from domainwise.ridge import *
-    from domainwise.shift.check import check_shift
-    from domainwise.shift.watch import ShiftWatch
+    from domainwise.shift.check import check_shift as check_shift
+    from domainwise.shift.watch import ShiftWatch as ShiftWatch
 
 __version__ = "0.1.0"
 
+#: Projections are public if they can be saved.
+_PROJECTIONS = " ".join(_OWN[f"domainwise.estimators.{module}"] for module in ("exact", "fast"))
 #: Public names, imported when they are first asked for: the command line must begin to run before
 #: it has loaded all that it needs, to be able to stop without a word about where it was.
 _LAZY = {
@@ -28,8 +34,7 @@ _LAZY = {
     for module, names in {
         "adaptation": "SiteAdapter",
         "ensemble": "DomainContext DomainEnsembleClassifier DomainEnsembleRegressor",
-        "estimators": "COIR DCM DICA KPCA MDA MIDA SCA FastCOIR FastDCM FastDICA FastKPCA FastMDA "
-        "FastMIDA FastSCA",
+        "estimators": _PROJECTIONS,
         "evaluation": "Evaluation evaluate",
         "export": "to_onnx",
         "invariant": "InvariantFeatures InvariantKernel InvariantSVC InvariantSVR",
@@ -43,44 +48,32 @@ _LAZY = {
     for name in names.split()
 }
 
-__all__ = [
-    "COIR",
-    "DCM",
-    "DCMCV",
-    "DICA",
-    "KPCA",
-    "MDA",
-    "MIDA",
-    "SCA",
-    "DomainContext",
-    "DomainEnsembleClassifier",
-    "DomainEnsembleRegressor",
-    "Evaluation",
-    "FastCOIR",
-    "FastDCM",
-    "FastDCMCV",
-    "FastDICA",
-    "FastKPCA",
-    "FastMDA",
-    "FastMIDA",
-    "FastSCA",
-    "InvariantFeatures",
-    "InvariantKernel",
-    "InvariantRidgeCV",
-    "InvariantRidgeClassifierCV",
-    "InvariantSVC",
-    "InvariantSVR",
-    "ShiftWatch",
-    "SiteAdapter",
-    "__version__",
-    "check_shift",
-    "evaluate",
-    "load",
-    "precision",
-    "save",
-    "to_onnx",
-    "trusted_types",
-]
+if not TYPE_CHECKING:  # type checkers take the names that are imported above
+    __all__ = [
+        "DCMCV",
+        "DomainContext",
+        "DomainEnsembleClassifier",
+        "DomainEnsembleRegressor",
+        "Evaluation",
+        "FastDCMCV",
+        "InvariantFeatures",
+        "InvariantKernel",
+        "InvariantRidgeCV",
+        "InvariantRidgeClassifierCV",
+        "InvariantSVC",
+        "InvariantSVR",
+        "ShiftWatch",
+        "SiteAdapter",
+        "__version__",
+        "check_shift",
+        "evaluate",
+        "load",
+        "precision",
+        "save",
+        "to_onnx",
+        "trusted_types",
+    ]
+    __all__ += _PROJECTIONS.split()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,29 +1,10 @@
 """The projections as scikit-learn transformers: exact ones, and fast ones on landmarks."""
 
-from domainwise.estimators.exact import COIR, DCM, DICA, KPCA, MDA, MIDA, SCA
-from domainwise.estimators.fast import (
-    FastCOIR,
-    FastDCM,
-    FastDICA,
-    FastKPCA,
-    FastMDA,
-    FastMIDA,
-    FastSCA,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COIR",
-    "DCM",
-    "DICA",
-    "KPCA",
-    "MDA",
-    "MIDA",
-    "SCA",
-    "FastCOIR",
-    "FastDCM",
-    "FastDICA",
-    "FastKPCA",
-    "FastMDA",
-    "FastMIDA",
-    "FastSCA",
-]
+from domainwise.estimators import exact, fast
+from domainwise.estimators.exact import *
+from domainwise.estimators.fast import *
+
+if not TYPE_CHECKING:  # type checkers take all names of the star imports
+    __all__ = exact.__all__ + fast.__all__

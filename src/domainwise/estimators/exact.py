@@ -17,6 +17,8 @@ from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.projection import Projection
 from domainwise.methods import pencils, scatter
 
+__all__ = ["COIR", "DCM", "DICA", "KPCA", "MDA", "MIDA", "SCA"]
+
 
 @arguments
 class COIRMethod(TargetArguments, Projection):

@@ -19,6 +19,8 @@ from domainwise.estimators.exact import (
 from domainwise.estimators.fast_base import FastProjection
 from domainwise.methods import scatter
 
+__all__ = ["FastCOIR", "FastDCM", "FastDICA", "FastKPCA", "FastMDA", "FastMIDA", "FastSCA"]
+
 
 @with_shared_arguments
 @arguments
