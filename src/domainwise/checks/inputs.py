@@ -18,7 +18,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from domainwise.arrays import Array, is_dask, is_tensor
 from domainwise.arrays.namespace import to_host
-from domainwise.checks import NoDomainsWarning, warn_caller
+from domainwise.checks import ClassShareWarning, NoDomainsWarning, warn_caller
 
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
@@ -130,6 +130,43 @@ def check_class_weight(class_weight: Any, classes: Array) -> None:
         )
     if not any(class_weight.get(name, 1.0) for name in names):
         raise ValueError(f"class_weight={class_weight!r} is 0 for all classes; one must be above 0")
+
+
+#: Mean distance of a domain's class shares from those of all, beyond chance, and ratio of the most
+#: frequent to the rarest class, from which on class weights matter.
+OTHER_SHARES, UNEQUAL_CLASSES = 0.1, 3.0
+
+
+def warn_about_shares(class_weight: Any, target: Labels, domain: Labels) -> None:
+    """Warn where class shares differ strongly between domains, and classes have no weights.
+
+    Strongly: a domain's shares are on average more than 0.1 away from those of all (total
+    variation, less its mean by chance), and one class is three times as frequent as another.
+    Weights would change little otherwise.
+    """
+    if class_weight is not None or target.codes is None or domain.codes is None:
+        return
+    codes, domains = to_host(target.codes), to_host(domain.codes)
+    n_domains, n_classes = domain.n_categories, target.n_categories
+    if n_domains < 2 or n_classes < 2:
+        return
+    cells = np.bincount(domains * n_classes + codes, minlength=n_domains * n_classes)
+    table = cells.reshape(n_domains, n_classes)
+    table = table[table.sum(axis=1) > 0]
+    counts, total = table.sum(axis=1, keepdims=True), table.sum(axis=0)
+    shares = (table / counts).mean(axis=0)
+    chance = np.sqrt(2.0 / np.pi * shares * (1.0 - shares) / counts)
+    beyond = 0.5 * (np.abs(table / counts - shares) - chance).sum(axis=1).mean()
+    if beyond < OTHER_SHARES or total.max() < UNEQUAL_CLASSES * total.min():
+        return
+    varying = int((table / counts).std(axis=0).argmax())
+    least, most = (table / counts)[:, varying].min(), (table / counts)[:, varying].max()
+    warn_caller(
+        f"class shares differ between source domains (class {target.names[varying]!s}: {least:.0%} "
+        f"to {most:.0%}), and class_weight is None: rare classes are predicted badly in a domain "
+        'that has more of them. Pass class_weight="balanced" if classes count the same for you',
+        ClassShareWarning,
+    )
 
 
 def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto") -> Labels:

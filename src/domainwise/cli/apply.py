@@ -45,7 +45,11 @@ def predict(
     *,
     shared: ApplyOptions,
     context: Annotated[
-        bool, options.flag("--context", "Predict each row with all rows of its domain.")
+        bool,
+        options.flag(
+            "--context",
+            "Predict each row with the rows of its domain; the table must hold whole domains.",
+        ),
     ] = False,
     one_domain: Annotated[
         bool, options.flag("--one-domain", "With --context: all rows are of one domain.")
@@ -165,6 +169,12 @@ def _apply(shared: ApplyOptions, **arguments: Any) -> None:
     reasons += ["--context first summarises each domain"] if arguments.get("context") else []
     if reasons:
         notes.append(f"{new} was read twice: {', and '.join(reasons)}")
+    one_by_one = not arguments["project"] and arguments.get("context") is None
+    if one_by_one and (model.info.get("context") or {}).get("promised"):
+        notes.append(
+            "rows were predicted one by one, but the score of this model on held-out domains is "
+            "that of predictions with context: add --context, if the table holds whole domains"
+        )
     if (coverage := arguments.get("coverage")) is not None:
         notes.append(coverage_in_words(model.info["check"]["calibration"], coverage))
     notes = list(dict.fromkeys(notes + applied.notes))

@@ -146,6 +146,7 @@ def fit(
             checked = check_table(table, **arguments, n_jobs=n_jobs)
         model.info["check"] = None if checked is None else vars(checked)
         if checked is not None and recipe is not None and measured != arguments["method"].key:
+            model.info["context"] = {**(model.info["context"] or {}), "promised": True}
             model.info["notes"].append(
                 f"scores on held-out domains are those of {measured}, which uses all rows of a new "
                 "domain: predict with --context"

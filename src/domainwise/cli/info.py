@@ -100,12 +100,25 @@ def print_model(console: Console, info: dict[str, Any], *, brief: bool = False) 
         ("features", features),
         ("rows", f"{info['n_rows']:,}"),
         ("unseen domains", check_in_words(check) if check else None),
+        ("context", context_in_words(info["context"]) if info.get("context") else None),
         ("prediction sets", sets_in_words(sets) if sets else None),
         *([] if brief else [("seed", info["seed"]), ("written", info["created"])]),
     ]
     if "site" in info:
         facts += adapted_in_words(info)
     print_facts(console, [(name, str(value)) for name, value in facts if value is not None])
+
+
+def context_in_words(context: dict[str, Any]) -> str:
+    """What context assumes, and what scores with it refer to.
+
+    >>> context_in_words({"batch_size": 60, "promised": False})
+    'predict --context assumes that a batch looks like the whole domain; its score refers to 60 \
+rows of a domain'
+    """
+    words = "predict --context assumes that a batch looks like the whole domain"
+    size = context.get("batch_size")
+    return words if size is None else f"{words}; its score refers to {size:,} rows of a domain"
 
 
 def adapted_in_words(info: dict[str, Any]) -> list[tuple[str, str]]:

@@ -363,15 +363,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         share = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
         return Trust.fitted(thinned.size, sizes, plain[rows], mixed, y, share)
 
-    def _mix(self, weights: dict[str, float], features: Array, *, in_context: bool) -> Array | None:
-        """Weighted sum of the members that see rows in context, or of those that do not."""
+    def _members(self, features: Array, *, in_context: bool) -> dict[str, Array]:
+        """Predictions of the members that see rows in context, or of those that do not."""
         members = {name: m for name, m in self.members_.items() if m.in_context == in_context}
-        total = None
-        for name, member in members.items():
-            if name in weights:
-                part = weights[name] * member.predict(features)
-                total = part if total is None else total + part
-        return total
+        return {name: member.predict(features) for name, member in members.items()}
 
     def _predict(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities, or values of unit variance."""
@@ -381,7 +376,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
     def _predict_checked(self, X: Array, sample_domain: Any) -> Array:
         domain = domain_labels(sample_domain, X)
         if sample_domain is None or not self.uses_context:
-            return np.asarray(self._mix(self.weights_, self._features(X)[False], in_context=False))
+            return mix(self._members(self._features(X)[False], in_context=False), self.weights_)
         plain, mixed, outliers, rows = self._in_batches(X, domain)
         alone = self._without_context(plain[rows], mixed[rows], domain, outliers)
         if alone:
@@ -411,7 +406,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         distinct = order[new]
         codes, keys, Z, X = codes[distinct], keys[distinct], Z[distinct], X[distinct]
         features = self._features(X)[False]
-        plain = np.asarray(self._mix(self.weights_, features, in_context=False))
+        members = self._members(features, in_context=False)
+        plain = mix(members, self.weights_)
         outliers, known = {}, self._source_range
         trust = np.zeros(domain.n_categories)
         for code, batch in batches.items():
@@ -422,17 +418,16 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         mixed = plain.copy()
         if not len(used):
             return plain, mixed, outliers, place
-        base = self._mix(self.context_weights_, features[used], in_context=False)
-        total = np.zeros((len(used), plain.shape[1]))
+        alone = mix(members, self.context_weights_)[used]
+        total = np.zeros(alone.shape)
         times = np.array([batches[code].n_parts for code in codes[used].tolist()])
         for number in range(int(times.max())):
             some = np.flatnonzero(times > number)
             rows = used[some]
             moments = self._moments_around(batches, number, Z[rows], keys[rows], codes[rows])
             inside = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            total[some] += np.asarray(self._mix(self.context_weights_, inside, in_context=True))
-        together = total / times[:, None]
-        together = together if base is None else together + base
+            total[some] += mix(self._members(inside, in_context=True), self.context_weights_)
+        together = total / times[:, None] + alone
         share = trust[codes[used]][:, None]
         mixed[used] = np.where(
             share < 1.0, share * together + (1.0 - share) * plain[used], together
@@ -589,6 +584,11 @@ def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[S
     if any(len(np.unique(y[train])) < (2 if classification else 1) for train, _ in joined):
         return splits
     return joined
+
+
+def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
+    """Weighted sum of some members; a weight that is not there is 0."""
+    return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
 def _places(learn_from: Any, n: int) -> Array:

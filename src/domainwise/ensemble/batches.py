@@ -305,6 +305,7 @@ class SourceRange:
         """The statistic of a batch that is farthest outside the range; None if none is outside."""
         some = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
         statistics, count = (values[..., 0, :] for values in _statistics(Moments(*some)))
+        count = np.minimum(count, self.sizes[-1])  # nothing is known of larger ones
         known = (self.mean, self.between, self.within, self.n_domains)
         distance = _distances(statistics, count, *known)
         far = np.abs(distance)

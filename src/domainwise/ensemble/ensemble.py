@@ -11,9 +11,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
 from domainwise.calibration.quantiles import class_scores
 from domainwise.checks import warn_caller
-from domainwise.checks.inputs import Labels, check_classes, check_target
+from domainwise.checks.inputs import Labels, check_classes, check_target, warn_about_shares
 from domainwise.checks.signatures import arguments, with_shared_arguments
 from domainwise.ensemble.base import DomainEnsemble
+from domainwise.ensemble.context import domain_labels
 from domainwise.ensemble.held_out import HeldOutScore, mixed_domains
 
 
@@ -140,6 +141,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     def _learn(self, X: Array, y: Any, sample_domain: Any, learn_from: Any) -> None:
         target = check_classes(y, len(X))
         self.classes_ = target.names
+        if self.scoring is None:
+            warn_about_shares(self.class_weight, target, domain_labels(sample_domain, X))
         self._fit(X, target.codes, target, sample_domain, learn_from)
 
     @property

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import class_scores, set_columns
+from domainwise.checks import ClassShareWarning
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
@@ -264,6 +265,7 @@ def fit_table(
     pipeline = chosen.pipeline(setting, make_preprocessor(table.schema), watch=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("ignore", ClassShareWarning)  # weights follow the metric
         fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
     if not rows:
         refuse_rows(chosen.key, training_rows(pipeline))
@@ -312,9 +314,22 @@ def described(
         "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
         "n_components": None if project is None else int(project.dual_coef_.shape[1]),
         "check": None,
+        "context": _context(search),
         "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _context(search: MethodSearch) -> dict[str, Any] | None:
+    """What is known of predictions with context; None of a model that takes rows one by one.
+
+    Rows of a source domain, to which scores refer, and whether the model was chosen for its score
+    with context.
+    """
+    model = getattr(search, "estimator_", None)
+    if not getattr(model, "uses_context", False):
+        return None
+    return {"batch_size": int(model.context_batch_size_), "promised": False}
 
 
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.adaptation.adapter import Adaptable
@@ -35,6 +35,7 @@ from domainwise.checks.inputs import (
     label_array,
     refuse_masked_targets,
     validate_rows,
+    warn_about_shares,
 )
 from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
 from domainwise.estimators.fast_base import (
@@ -262,6 +263,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
             if not is_dask(X):
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
+                if is_classifier(self) and self.scoring is None:
+                    warn_about_shares(self.class_weight, target, domain)
                 self._forget()
                 self._search_rows(Rows(rows, target, domain))
                 return self
