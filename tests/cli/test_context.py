@@ -19,8 +19,9 @@ from domainwise import DomainContext, DomainEnsembleClassifier, ShiftWatch  # no
 from domainwise.cli import app  # noqa: E402
 from domainwise.ensemble.held_out import ShareRange  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
+from domainwise.models.registry import METHODS, Setting  # noqa: E402
 from domainwise.models.search import MethodSearch  # noqa: E402
-from domainwise.models.table_model import TableModel  # noqa: E402
+from domainwise.models.table_model import TableModel, described  # noqa: E402
 from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.tables.features import make_preprocessor  # noqa: E402
 from domainwise.tables.schema import check_table  # noqa: E402
@@ -174,3 +175,31 @@ def test_moments_of_pieces_are_those_of_the_domain():
         merged = first[name].merged(rest[name])
         np.testing.assert_allclose(merged.mean[0], np.nanmean(Z[where == name], axis=0))
         np.testing.assert_allclose(merged.variance[0], np.nanvar(Z[where == name], axis=0))
+
+
+def test_a_score_that_needs_context_is_said_where_rows_are_predicted_one_by_one(ensemble, tmp_path):
+    info = {
+        **described(
+            METHODS["ensemble"],
+            Setting(True, 200),
+            ensemble.pipeline[-1],
+            classes=["no", "yes"],
+            domains=[("A", 25)],
+            notes=[],
+        )
+    }
+    assert info["context"] == {"batch_size": 25, "promised": False}
+    make_frame(60, seed=5, sites="XY").to_csv(tmp_path / "new.csv", index=False)
+    for promised in (False, True):
+        info["context"] = {"batch_size": 25, "promised": promised}
+        TableModel(ensemble.pipeline, ensemble.schema, info).save(tmp_path / "model.skops")
+        asked = [str(tmp_path / "model.skops"), str(tmp_path / "new.csv"), "--force"]
+        said = []
+        for more in ([], ["--context"]):
+            done = runner.invoke(app, ["predict", *asked, "-o", str(tmp_path / "out.csv"), *more])
+            assert done.exit_code == 0, done.output
+            said.append("add --context" in " ".join(done.stderr.split()))
+        assert said == [promised, False]
+    shown = runner.invoke(app, ["info", str(tmp_path / "model.skops")])
+    words = " ".join(shown.stdout.split())
+    assert "a batch looks like the whole domain; its score refers to 25 rows" in words

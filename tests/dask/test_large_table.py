@@ -10,11 +10,17 @@ pytest.importorskip("skops")
 testing = pytest.importorskip("typer.testing")
 pytest.importorskip("distributed")
 
-from domainwise import check_shift  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.pipeline import Pipeline  # noqa: E402
+
+from domainwise import DomainEnsembleClassifier, check_shift  # noqa: E402
 from domainwise.cli import app  # noqa: E402
+from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
-from domainwise.tables.schema import load_table  # noqa: E402
+from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
+from domainwise.tables.features import make_preprocessor  # noqa: E402
+from domainwise.tables.schema import check_table, load_table  # noqa: E402
 from domainwise.tables.statistics import Statistics, sketched  # noqa: E402
 
 pytestmark = pytest.mark.dask
@@ -139,3 +145,20 @@ def test_medians_of_sketches_are_within_a_hundredth_of_rank():
         (median,) = none.medians()
         below, upto = np.mean(values < median), np.mean(values <= median)
         assert below - 0.01 <= 0.5 <= upto + 0.01
+
+
+def test_workers_predict_batches_of_any_size_as_one_process_does(folder, client, tmp_path):
+    """A domain of 300 rows is divided into parts, whichever piece of the table a row is in."""
+    ensemble = DomainEnsembleClassifier([("logistic", LogisticRegression())], random_state=0)
+    frame = make_frame(200, seed=1).dropna(subset="ill")
+    table = check_table(frame.drop(columns="blood"), **COLUMNS)
+    pipeline = Pipeline([("prepare", make_preprocessor(table.schema)), ("model", ensemble)])
+    fit_with_domains(pipeline, table.X, table.y, table.sample_domain)
+    model = TableModel(pipeline, table.schema, {"method": "own"})
+    found = []
+    for name, options in {"here": {"chunk_rows": 170}, "there": {"client": client}}.items():
+        apply_to_file(model, folder, tmp_path / f"{name}.csv", context="column", **options)
+        found.append(pandas.read_csv(tmp_path / f"{name}.csv"))
+    rows = load_table(folder, drop=["blood"], **COLUMNS)
+    assert ensemble.context_batch_size_ < 50 < len(rows.y) / 5
+    pandas.testing.assert_frame_equal(*found, rtol=1e-9)

@@ -247,7 +247,7 @@ def by_loops(sources, batch, features, noise=2.0):
         columns = [rows[:, j] for rows in sources]
         inside = np.mean([column.var() for column in columns])
         kinds = [(np.mean, inside)]
-        if len(batch) >= 5:
+        if len(batch) >= 8:
             kinds.append((lambda column: np.log(max(column.var(), 1e-3)), noise))
         for statistic, row in kinds:
             known = np.array([statistic(column) for column in columns])

@@ -32,7 +32,7 @@ SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: A variance, in units of the sources' own, below which its logarithm says nothing more.
 LEAST_VARIANCE = 1e-3
 #: Rows of a domain below which its variances are not judged.
-LEAST_ROWS = 5
+LEAST_ROWS = 8
 #: Source domains with fewer have no range, for the guard.
 LEAST_DOMAINS = 4
 #: Share of new domains, like the sources, that may lie beyond the range.

@@ -31,8 +31,8 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     fall off quickly with the balanced accuracy on these domains.
 
     Where rows of a new domain come together, ``predict(X, sample_domain=...)`` uses further
-    members, which see each row relative to its own domain, too (:class:`DomainContext`).
-    ``predict(X)`` takes rows one by one.
+    members, which see each row relative to its own domain, too (:class:`DomainContext`). Context
+    assumes that the rows look like the whole domain. ``predict(X)`` takes rows one by one.
 
     Parameters
     ----------
@@ -45,7 +45,9 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         domains or more, at least half of which hold two classes with five rows each: where classes
         sit in domains of their own, what a domain is like gives the class away.
     class_weight : dict or "balanced", default=None
-        What errors in each class cost.
+        What errors in each class cost. None lets every row count the same, and a domain with other
+        class shares than the sources is then predicted badly: ``fit`` warns where these differ
+        strongly between source domains.
     calibration : {"cv", "split"}, default="cv"
         What prediction sets rest on. "cv" takes what members fitted without a domain say about it:
         the coverage is *approximate*. "split" keeps half of the domains apart for it: the coverage
@@ -81,6 +83,9 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         domains give: balanced accuracy, or ``scoring``. Parameters of members were chosen with it.
     expected_score_, context_expected_score_ : tuple of float
         Mean of these over domains, and an approximate 95 % interval of it (bootstrap over domains).
+        With context it is the score for batches that are whole domains.
+    context_batch_size_ : int
+        Rows of a source domain (median), to which scores with context refer.
     expected_range_, context_expected_range_ : tuple of float or None
         Range in which the score of *one* new domain falls with a probability of 90 %. None with
         fewer than four domains.
@@ -117,9 +122,15 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     the outermost source is beyond the others. Without ``sample_domain`` in ``fit`` members are
     chosen on folds of rows.
 
-    If the shares of predicted classes in a new domain, in context or row by row, lie outside those
-    of the sources, its rows are predicted one by one, with a warning: what a domain is like may
-    then mislead, as it does where a batch holds one class only.
+    Batches may have any number of rows. One larger than source domains is predicted relative to
+    random parts of it that are as large as these, at no more than eight times the cost of rows one
+    by one. In a smaller one context counts less, and nothing if it has one row. The order of rows
+    does not matter.
+
+    If the mean or the spread of a feature lies outside those of source domains with as many rows,
+    or shares of predicted classes outside those of the sources, the rows of a domain are predicted
+    one by one, with a warning: what a domain is like may then mislead, as it does where a batch
+    holds one class only.
 
     Examples
     --------
@@ -246,8 +257,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
 
     As :class:`DomainEnsembleClassifier`, for a continuous target: parameters are chosen by the
     squared error on held-out source domains, which count the same, and weights of members fall off
-    with the logarithm of its root. There is no guard: context is used with two source domains or
-    more.
+    with the logarithm of its root. Context is used with two source domains or more.
 
     Parameters
     ----------
