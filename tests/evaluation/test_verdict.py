@@ -195,7 +195,7 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
-    for part in ("Take this DCM:", "Expect accuracy", "How certain", "(4 more on the page)",
+    for part in ("Take this DCM:", "Expect accuracy", "How certain", "4 more on the page",
                  "Next domainwise fit --from folder -o model.skops"):  # fmt: skip
         assert part in text
     assert len(found.answer.faults) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,21 +52,25 @@ class Answer:
         """The same for a terminal: at most twelve lines, of which a command may be longer."""
         faults = [_joined(fault) for fault in self.faults[:3]] or [NO_FAULT]
         hidden = len(self.faults) - len(faults) + self.more_faults
-        if hidden > 0:
-            faults[-1] = f"{textwrap.shorten(faults[-1], width - 34, placeholder=' …')}"
-            faults[-1] += f" ({hidden} more on the page)"
         take = f"{self.take}: {self.reason}" if self.take else self.reason
-        parts = [
-            ("Take this", take, 3),
-            ("Expect", self.expect, 2),
-            ("How certain", f"{self.certainty}. {self.certain}", 2),
-            *(("Check first" if not i else "", text, 1) for i, text in enumerate(faults)),
+        wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
+        parts = {
+            "Take this": wrap(take, max_lines=3),
+            "Expect": wrap(self.expect, max_lines=2),
+            "How certain": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
+        }
+        # The worst faults have a second line where there is room.
+        room = 11 - sum(map(len, parts.values())) - (hidden > 0) - len(faults)
+        parts["Check first"] = [
+            line for i, text in enumerate(faults) for line in wrap(text, max_lines=1 + (i < room))
         ]
-        lines = []
-        for name, text, most in parts:
-            wrapped = textwrap.wrap(text, width - 13, max_lines=most, placeholder=" …")
-            lines += [f"{name if not i else '':13}{line}" for i, line in enumerate(wrapped)]
-        return [*lines, f"{'Next':13}{self.command}"] if self.command else lines
+        parts["Check first"] += [f"{hidden} more on the page"] * (hidden > 0)
+        parts["Next"] = [self.command] * bool(self.command)
+        return [
+            f"{'' if i else name:13}{line}"
+            for name, lines in parts.items()
+            for i, line in enumerate(lines)
+        ]
 
 
 def make_answer(results: Results) -> Answer:
