@@ -60,7 +60,7 @@ def test_many_methods_make_a_small_p_value_a_matter_of_chance():
     found = evaluation({"svm": SVM, **ours})
     assert found.best.p_value < 0.05 <= found.best.p_adjusted
     found.results = [result for result in found.results if result.key in ("svm", "dcm")]
-    assert f"which may be chance (p = {found.best.p_adjusted:.2g})" in found.answer.reason
+    assert f"which may be chance (p = {found.best.p_adjusted:.3f})" in found.answer.reason
 
 
 def test_of_methods_that_are_alike_the_simplest_is_recommended():

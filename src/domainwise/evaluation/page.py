@@ -53,6 +53,7 @@ def render(evaluation: Results, *, title: str | None = None) -> str:
         title=title or "Which method is best on an unseen domain?",
         evaluation=evaluation,
         answer=answer,
+        no_fault=verdict.NO_FAULT,
         expect_picture=expect_picture(evaluation, "expect"),
         other_faults=[fault for fault in faults if fault not in answer.faults],
         show=evaluation.show,

@@ -12,7 +12,7 @@ import numpy as np
 from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
-from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words
+from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
 
 #: A difference with a smaller p-value is called more than chance.
 LEVEL = 0.05
@@ -20,7 +20,10 @@ LEVEL = 0.05
 MOST_FAULTS = 5
 #: Without a constant to compare with, a range this wide is one of domains that differ.
 WIDE = 0.2
-NO_FAULT = "No fault was detected in the table."
+NO_FAULT = (
+    "No fault was detected in the table: no leak, filler, other unit, swapped sign or missing "
+    "column."
+)
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,8 @@ def _reason(results: Results) -> str:
     )  # fmt: skip
     if rival is None or rival.trivial:
         return f"{'the only method that was compared' if rival is None else 'best'} {where}{few}."
-    ahead = results.weighted_mean(own) - results.weighted_mean(rival)
+    mean = results.weighted_mean if few else (lambda result: result.mean)
+    ahead = mean(own) - mean(rival)
     text = f"best {where}{few}; {show(sign * ahead)} better than {rival.label}"
     return f"{text}, {_chance(results, own, rival)}."
 
@@ -150,10 +154,9 @@ def _chance(results: Results, own: MethodResult, rival: MethodResult) -> str:
     if p_value is None:
         return f"which may be chance with {in_words(n)} domains"
     if p_value >= LEVEL:
-        return f"which may be chance (p = {p_value:.2g})"
-    return (
-        f"which is more than chance (p = {max(p_value, 0.001):.1g}{' or less' * (p_value < 0.001)})"
-    )
+        return f"which may be chance (p = {p_text(p_value)})"
+    equals = "" if p_value < 0.001 else "= "
+    return f"which is more than chance (p {equals}{p_text(p_value)})"
 
 
 def _context(results: Results) -> str:
