@@ -10,9 +10,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 pytest.importorskip("pyarrow")
 
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.svm import LinearSVC
 
 from domainwise import evaluate
 from domainwise.evaluation.failures import by_domain, covered, failure_sections
@@ -198,19 +196,6 @@ def test_a_page_without_predictions_says_why_it_cannot_tell_how_a_method_fails(
     assert said(copy) == f"{start} (the folder has no jobs with its predictions)."
 
 
-def test_the_best_method_with_probabilities_is_judged_where_the_best_has_none(tmp_path):
-    X, value, domain = rows(4, 40, seed=3)
-    y = np.where(value > 0, "yes", "no")
-    methods = ["constant", ("margins", LinearSVC()), ("worse", LogisticRegression(C=1e-4))]
-    found = evaluate(X, y, domain, methods=methods, out=tmp_path / "out", progress=False)
-    assert found.best.key == "margins"
-    for each in (found, read_evaluation(tmp_path / "out")[0]):
-        part = next(p for p in failure_sections(each)["parts"] if p.title == "Calibration")
-        assert part.words[0] == "margins gives no probabilities."
-        assert part.words[-1].startswith("The calibration error of worse is")
-        assert len(part.pictures) == len(part.words) - 1
-
-
 def test_of_six_domains_each_is_in_colour_and_has_a_panel(binary):
     parts = {part.title: part for part in failure_sections(binary)["parts"]}
     picture = parts["Confused classes"].pictures[0]
@@ -234,7 +219,7 @@ def test_of_forty_domains_the_worst_few_are_named_in_pictures():
     }
     from domainwise.evaluation import failures
 
-    parts = [f({"m": told}, np.array([0, 1])) for f in (failures.confusion, failures.calibration)]
+    parts = [f("m", told, np.array([0, 1])) for f in (failures.confusion, failures.calibration)]
     assert "the other 35" in parts[0].pictures[0].svg
     assert "5 worst of 40 domains" in parts[0].pictures[0].caption
     assert "35 others" in parts[1].pictures[0].svg
@@ -256,6 +241,6 @@ def test_a_method_without_probabilities_is_ranked_by_its_decisions():
     }
     classes = np.array([0, 1])
     area = roc_auc_score(told[0]["target"], values[0])
-    assert failures.ranking({"m": told}, classes).columns["AUC"][0] == f"{area:.2f}"
-    part = failures.calibration({"m": told}, classes)
+    assert failures.ranking("m", told, classes).columns["AUC"][0] == f"{area:.2f}"
+    part = failures.calibration("m", told, classes)
     assert (part.words, part.pictures) == (["m gives no probabilities."], [])

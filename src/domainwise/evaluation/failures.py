@@ -1,7 +1,6 @@
-"""Errors of the best method on held-out domains, in words, numbers by domain, and plots.
+"""Errors of the recommended method on held-out domains, in words, numbers by domain, and plots.
 
-They are computed from the predictions in a folder; no row of the table is needed. Of many domains
-the worst few are drawn in colour, and the others in grey.
+They are computed from the predictions in a folder; no row of the table is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from domainwise.arrays import Array
 from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual_coverage
 from domainwise.evaluation.results import Results, Row, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay
-from domainwise.plots.style import ACCENT, GREY, PALETTE, short
+from domainwise.plots.style import ACCENT, GREY, short
 from domainwise.report.page import INK, Picture, TextCell, TextTable, drawing, to_svg
 from domainwise.scoring.predictions import codes_of
 
@@ -46,27 +45,13 @@ class Section:
 
 def failure_sections(evaluation: Results) -> dict[str, Any] | None:
     """The sections of the page about errors; None if predictions are not available."""
-    best, names = evaluation.recommended, evaluation.facts["classes"]
-    order = evaluation.hardest_first
-    if best.key not in evaluation.records:
+    own, names = evaluation.recommended, evaluation.facts["classes"]
+    if own.key not in evaluation.records:
         return None
-    kept = {
-        r.label: evaluation.records[r.key]
-        for r in evaluation.results
-        if r.key in evaluation.records
-    }
-    predictions = {
-        r.label: by_domain(kept[r.label], order) for r in evaluation.main if r.label in kept
-    }
-    classes, mine = None if names is None else np.asarray(names), predictions[best.label]
+    mine = by_domain(evaluation.records[own.key], evaluation.hardest_first)
+    classes = None if names is None else np.asarray(names)
     made = [residuals] if classes is None else [confusion, ranking, calibration]
-    # If neither gives probabilities, the best method that does is shown instead.
-    constant = {r.label for r in evaluation.results if r.trivial}
-    able = [n for n, of in kept.items() if all(r["probabilities"] is not None for r in of)]
-    able = [name for name in able if name not in constant]
-    more = [] if predictions.keys() & able else able[:1]
-    judged = {calibration: predictions | {name: by_domain(kept[name], order) for name in more}}
-    answers = [make(judged.get(make, predictions), classes) for make in (*made, coverage)]
+    answers = [make(own.label, mine, classes) for make in (*made, coverage)]
     parts = [part for part in answers if part is not None]
     columns = {"rows": {domain: f"{len(rows['target']):,}" for domain, rows in mine.items()}}
     for part in parts:
@@ -84,9 +69,9 @@ def by_domain(records: Sequence[Row], order: Sequence[Any]) -> DomainPredictions
     return {domain: joined(parts[domain]) for domain in order if domain in parts}
 
 
-def confusion(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section:
+def confusion(label: str, mine: DomainPredictions, classes: Any) -> Section:
     """Which classes are taken for which, and where."""
-    (label, mine), names = next(iter(predictions.items())), [str(name) for name in classes]
+    names = [str(name) for name in classes]
     tables = {
         domain: confusion_matrix(rows["target"], rows["prediction"], labels=classes)
         for domain, rows in mine.items()
@@ -123,7 +108,8 @@ def _commonest(table: Array) -> tuple[int, int]:
 
 def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[str]) -> Picture:
     panels = [(short(domain), table) for domain, table in tables.items()]
-    few = _few("has a panel", len(panels))
+    n = len(panels)
+    few = f"Each of the {FEW} worst of {n} domains" if n > FEW + 1 else "Each domain"
     if len(rest := panels[FEW:]) > 1:  # that of a single other is its own
         together = np.sum([table for _, table in rest], axis=0)
         panels = [*panels[:FEW], (f"the other {len(rest)}", together)]
@@ -153,34 +139,23 @@ def _confusion_picture(label: str, tables: Mapping[Any, Array], names: Sequence[
         alt = f"Predicted classes by true class on held-out domains, {label}: {right}"
         caption = (
             f"{label}: predicted classes of the rows of each true class; errors are red, and "
-            f"numbers of rows are in brackets. {few}"
+            f"numbers of rows are in brackets. {few} has a panel"
         )
         return Picture(to_svg(figure, "confusion", alt), alt, caption, wide=True)
 
 
-def ranking(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section | None:
+def ranking(label: str, mine: DomainPredictions, classes: Any) -> Section | None:
     """Areas under the ROC and precision-recall curves."""
-    label, mine = next(iter(predictions.items()))
-    every = {
-        n: {d: _ranked(rows, classes) for d, rows in of.items()} for n, of in predictions.items()
-    }
-    ranked = {n: {d: pair for d, pair in of.items() if pair} for n, of in every.items()}
-    areas = {n: {d: roc_auc_score(*e) for d, e in of.items()} for n, of in ranked.items() if of}
-    if label not in areas:
+    ranked = {domain: pair for domain, rows in mine.items() if (pair := _ranked(rows, classes))}
+    best = {domain: roc_auc_score(*pair) for domain, pair in ranked.items()}
+    if not best:
         return None
-    best = areas[label]
     order = sorted(best, key=lambda d: best[d])
-    precisions = {domain: average_precision_score(*ranked[label][domain]) for domain in order}
+    precisions = {domain: average_precision_score(*ranked[domain]) for domain in order}
     pooled = "" if len(classes) == 2 else ", each class against the rest,"
     words = [
         f"The AUC of {label}{pooled} is {_mean(best):.2f} on average over held-out domains; the "
         f"lowest is {best[order[0]]:.2f}, on {order[0]!s}."
-    ]
-    words += [
-        f"That of {other} is {_mean(theirs):.2f} on average; its lowest is "
-        f"{min(theirs.values()):.2f}."
-        for other, theirs in areas.items()
-        if other != label
     ]
     if without := [str(domain) for domain in mine if domain not in best]:
         words.append(f"No AUC, because there is one class only: {', '.join(without)}.")
@@ -200,43 +175,40 @@ def _ranked(rows: Row, classes: Array) -> tuple[Array, Array] | None:
     return hits.ravel(), values.ravel()
 
 
-def calibration(predictions: Mapping[str, DomainPredictions], classes: Any) -> Section:
+def calibration(label: str, mine: DomainPredictions, classes: Any) -> Section:
     """Calibration of the probabilities."""
-    part = Section("Calibration", [], [])
-    for place, (label, mine) in enumerate(predictions.items()):
-        if any(rows["probabilities"] is None for rows in mine.values()):
-            part.words.append(f"{label} gives no probabilities.")
-            continue
-        with drawing(4.3, 4.6) as figure:
-            domains = [np.full(len(rows["target"]), domain) for domain, rows in mine.items()]
-            target, p = ([r[n] for r in mine.values()] for n in ("target", "probabilities"))
-            told_all = [np.concatenate(parts) for parts in (target, p, domains)]
-            options = {"classes": classes, "ax": figure.subplots(), "max_domains": FEW}
-            display = CalibrationByDomainDisplay.from_predictions(*told_all, **options)
-            display.ax_.set_title(label)
-            errors = {domain: curve.error for domain, curve in display.curves.items()}
-            alt = (
-                f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
-                f"domains, calibration errors up to {max(errors.values()):.2f}"
-            )
-            caption = f"{label}: on the dotted line, probabilities equal observed frequencies"
-            part.pictures.append(Picture(to_svg(figure, f"reliable-{place}", alt), alt, caption))
-        worst = max(errors, key=lambda d: errors[d])
-        predicted, observed, rows, _ = display.curves[worst]
-        part.words.append(
-            f"The calibration error of {label} is {_mean(errors):.2f} on average over domains; the "
-            f"largest is {errors[worst]:.2f}, on {worst!s}: the mean probability of "
-            f"{display.about} is {percent(rows @ predicted / rows.sum())} there, and the observed "
-            f"frequency {percent(rows @ observed / rows.sum())}."
+    if any(rows["probabilities"] is None for rows in mine.values()):
+        return Section("Calibration", [f"{label} gives no probabilities."], [])
+    with drawing(4.3, 4.6) as figure:
+        domains = [np.full(len(rows["target"]), domain) for domain, rows in mine.items()]
+        target, p = ([r[n] for r in mine.values()] for n in ("target", "probabilities"))
+        display = CalibrationByDomainDisplay.from_predictions(
+            *(np.concatenate(parts) for parts in (target, p, domains)),
+            classes=classes,
+            ax=figure.subplots(),
+            max_domains=FEW,
         )
-        if not place:
-            part.columns["calibration error"] = {d: f"{e:.2f}" for d, e in errors.items()}
-    return part
+        errors = {domain: curve.error for domain, curve in display.curves.items()}
+        alt = (
+            f"Probabilities of {label} against observed frequencies on {len(errors)} held-out "
+            f"domains, calibration errors up to {max(errors.values()):.2f}"
+        )
+        caption = f"{label}: on the dotted line, probabilities equal observed frequencies"
+        picture = Picture(to_svg(figure, "reliable", alt), alt, caption)
+    worst = max(errors, key=lambda d: errors[d])
+    predicted, observed, rows, _ = display.curves[worst]
+    words = (
+        f"The calibration error of {label} is {_mean(errors):.2f} on average over domains; the "
+        f"largest is {errors[worst]:.2f}, on {worst!s}: the mean probability of "
+        f"{display.about} is {percent(rows @ predicted / rows.sum())} there, and the observed "
+        f"frequency {percent(rows @ observed / rows.sum())}."
+    )
+    columns = {"calibration error": {d: f"{e:.2f}" for d, e in errors.items()}}
+    return Section("Calibration", [words], [picture], columns)
 
 
-def residuals(predictions: Mapping[str, DomainPredictions], classes: Any = None) -> Section:
+def residuals(label: str, mine: DomainPredictions, classes: Any = None) -> Section:
     """Residuals, and the bias of each domain."""
-    label, mine = next(iter(predictions.items()))
     away = {d: rows["prediction"] - np.asarray(rows["target"], float) for d, rows in mine.items()}
     bias = {domain: float(errors.mean()) for domain, errors in away.items()}
     square = {domain: float(np.mean(errors**2)) for domain, errors in away.items()}
@@ -248,25 +220,12 @@ def residuals(predictions: Mapping[str, DomainPredictions], classes: Any = None)
         f"squared error there. On average over domains, bias is {percent(_mean(share))} of it."
     )
     order = sorted(away, key=lambda d: -square[d])
-    with drawing(4.3, 4.6) as figure:
-        axes = figure.subplots()
-        for place, domain in enumerate(order):
-            points = (mine[domain]["target"], mine[domain]["prediction"])
-            axes.plot(*points, "o", markersize=2.5, rasterized=True, **_look(order, place))
-        start = float(min(rows["target"].min() for rows in mine.values()))
-        axes.axline((start, start), slope=1, color=INK, linewidth=0.8, linestyle=":")
-        axes.set(xlabel="observed", ylabel="predicted")
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8, markerscale=2)
-        alt = f"Predicted against observed values, {label}, on {len(order)} held-out domains"
-        caption = f"{label}: on the dotted line, predictions are exact. "
-        caption += _few("is in colour", len(order))
-        pictures = [Picture(to_svg(figure, "observed", alt), alt, caption)]
     shown = order[:MOST_ROWS]
     with drawing(4.3, 1.2 + 0.26 * len(shown)) as figure:
         axes = figure.subplots()
         for place, domain in enumerate(shown):
             ends = np.quantile(away[domain], [0.05, 0.25, 0.5, 0.75, 0.95])
-            colour = _look(order, place)["color"]
+            colour = ACCENT if place == 0 else GREY
             axes.hlines(-place, ends[0], ends[4], color=colour)
             axes.hlines(-place, ends[1], ends[3], color=colour, linewidth=5, alpha=0.6)
             axes.plot(ends[2], -place, "o", color=INK, markersize=3.5)
@@ -277,15 +236,14 @@ def residuals(predictions: Mapping[str, DomainPredictions], classes: Any = None)
         alt = f"Residuals of {label} on held-out domains, their medians: {medians}"
         caption = f"{label}: median, middle half and middle 90 % of residuals"
         caption += f"; the {len(shown)} worst of {len(order)} domains" * (len(shown) < len(order))
-        pictures.append(Picture(to_svg(figure, "residuals", alt), alt, caption))
+        picture = Picture(to_svg(figure, "residuals", alt), alt, caption)
     columns = {"bias": _alike(bias, "+")}
     columns["bias in squared error"] = {d: percent(s) for d, s in share.items()}
-    return Section("Residuals", [words], pictures, columns)
+    return Section("Residuals", [words], [picture], columns)
 
 
-def coverage(predictions: Mapping[str, DomainPredictions], classes: Array | None) -> Section | None:
+def coverage(label: str, mine: DomainPredictions, classes: Any) -> Section | None:
     """Share of rows in their prediction set or interval, calibrated on the other domains."""
-    label, mine = next(iter(predictions.items()))
     asked = usual_coverage(len(mine) - 1)
     if asked is None:
         return None
@@ -331,23 +289,6 @@ def covered(
         size = 2 * reach if classes is None else (every[domain] <= reach).sum(axis=1).mean()
         coverage_of[domain] = (float((scores <= reach).mean()), float(size))
     return coverage_of
-
-
-def _look(order: Sequence[Any], place: int, number: str = "") -> dict[str, Any]:
-    """How a domain is drawn: the first few in colour, with a number in the legend."""
-    few, name = (
-        FEW + (len(order) == FEW + 1),
-        short(order[place]),
-    )  # a single grey one does not help
-    if place < few:
-        label = f"{name}: {number}" if number else name
-        return {"color": PALETTE[place], "zorder": 3, "label": label}
-    grey = {"color": GREY, "zorder": 2, "alpha": 0.55, "linewidth": 0.8}
-    return grey | {"label": "other domains" if place == few else None}
-
-
-def _few(has: str, n: int) -> str:
-    return f"Each of the {FEW} worst of {n} domains {has}" if n > FEW + 1 else f"Each domain {has}"
 
 
 def _alike(values: Mapping[Any, float], sign: str = "") -> dict[Any, str]:

@@ -39,7 +39,7 @@ from domainwise.jobs.store import (
     replacing,
     write_text,
 )
-from domainwise.models.registry import TRIVIAL, Method
+from domainwise.models.registry import Method
 from domainwise.scoring.measures import Measure
 from domainwise.splits.folds import Split
 from domainwise.tables.errors import Argument, TableError, import_pandas
@@ -353,7 +353,7 @@ def read_stored(folder: Path) -> dict[str, Any]:
 def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, dict[str, Any]]:
     """Return an evaluation, to show it again, and the content of its file.
 
-    Predictions are those of the best method and the best plain one, or of ``every`` method.
+    Predictions are those of the recommended method and its rival, or of ``every`` method.
     """
     stored = read_stored(folder)
     evaluation = _evaluation(stored)
@@ -365,12 +365,6 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     store.read()
     names, classes = {str(name): name for name in evaluation.domains}, stored["facts"]["classes"]
     shown = [result.key for result in evaluation.main]
-    # Of methods that give probabilities the best one has a calibration to show.
-    shown += [
-        method["key"]
-        for method in stored["methods"]
-        if method["key"] != TRIVIAL and (method["calibration"] or {}).get("of") == "probabilities"
-    ][:1]
     finished = _finished(store)
     # A folder that was copied without predictions shows the rest.
     gone = {m for (m, _, _), job in finished.items() if not _file(store, job).exists()}

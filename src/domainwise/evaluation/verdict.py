@@ -82,7 +82,8 @@ def make_answer(results: Results) -> Answer:
     faults = results.differences.get("faults", ())
     grave = [fault for fault in faults if fault["severity"] > 1]
     words = [fault_in_words(fault) for fault in grave]
-    command = results.next_step.partition(": ")[2]
+    _, known, rest = results.next_step.partition(": domainwise ")
+    command = f"domainwise {rest}" if known else ""
     python = "" if trivial or command else "model = evaluation.fit()"
     watch = "domainwise predict" if command else "check_shift(model, X)"
     if failed := [key for key, why in results.left_out.items() if why.startswith("failed")]:
