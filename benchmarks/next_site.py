@@ -203,8 +203,9 @@ Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in 
 there are more, of which up to {most} were run. `expected_range_` comes from the other domains alone
 (held out there in turn), at a probability of 90 %; a new domain is covered where its measured score
 lies in the range. Scores are balanced accuracy (recall averaged over the classes that occur), or
-RMSE. Up to {TRAINING_ROWS} rows to learn from and {SCORED_ROWS} of a new domain; the ensemble, where
-it was run, {ENSEMBLE_ROWS} rows and {ENSEMBLE_FOLDS} groups. New domains of one class are not scored.
+RMSE. Up to {TRAINING_ROWS} rows to learn from and {SCORED_ROWS} of a new domain; the ensemble,
+where it was run, {ENSEMBLE_ROWS} rows and {ENSEMBLE_FOLDS} groups. New domains of one class are not
+scored.
 "recommended": what `evaluate` would take of the three cheap models, with the range of methods that
 were chosen without each covered domain.
 
