@@ -36,7 +36,7 @@ def reproduce(
     """
     from joblib import effective_n_jobs
 
-    from domainwise.jobs.runner import progress_bar
+    from domainwise.jobs.runner import Bar
     from domainwise.jobs.store import ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import check_data, make_plan
@@ -63,7 +63,7 @@ def reproduce(
     )
     try:
         doing = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
-        with _folder_is_out(), progress_bar(True, plan.cost, total, doing) as bar:
+        with _folder_is_out(), Bar(plan.cost, total, doing) as bar:
             failed = run_plan(
                 plan,
                 store,

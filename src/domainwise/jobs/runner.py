@@ -1,16 +1,13 @@
-"""Do a list of jobs on several workers, append each result at once, resume where it stopped.
+"""Run a list of jobs on several workers, and store the rows of each as soon as it is finished.
 
-A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. What is already in
-the results file is not done again: who makes the jobs leaves it out.
+A job is any picklable object with a ``cost`` and a ``run()`` that returns rows. To resume a run,
+make no jobs for rows that the results file already holds.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -38,7 +35,7 @@ class Sink(Protocol):
         """Take the rows of a finished job."""
 
 
-#: Told the cost and the rows of every finished job.
+#: Called with the cost and the rows of every finished job.
 Progress = Callable[[float, list[Row]], None]
 
 
@@ -59,6 +56,10 @@ def run_jobs(
             progress(cost, rows)
 
 
+def _run(job: Job) -> tuple[float, list[Row]]:
+    return job.cost, job.run()
+
+
 def worker_count(n_jobs: int | None, memory: int) -> int:
     """Number of workers for ``n_jobs``, of which each needs so many bytes.
 
@@ -77,37 +78,6 @@ def long_first(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: -job.cost)
 
 
-def _run(job: Job) -> tuple[float, list[Row]]:
-    return job.cost, job.run()
-
-
-class Bar:
-    """What to call after each job; silent without a bar of Rich's."""
-
-    def __init__(self, cost: float, bar: Any = None, task: Any = None, lines: bool = False) -> None:
-        self._bar, self._task, self._lines = bar, task, lines
-        self._cost, self._spent, self._done, self._start = cost, 0.0, 0, time.monotonic()
-
-    def __call__(self, cost: float, rows: list[Row]) -> None:
-        """Advance by the cost of a job."""
-        self._done += 1
-        self._spent += cost
-        if self._bar is not None:
-            self._bar.update(self._task, advance=cost, done=self._done)
-
-    def describe(self, words: str) -> None:
-        """Show what is being done."""
-        if self._bar is not None:
-            self._bar.update(self._task, description=words)
-
-    def line(self, words: str) -> None:
-        """Print a line, with the time left, where there is no bar."""
-        if self._lines:
-            elapsed = time.monotonic() - self._start
-            left = elapsed * (self._cost / self._spent - 1) if self._spent else 0.0
-            print(f"{words}, {clock(left)} left)", file=sys.stderr, flush=True)
-
-
 def clock(seconds: float) -> str:
     """Seconds in words.
 
@@ -121,29 +91,38 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-@contextmanager
-def progress_bar(progress: bool | Progress, cost: float, n_jobs: int, words: str) -> Iterator[Any]:
-    """Yield what to call after each job: the caller's function, or a :class:`Bar`."""
-    if not isinstance(progress, bool):
-        yield progress
-        return
-    try:
-        from rich import progress as rich
+class Bar:
+    """A progress bar of Rich's on the terminal, to be called after each job."""
+
+    def __init__(self, cost: float, n_jobs: int, description: str) -> None:
+        from rich import progress
         from rich.console import Console
-    except ImportError:
-        yield Bar(cost, lines=progress)
-        return
-    console = Console(stderr=True)
-    if not (progress and n_jobs and (console.is_terminal or console.is_jupyter)):
-        yield Bar(cost, lines=progress)
-        return
-    with rich.Progress(
-        rich.TextColumn("{task.description}", markup=False),
-        rich.BarColumn(),
-        rich.TextColumn("{task.fields[done]}/{task.fields[jobs]}"),
-        rich.TimeElapsedColumn(),
-        rich.TimeRemainingColumn(),
-        console=console,
-        speed_estimate_period=24 * 3600,  # a job may take minutes
-    ) as bar:
-        yield Bar(cost, bar, bar.add_task(words, total=cost, done=0, jobs=n_jobs))
+
+        console = Console(stderr=True)
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[done]}/{task.fields[jobs]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            console=console,
+            speed_estimate_period=24 * 3600,  # a job may take minutes
+            disable=not (n_jobs and console.is_terminal),
+        )
+        self._task = self._bar.add_task(description, total=cost, done=0, jobs=n_jobs)
+
+    def __call__(self, cost: float, rows: list[Row]) -> None:
+        """Advance by the cost of a job."""
+        done = self._bar.tasks[self._task].fields["done"] + 1
+        self._bar.update(self._task, advance=cost, done=done)
+
+    def describe(self, description: str) -> None:
+        """Show what runs now."""
+        self._bar.update(self._task, description=description)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
