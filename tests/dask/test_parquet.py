@@ -146,7 +146,7 @@ def test_features_that_are_no_numbers_or_labels_as_well(folder):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a label"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])
-    with pytest.raises(TypeError, match="target=3: give the name of a column"):
+    with pytest.raises(TypeError, match="target=3: pass the name of a column"):
         fit_parquet(FastDCM(), folder, target=3, domain="site")
 
 

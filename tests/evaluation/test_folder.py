@@ -104,11 +104,11 @@ def test_only_what_is_missing_is_done_again(tmp_path, undisturbed):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"table": table(seed=1)}, "begun with table"),
-        ({"methods": ["constant"]}, "begun with methods"),
-        ({"random_state": 1}, "begun with"),
+        ({"table": table(seed=1)}, "started with table"),
+        ({"methods": ["constant"]}, "started with methods"),
+        ({"random_state": 1}, "started with"),
         ({"scoring": get_scorer("accuracy")}, "scoring by name"),
-        ({"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]}, "begun with methods"),
+        ({"methods": [*METHODS[:2], ("kpca2", LogisticRegression(C=2.0))]}, "started with methods"),
     ],
 )
 def test_another_table_or_question_is_refused_unless_forced(tmp_path, change, words):

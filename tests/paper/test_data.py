@@ -47,5 +47,5 @@ def test_a_small_domain_keeps_all_its_rows():
 
 def test_too_few_domains_are_refused(tiny_case):
     bunch = Bunch(data=np.zeros((4, 1)), target=np.zeros(4), sample_domain=np.arange(4))
-    with pytest.raises(ValueError, match="needs 5 domains, its data have 4"):
+    with pytest.raises(ValueError, match="needs 5 domains, but its data have 4"):
         split_domains(bunch, tiny_case, np.random.default_rng(0))

@@ -346,16 +346,19 @@ def test_given_axes_are_drawn_on(rows):
     ("call", "words"),
     [
         (lambda X, y, d: ShiftDisplay.from_features(X, d[:9]), "sample_domain has 9 .* 151"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is needed"),
-        (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be rows of numbers"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]), "new='Z' is none of A, B"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]), "not all of them"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, None), "sample_domain is required"),
+        (lambda X, y, d: ShiftDisplay.from_features(y, d), "X must be a 2-D numeric array"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, d, new=["Z"]), "new='Z' is not one of A, B"),
+        (
+            lambda X, y, d: ShiftDisplay.from_features(X, d, new=[*"ABCD"]),
+            "names all domains: at least",
+        ),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, highlight=["Z"]), "highlight='Z' is"),
         (lambda X, y, d: ShiftDisplay.from_predictions(y, d), "y_pred must hold numbers"),
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:9, 0], d), "151 entries but y_pred has"),
         (lambda X, y, d: ShiftDisplay.from_predictions(X[:, 0] * np.inf, d), "y_pred has 151 m"),
         (lambda X, y, d: ShiftDisplay.from_features(X, d, max_features=0), "max_features"),
-        (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be axes"),
+        (lambda X, y, d: ShiftDisplay.from_features(X, d, ax=3), "ax=3 must be matplotlib axes"),
         (lambda X, y, d: ShiftDisplay.from_estimator(KPCA().fit(X), X), "has no summary"),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="x"), "color_by"),
         (lambda X, y, d: DomainMapDisplay.from_predictions(X, d, color_by="target"), "needs y"),
@@ -371,18 +374,18 @@ def test_given_axes_are_drawn_on(rows):
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, metric="x"), "metric"),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(y, y, d, highlight=["x"]),
-            "highlight='x' is none of predictions",
+            "highlight='x' is not one of predictions",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_predictions(X[:, 0], X[:, 0] * np.nan, d),
-            "y_pred has missing values .* 'predictions'",
+            "y_pred of 'predictions' has missing values",
         ),
         (lambda X, y, d: DomainScoresDisplay.from_predictions(y, {}, d), "y_pred is empty"),
         (lambda X, y, d: DomainScoresDisplay.from_predictions([], [], []), "y_true is empty"),
         (lambda X, y, d: DomainScoresDisplay.from_estimator({}, X, y, d), "must be classifiers"),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(KPCA().fit(X), X, y, d),
-            "estimator=KPCA.* must be classifiers, or regressors",
+            "estimator=KPCA.* must be classifiers only, or regressors only",
         ),
         (
             lambda X, y, d: DomainScoresDisplay.from_estimator(

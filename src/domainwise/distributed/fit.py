@@ -136,7 +136,7 @@ def _computing_on(client: Any) -> AbstractContextManager[Any]:
 def _feature_argument(features: Any, labels: list[str]) -> list[str]:
     """Names of feature columns: at least one, no duplicates, no labels."""
     if isinstance(features, str):
-        raise TypeError(f"features={features!r}: give a list of column names")
+        raise TypeError(f"features={features!r}: pass a list of column names")
     chosen = list(features)
     problem = "" if chosen else "the list is empty"
     for name in chosen:
@@ -156,7 +156,7 @@ def _column_argument(names: Any, argument: str) -> Any:
     columns = list(names) if isinstance(names, Sequence) else []
     if not columns or not all(isinstance(name, str) for name in columns):
         raise TypeError(
-            f"{argument}={names!r}: give the name of a column, a list of names, or None"
+            f"{argument}={names!r}: pass the name of a column, a list of names, or None"
         )
     return columns
 

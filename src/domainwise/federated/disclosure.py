@@ -163,7 +163,7 @@ def grouped(rows: SiteRows, request: Request, first: int, accept: bool) -> SiteR
     if accept:
         keep = counts[rows.classes, rows.domains] >= rows.least
         if not keep.any():
-            raise DisclosureError(f"every domain and class has fewer than {rows.least} rows")
+            raise DisclosureError(f"all domains and classes have fewer than {rows.least} rows")
         few = f"domains and classes with fewer than {rows.least} rows"
         places = [[int(d)] for d in np.unique(rows.domains[keep])]
         return _groups(rows, keep, places, [rows.names[d] for (d,) in places], few)

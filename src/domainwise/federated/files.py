@@ -129,7 +129,7 @@ class SiteFile:
                 raise ValueError("'site' and 'plan' must be strings, and 'content' an object")
             file = cls(**about, arrays=arrays)
             if file.digest() != digest:
-                raise ValueError("it was changed after it was written: its digest is another")
+                raise ValueError("its digest does not match: it was changed after it was written")
         except Exception as error:
             raise SiteFileError(
                 f"{path} is damaged, or not a file of a site: {error}. Ask the site to make it "
@@ -173,7 +173,7 @@ def gathered(
     if not hasattr(plan, "hash"):
         raise TypeError(f"plan must be a Plan, got {type(plan).__name__}")
     if not isinstance(files, (str, Path, SiteFile, Iterable)):
-        raise TypeError(f"files must be files of sites, or paths, got {type(files).__name__}")
+        raise TypeError(f"files must be SiteFile objects or paths, got {type(files).__name__}")
     gathered_files: dict[str, SiteFile] = {}
     for source in [files] if isinstance(files, (str, Path, SiteFile)) else files:
         file = source if isinstance(source, SiteFile) else SiteFile.load(source)
@@ -271,12 +271,12 @@ def check_statistics(plan: Plan, file: SiteFile) -> None:
     if ((counts < least) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
         raise ValueError(f"'numbers' must have counts of 0, or from {least} to {n}")
     if (arrays["distances"] < 0).any() or (np.diff(arrays["distances"], axis=1) < 0).any():
-        raise ValueError("'distances' must not be negative, nor fall")
+        raise ValueError("'distances' must not be negative, and must not decrease")
     if max(np.abs(a).max(initial=0.0) for a in (arrays["blocks"], arrays["distances"])) > LARGEST:
         raise ValueError(f"'blocks' and 'distances' must be at most {LARGEST:.0e}")
     for j, (values, weights) in enumerate(sketches(file)):
         if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
-            raise ValueError("'blocks' of a column must rise, and must not be missing")
+            raise ValueError("'blocks' of a column must not decrease, and must not be missing")
         if not len(values):
             continue
         size = np.abs(values).max() + np.finfo(float).tiny

@@ -290,7 +290,7 @@ class Plan:
                 raise PlanError("it has negative variances, or by_class is not true or false")
             sizes = {len(values) for values in (learnt.medians, learnt.mean, learnt.variance)}
             if sizes != {len(schema.numbers)}:
-                raise PlanError("it has other columns than its schema")
+                raise PlanError("its columns differ from those of its schema")
             _ = self.target_map, self.watch.n_totals
         if schema.decimal not in (None, ".", ","):
             raise PlanError(f"decimal={schema.decimal!r} must be a point or a comma")

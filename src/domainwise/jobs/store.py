@@ -71,8 +71,8 @@ def check_form(value: Any, form: Form, where: str) -> None:
         fits, expected = isinstance(value, dict), "a mapping"
         for name, part in form.items() if fits else ():
             if name is str:
-                for key, each in value.items():
-                    check_form(each, part, f"{where}, {key[:40]}")
+                for key, entry in value.items():
+                    check_form(entry, part, f"{where}, {key[:40]}")
             elif name.removesuffix("?") in value:
                 key = name.removesuffix("?")
                 check_form(value[key], part, f"{where}, {key}")
@@ -81,8 +81,8 @@ def check_form(value: Any, form: Form, where: str) -> None:
     elif isinstance(form, list):
         fits = isinstance(value, list) and len(form) in (1, len(value))
         expected = "a list" if len(form) == 1 else f"a list of {len(form)}"
-        for place, each in enumerate(value if fits else ()):
-            check_form(each, form[place % len(form)], f"{where}[{place}]")
+        for place, entry in enumerate(value if fits else ()):
+            check_form(entry, form[place % len(form)], f"{where}[{place}]")
     elif isinstance(form, set):
         fits, expected = isinstance(value, str) and value in form, f"one of {sorted(form)}"
     elif isinstance(form, re.Pattern):
@@ -177,8 +177,8 @@ class ResultStore:
         for name, value in run.items():
             if self.header.get(name) != value:
                 raise ResultsError(
-                    f"{self.path} was begun with {name} {self.header.get(name)!r}, this run"
-                    f" has {value!r}; choose another folder"
+                    f"{self.path} was started with {name} {self.header.get(name)!r}, but"
+                    f" this run has {value!r}. Choose another folder"
                 )
         self.append([{"kind": "session", **now}])
 
@@ -200,7 +200,9 @@ class ResultStore:
             try:
                 _lock(stream.fileno())
             except OSError as error:
-                raise ResultsError(f"another run is writing to {self.path}") from error
+                raise ResultsError(
+                    f"another run is writing to {self.path}: wait for it, or choose another folder"
+                ) from error
             yield
 
     def _repaired(self) -> int:
@@ -286,7 +288,7 @@ def prepare_folder(folder: Path) -> None:
             f"{folder} is not empty and holds no {FILE_NAME}; choose an empty folder"
         )
     if not os.access(folder, os.W_OK):
-        raise ResultsError(f"{folder} cannot be written to")
+        raise ResultsError(f"{folder} cannot be written to: choose another folder")
 
 
 def describe_environment() -> Row:
@@ -410,7 +412,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 def _refuse_other(path: Path, before: tuple[int, int] | None) -> None:
     if _state(path) not in (None, before):
-        raise FileExistsError(f"{path} was written by another process meanwhile, and is left as is")
+        raise FileExistsError(f"{path} was written by another process meanwhile, and is unchanged")
 
 
 def _beside(path: Path) -> Path:

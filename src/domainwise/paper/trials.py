@@ -85,7 +85,7 @@ def split_domains(bunch: Bunch, case: Case, rng: np.random.Generator) -> Split:
     names = np.unique(bunch.sample_domain)
     needed = case.train_domains + case.test_domains
     if len(names) < needed:
-        raise ValueError(f"{case.key} needs {needed} domains, its data have {len(names)}")
+        raise ValueError(f"{case.key} needs {needed} domains, but its data have {len(names)}")
     draw = partial(rows_of_domain, stratified=case.stratified, rng=rng)
     rows = [
         draw(np.flatnonzero(bunch.sample_domain == name), bunch.target, case.rows_per_domain)

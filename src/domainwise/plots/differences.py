@@ -92,13 +92,15 @@ class ShiftDisplay(style.Display):
         named = isinstance(frame, dict)
         rows = np.column_stack([*frame.values()]) if named else np.asarray(frame)
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "biuf":
-            raise ValueError(f"X must be rows of numbers, got {rows.dtype} of shape {rows.shape}")
+            raise ValueError(
+                f"X must be a 2-D numeric array, got {rows.dtype} of shape {rows.shape}"
+            )
         names = [str(name) for name in (frame if named else getattr(frame, "columns", ()))]
         codes, domains = style.by_domain(sample_domain, rows, "X")
         style.check_known(new, domains, "new")
         old = [place for place, name in enumerate(domains) if name not in new]
         if not old:
-            raise ValueError(f"new={new!r} must be some of the domains, and not all of them")
+            raise ValueError(f"new={new!r} names all domains: at least one must be a source")
         rows = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
         low, middle, high = ends = quantiles_by_domain(rows, codes, len(domains), QUARTILES)
         with warnings.catch_warnings():
@@ -124,8 +126,8 @@ class ShiftDisplay(style.Display):
         **options
             Of :meth:`from_features` and :meth:`plot`.
         """
-        given = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
-        columns: Any = {name: checked_labels(values, "y_pred") for name, values in given.items()}
+        by_name = y_pred if isinstance(y_pred, dict) else {"prediction": y_pred}
+        columns: Any = {name: checked_labels(values, "y_pred") for name, values in by_name.items()}
         for values in columns.values():
             style.by_domain(sample_domain, values, "y_pred")
             if values.dtype.kind not in "biuf":
@@ -392,7 +394,7 @@ class DomainMapDisplay(style.Display):
             for value, own in marks.items() or [(None, mark)]:
                 rows = (group == name) & (True if value is None else marked == value)
                 ax.scatter(*self.Z[rows].T, color=colour, marker=own, **look)
-        keys = {style.short(name): each for name, each in looks.items()} if len(looks) < 25 else {}
+        keys = {style.short(name): look for name, look in looks.items()} if len(looks) < 25 else {}
         if len(names) > len(looks):
             keys[f"{len(names) - len(looks)} other domains"] = (style.GREY, "o")
         keys |= {f"class {style.short(value)}": (style.ink(), m) for value, m in marks.items()}

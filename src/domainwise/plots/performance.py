@@ -92,12 +92,12 @@ class DomainScoresDisplay(style.Display):
         **options
             Of :meth:`plot`.
         """
-        given: Any = estimator
-        models = given if isinstance(given, dict) else {type(given).__name__: given}
+        passed: Any = estimator
+        models = passed if isinstance(passed, dict) else {type(passed).__name__: passed}
         truth, classes, every = checked_labels(y, "y"), None, list(models.values())
         kinds = {is_classifier(model) if hasattr(model, "predict") else None for model in every}
         if kinds not in ({True}, {False}):
-            raise ValueError(f"estimator={given!r} must be classifiers, or regressors")
+            raise ValueError(f"estimator={passed!r} must be classifiers only, or regressors only")
         if kinds == {True}:
             for model in every:
                 check_is_fitted(model)
@@ -111,8 +111,8 @@ class DomainScoresDisplay(style.Display):
         def score(name: str, rows: Array) -> float:
             model = predictions[name]
             values = (model.labels, model.probabilities, model.decisions)
-            some: list[Any] = [None if each is None else each[rows] for each in values]
-            drawn = Predictions.of_values(classes, *some)
+            outputs: list[Any] = [None if part is None else part[rows] for part in values]
+            drawn = Predictions.of_values(classes, *outputs)
             return measure.shown(measure.scorer(drawn, None, truth[rows]))
 
         scored = _scores(score, list(models), truth, sample_domain)
@@ -149,14 +149,14 @@ class DomainScoresDisplay(style.Display):
             greater_is_better = not (truth.dtype.kind in "iuf" and is_quantity(truth))
             metric = accuracy_score if greater_is_better else root_mean_squared_error
         check_arguments("from_predictions", metric=metric, greater_is_better=greater_is_better)
-        given = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
-        predictions = {name: np.asarray(values) for name, values in given.items()}
+        by_name = y_pred if isinstance(y_pred, dict) else {"predictions": y_pred}
+        predictions = {name: np.asarray(values) for name, values in by_name.items()}
         if not predictions:
             raise ValueError("y_pred is empty: at least one method is needed")
         for name, values in predictions.items():
             same_length(values, "y_pred", truth, "y_true")
             if values.dtype.kind == "f" and np.isnan(values).any():
-                raise ValueError(f"y_pred has missing values (NaN), those of {name!r}")
+                raise ValueError(f"y_pred of {name!r} has missing values (NaN)")
 
         def score(name: str, rows: Array) -> float:
             return float(metric(truth[rows], predictions[name][rows]))
@@ -209,8 +209,8 @@ class DomainScoresDisplay(style.Display):
                 ends = np.array([self.intervals[name][domain] for domain in self.order_])
                 ax.hlines(at, *ends.T, color=look["color"], alpha=0.45, linewidth=2.2)
             ax.plot(shown, at, linestyle="", markersize=size, alpha=alpha, **look)
-        lacking = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
-        ax.set_yticks(heights, [style.short(domain) + lacking[domain] for domain in self.order_])
+        suffix = {d: "" if np.isfinite(first[d]) else " (no score)" for d in self.order_}
+        ax.set_yticks(heights, [style.short(domain) + suffix[domain] for domain in self.order_])
         if n > 1:
             ax.axhspan(-0.5, 0.5, color=style.ACCENT, alpha=0.12, linewidth=0)
             ax.get_yticklabels()[0].set(fontweight="bold", color=style.ACCENT)
@@ -261,7 +261,7 @@ def reliability(probability: Array, hit: Array, n_bins: int = 10) -> Reliability
     edges = np.quantile(probability, np.arange(1, n_bins) / n_bins, method="higher")
     bins = np.searchsorted(np.unique(edges), probability, side="right")
     _, place, rows = np.unique(bins, return_inverse=True, return_counts=True)
-    predicted, observed = (np.bincount(place, each) / rows for each in (probability, hit))
+    predicted, observed = (np.bincount(place, part) / rows for part in (probability, hit))
     error = float(rows @ np.abs(predicted - observed) / rows.sum())
     return Reliability(predicted, observed, rows, error)
 
@@ -376,7 +376,7 @@ class CalibrationByDomainDisplay(style.Display):
             columns = "one column" if p.ndim == 1 else f"{p.shape[1]} columns"
             raise ValueError(
                 f"y_prob has {columns} for {len(names)} classes, {', '.join(map(str, names))}; "
-                "name all in classes"
+                "pass all of them in classes"
             )
         if len(names) == 2:
             positive = positive_last(names, pos_label)[-1]

@@ -25,7 +25,7 @@ ACCENT, GREY = "#e0533d", "#8b95a1"
 def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[Any]]:
     """Code of each row's domain, and the domains; ``name`` is that of the rows' argument."""
     if sample_domain is None:
-        raise ValueError("sample_domain is needed: the domain of each row")
+        raise ValueError("sample_domain is required: pass the domain of each row")
     same_length(label_array(sample_domain, "sample_domain"), "sample_domain", rows, name)
     labels = check_sample_domain(sample_domain, len(rows), "delta")
     return labels.codes, labels.names.tolist()
@@ -33,15 +33,15 @@ def by_domain(sample_domain: Any, rows: Array, name: str) -> tuple[Array, list[A
 
 def check_known(chosen: Sequence[Any], known: Collection[Any], name: str) -> None:
     """Refuse names that are not known; ``name`` is that of the argument."""
-    if unknown := [each for each in chosen if each not in known]:
-        raise ValueError(f"{name}={unknown[0]!r} is none of {', '.join(map(str, known))}")
+    if unknown := [value for value in chosen if value not in known]:
+        raise ValueError(f"{name}={unknown[0]!r} is not one of {', '.join(map(str, known))}")
 
 
 def axes_for(ax: MaybeAxes, width: float, height: float) -> Any:
     """The axes that were given, or those of a new figure of this size in inches."""
     if ax is not None:
         if not hasattr(ax, "transData"):
-            raise ValueError(f"ax={ax!r} must be axes of matplotlib, or None")
+            raise ValueError(f"ax={ax!r} must be matplotlib axes, or None")
         return ax
     try:
         from matplotlib import pyplot

@@ -65,7 +65,7 @@ class Templates:
         for folder in self._folders:
             if (folder / name).is_file():
                 return (folder / name).read_text(encoding="utf-8")
-        raise FileNotFoundError(f"no template {name}")
+        raise FileNotFoundError(f"there is no template {name}")
 
     def render(self, name: str, *, styles: Sequence[str], **values: object) -> str:
         """Fill a template; the style sheets stand in the page's head, in this order.
