@@ -36,9 +36,7 @@ from domainwise.ensemble.held_out import (
     exponent_scores,
     squared_errors,
 )
-from domainwise.ensemble.members import MEMBER_TYPES
-
-KINDS = tuple(MEMBER_TYPES)
+from domainwise.ensemble.members import AUTO, MEMBER_TYPES
 
 
 def settings(leaves: int = 8, **changed: Any) -> dict[str, Any]:
@@ -79,7 +77,7 @@ def job(name: str, fold: int, member: str, data: Path, out: Path) -> str:
     """Search one kind on one outer fold, and store what it predicts."""
     started = time.process_time()
     task = tasks(name, data)[fold]
-    options: dict[str, Any] = {"random_state": 0, "context": "auto" if member in KINDS else False}
+    options: dict[str, Any] = {"random_state": 0, "context": "auto" if member in AUTO else False}
     model: Any = DomainEnsembleRegressor([member], **options)
     if task.n_classes:
         model = DomainEnsembleClassifier([member], class_weight="balanced", **options)
