@@ -324,13 +324,28 @@ def weighted(
     return np.tensordot(rule(fold, inner), outer, 1)
 
 
-def loss_chosen(fold: Fold, *, members: tuple[str, ...]) -> np.ndarray:
-    """Predictions of the member with the least loss on source domains."""
+def in_context(fold: Fold, *, rule: Callable, share: float = 0.4) -> np.ndarray:
+    """Predictions of an average of members of both views, whose shares follow their scores."""
+    mixes = []
+    for view in ("plain", "context"):
+        names = [key for key in fold.predicted if key[1] == view and key[0] in AUTO]
+        inner, outer = (
+            np.stack(p) for p in zip(*(fold.predicted[key] for key in names), strict=True)
+        )
+        weights = rule(fold, inner)
+        mixes.append([np.tensordot(weights, each, 1) for each in (inner, outer)])
+    shares = by_score(fold, np.stack([inner for inner, _ in mixes]), temperature=0.02)
+    shares *= [1 - share, share]
+    return np.tensordot(shares / shares.sum(), np.stack([outer for _, outer in mixes]), 1)
+
+
+def least_loss(fold: Fold, *, members: tuple[str, ...], n: int = 1) -> np.ndarray:
+    """Mean of the predictions of those with the least loss on source domains."""
     y, domains = fold.inner
     weights = equal_weights(domains, y if fold.classes else None)
     inner = (fold.predicted[member, "plain"][0] for member in members)
-    loss = [weights @ losses(p, y, fold.classes) for p in inner]
-    return fold.predicted[members[int(np.argmin(loss))], "plain"][1]
+    order = np.argsort([weights @ losses(p, y, fold.classes) for p in inner])
+    return np.mean([fold.predicted[members[i], "plain"][1] for i in order[:n]], axis=0)
 
 
 def compared(
@@ -384,7 +399,7 @@ def main() -> None:
     known = stored(arguments.out, arguments.sets, arguments.members)
     print(len(known), "folds")
     variants = {
-        "today": partial(loss_chosen, members=("b4", "b16")),
+        "today": partial(least_loss, members=("b4", "b16")),
         **{name: partial(alone, member=name) for name in arguments.members},
     }
     print(compared(known, variants))
