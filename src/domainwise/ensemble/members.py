@@ -28,6 +28,10 @@ from domainwise.arrays import Array
 from domainwise.calibration.curves import Curve, class_columns
 from domainwise.ensemble.forests import packed, round_leaves, unpacked
 from domainwise.ensemble.held_out import HeldOutScore
+from domainwise.ensemble.symmetric import (
+    SymmetricBoostingClassifier,
+    SymmetricBoostingRegressor,
+)
 from domainwise.gram.tiles import one_thread
 from domainwise.invariant import InvariantSVC, InvariantSVR
 from domainwise.invariant.search import KernelPath
@@ -53,8 +57,6 @@ TREES, COMPARED_TREES = 100, 50
 MANY_ROWS = 1500
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
-#: Rows below which boosting needs fewer bins; empty ones cost most of its time.
-FEW_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -298,36 +300,26 @@ class _Boosting(MemberType):
     """Gradient boosting, stopped where held-out domains are predicted best."""
 
     name, path, most_rows, expensive = "boosting", "max_iter", None, True
-    shared: ClassVar[tuple[str, ...]] = ("max_leaf_nodes",)
-    sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_LEAVES  #: of trees
-    #: Rounds at most; several classes, which take a tree each in every round, have fewer.
-    most_rounds, most_trees = 120, 500
-    settings: ClassVar[Candidate] = {"l2_regularization": 1.0}
+    shared: ClassVar[tuple[str, ...]] = ("max_depth",)
+    sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_DEPTHS  #: of trees
+    most_rounds: ClassVar[int] = 120
+    settings: ClassVar[Candidate] = {}
 
     def candidates(self, data: Any) -> list[Candidate]:
-        each = data.n_classes if data.n_classes > 2 else 1
-        most = max(20, min(self.most_rounds, self.most_trees // each))
-        stages = sorted({max(5, most // 8), most // 4, most // 2, most})
+        stages = [max(2, self.most_rounds // part) for part in (8, 4, 2, 1)]
         candidates = grid(**{self.shared[0]: self.sizes, self.path: stages})
         return near(candidates, data.around, self.shared)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         model = self.fitted(data, batch[-1], data.evenly(train, self.most_rows))
-        X, wanted = data.X[test], {candidate["max_iter"] for candidate in batch}
-        staged = model.staged_decision_function if data.n_classes else model.staged_predict
-        stages = [values for i, values in enumerate(staged(X), 1) if i in wanted]
-        if not data.n_classes:
-            return [values[:, None].astype(np.float32) for values in stages]
-        columns = (decision_outputs(v, model.classes_, data.n_classes) for v in stages)
-        return [values.astype(np.float32) for values in columns]
+        stages = list(model.staged(data.X[test], {candidate[self.path] for candidate in batch}))
+        if data.n_classes:
+            stages = [decision_outputs(v, model.classes_, data.n_classes) for v in stages]
+        return [values.astype(np.float32) for values in stages]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        boosting: Any = ensemble.HistGradientBoostingRegressor
-        if data.n_classes:
-            boosting = ensemble.HistGradientBoostingClassifier
-        bins = 63 if len(data.X) < FEW_ROWS else 255
-        options = {"early_stopping": False, "max_bins": bins, "random_state": data.seed}
-        return boosting(**{**options, **self.settings, **candidate})
+        boosting = SymmetricBoostingClassifier if data.n_classes else SymmetricBoostingRegressor
+        return boosting(**{"random_state": data.seed, **self.settings, **candidate})
 
 
 @dataclass(frozen=True)
@@ -372,6 +364,7 @@ class _LightGBM(_OtherBoosting):
     """Gradient boosting by LightGBM."""
 
     name, path, shared, stop = "lightgbm", "n_estimators", ("num_leaves",), "num_iteration"
+    sizes = (4, 16)
     settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -386,7 +379,6 @@ class _CatBoost(_OtherBoosting):
     """Gradient boosting by CatBoost."""
 
     name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
-    sizes = (2, 6)
     settings: ClassVar[Candidate] = {"learning_rate": 0.1}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:

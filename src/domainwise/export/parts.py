@@ -32,6 +32,10 @@ from domainwise.arrays.namespace import to_host
 from domainwise.calibration.conformal import DomainConformal
 from domainwise.calibration.curves import Curve
 from domainwise.ensemble.members import Member
+from domainwise.ensemble.symmetric import (
+    SymmetricBoostingClassifier,
+    SymmetricBoostingRegressor,
+)
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projection import Expansion
 from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
@@ -185,6 +189,19 @@ def _boosting(model: Any, X: Tensor) -> Any:
     if hasattr(model, "classes_"):
         return _by_decisions(model, values)
     return values.op("Exp") if model.loss in ("poisson", "gamma") else values
+
+
+@converts(SymmetricBoostingClassifier, SymmetricBoostingRegressor)
+def _symmetric(model: Any, X: Tensor) -> Any:
+    n_trees, n_leaves, n_outputs = model.leaves_.shape
+    chosen = X.op("Gather", model.features_.ravel(), axis=1)
+    above = chosen.op("Greater", model.thresholds_.ravel()).cast("DOUBLE")
+    above = above.op("Reshape", np.array([-1, *model.features_.shape]))
+    leaf = above @ (2.0 ** np.arange(model.features_.shape[1])[::-1])
+    places = leaf.cast("INT64") + n_leaves * np.arange(n_trees)
+    values = places.taken_from(model.leaves_.reshape(-1, n_outputs))
+    values = values.op("ReduceSum", np.array([1]), keepdims=0) + model.start_
+    return _by_decisions(model, values) if hasattr(model, "classes_") else values
 
 
 @converts(

@@ -39,6 +39,7 @@ OWN = {
     "domainwise.ensemble.held_out": "ShareRange",
     "domainwise.ensemble.members": "Member",
     "domainwise.ensemble.moments": "Levels Moments",
+    "domainwise.ensemble.symmetric": "SymmetricBoostingClassifier SymmetricBoostingRegressor",
     "domainwise.estimators.dcmcv": "DCMCV FastDCMCV",
     "domainwise.estimators.exact": "COIR DCM DICA KPCA MDA MIDA SCA",
     "domainwise.estimators.projection": "Expansion",
