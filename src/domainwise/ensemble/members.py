@@ -379,6 +379,7 @@ class _CatBoost(_OtherBoosting):
     """Gradient boosting by CatBoost."""
 
     name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
+    sizes = (2, 6)
     settings: ClassVar[Candidate] = {"learning_rate": 0.1}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:

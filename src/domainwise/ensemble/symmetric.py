@@ -50,7 +50,7 @@ class SymmetricBoosting(BaseEstimator):
         self,
         max_iter: int = 120,
         *,
-        max_depth: int = 6,
+        max_depth: int = 4,
         learning_rate: float = 0.1,
         l2_regularization: float = 3.0,
         max_bins: int = 32,
