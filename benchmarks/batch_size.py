@@ -1,8 +1,8 @@
 """Scores of ensembles against the size of the batches that they predict, with and without context.
 
-    python benchmarks/leaderboard.py prepare                          needs the data and pandas
-    python benchmarks/batch_size.py run --workers 8 --minutes 5       fits ensembles
-    python benchmarks/batch_size.py report                            writes BATCH_SIZE.md and .png
+    python benchmarks/leaderboard.py prepare                      needs the data and pandas
+    python benchmarks/batch_size.py run --workers 8 --minutes 5   fits ensembles
+    python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a picture
 
 Ensembles learn from 600 rows of the source domains of a held-out fold. Statistics of source domains
 come from all of their rows ("large"), or from the rows that are learnt from alone ("small"): then
@@ -75,7 +75,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
             everything = np.flatnonzero(task.domain_new == domain)
             largest = [size for size in SIZES if size >= len(everything)][:1]
             for size in [size for size in SIZES if size < len(everything)] + largest:
-                rng = np.random.default_rng([fold, int(domain), size])
+                rng = np.random.default_rng([fold, int(domain)])  # the same rows, where possible
                 rows, batch = batches(everything, size, rng)
                 y, X = task.y_new[rows], task.X_new[rows]
                 entry: dict[str, Any] = {"domain": int(domain), "size": min(size, len(rows))}
@@ -154,7 +154,7 @@ def report(arguments: argparse.Namespace) -> None:
     """Write tables and the picture."""
     found = collected(arguments.out)
     lines = ["# Scores against the size of batches", "", *(__doc__ or "").split("\n\n")[2:], ""]
-    lines += ["![Gain of context over rows one by one, against the batch size](batch_size.png)", ""]
+    lines += ["![Gain over rows one by one, by batch size](../docs/batch_size.png)", ""]
     worst: list[tuple[float, str]] = []
     for sources in SOURCES:
         lines += [
@@ -190,7 +190,7 @@ def report(arguments: argparse.Namespace) -> None:
         "",
     ]
     (HERE / "BATCH_SIZE.md").write_text("\n".join(lines), encoding="utf-8")
-    draw(found, HERE / "batch_size.png")
+    draw(found, HERE.parent / "docs" / "batch_size.png")
 
 
 def by_sizes(found: dict[tuple[str, str], dict[int, np.ndarray]], column: int) -> dict[int, Any]:
@@ -226,7 +226,7 @@ def draw(found: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> Non
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("rows in a batch", fontsize=9)
     figure.supylabel("score less that of rows one by one", fontsize=9)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0.01, 0.01, 1.0, 1.0))
     figure.savefig(path, dpi=100)
 
 

@@ -116,7 +116,7 @@ def benchmark_pages() -> dict[Path, str]:
     for source in sorted((ROOT / "benchmarks").glob("*.md")):
         text = source.read_text(encoding="utf-8")
         title, first = _title_and_first_sentence(text)
-        pages[BENCHMARKS / source.name] = text
+        pages[BENCHMARKS / source.name] = text.replace("](../docs/", "](../")
         listed.append((source.name, title, first))
     rows = "\n".join(f"- [{title}]({name}). {first}" for name, title, first in listed)
     tree = "\n".join(name for name, _, _ in listed)

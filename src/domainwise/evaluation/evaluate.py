@@ -642,8 +642,9 @@ def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> lis
         )
     if any(result.context for result in evaluation.results):
         notes.append(
-            f"Methods with {CONTEXT} get all rows of the held-out domain together, without labels; "
-            "other methods predict each row by itself."
+            f"Methods with {CONTEXT} get all rows of the held-out domain together, without labels "
+            f"({_usual_size(problem):,} rows of a domain, the median), and assume that a batch "
+            "looks like the whole domain; other methods predict each row by itself."
         )
     if evaluation.measure.about_one_class and problem.positive is not None:
         notes.append(
@@ -651,6 +652,11 @@ def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> lis
         )
     notes += [f"{key}: {reason}." for key, reason in evaluation.left_out.items()]
     return notes
+
+
+def _usual_size(problem: Problem) -> int:
+    """Median number of rows of a domain."""
+    return int(np.median(np.bincount(problem.everything.codes)))
 
 
 def _facts(problem: Problem) -> dict[str, Any]:
