@@ -125,7 +125,7 @@ def test_many_domains_are_left_out_in_ten_groups():
 
 def test_without_domains_rows_are_split_with_a_warning(data):
     search = DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[0.0])
-    with pytest.warns(UserWarning, match="no domain to leave out"):
+    with pytest.warns(UserWarning, match="no domain to hold out"):
         search.fit(data.data, data.target)
     assert search.n_splits_ == 5
     assert search.set_params(cv=KFold(3)).fit(data.data, data.target).n_splits_ == 3

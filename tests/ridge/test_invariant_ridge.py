@@ -168,7 +168,7 @@ def test_workers_order_of_rows_and_refitting_change_nothing(data):
 
 def test_without_domains_there_is_no_weight_to_choose(data):
     model = InvariantRidgeClassifierCV(**SMALL)
-    with pytest.warns(UserWarning, match="no domain to leave out"):
+    with pytest.warns(UserWarning, match="no domain to hold out"):
         model.fit(data.data, data.target)
     assert {p["domain_weight"] for p in model.cv_results_["params"]} == {0.0}
     two = data.sample_domain % 2  # leaving one out leaves a single one

@@ -1,4 +1,4 @@
-"""Arrays: the type that annotations name, and which kinds there are."""
+"""Types of arrays for annotations, and checks for tensors and Dask collections."""
 
 import sys
 from collections.abc import Callable, Hashable, Iterable
@@ -22,7 +22,7 @@ Label = Hashable  #: of a class or a domain
 
 
 class Estimator(Protocol):
-    """What has arguments and can be fitted, as scikit-learn's estimators are."""
+    """An estimator with the interface of scikit-learn."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return arguments by name."""
@@ -32,10 +32,10 @@ class Estimator(Protocol):
 
 
 class Splitter(Protocol):
-    """What leaves rows out, as scikit-learn's splitters do."""
+    """A splitter with the interface of scikit-learn."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterable[Any]:
-        """Yield places of rows to train on, and of those to test."""
+        """Yield indices of training rows and of test rows."""
 
 
 CrossValidator = int | Splitter | Iterable[Any] | None
@@ -44,7 +44,7 @@ __all__ = ["Array", "ArrayLike", "is_dask", "is_tensor"]
 
 
 def is_tensor(X: Any) -> bool:
-    """Whether X is a torch tensor. Nothing is imported to tell: the owner of X has done so."""
+    """Whether X is a torch tensor; torch is not imported, as X exists only if it was."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
 

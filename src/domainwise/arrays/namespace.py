@@ -1,7 +1,7 @@
-"""One way to write for NumPy arrays and torch tensors.
+"""Functions that work on NumPy arrays and torch tensors.
 
-Most functions have the same name and meaning in both: ``namespace(X).expm1``. The few that differ,
-and that kernels and operators need, stand here.
+Most functions have the same name and meaning in both: ``namespace(X).expm1``. Those that differ,
+and that kernels and operators need, are defined here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scipy.spatial.distance import cdist, pdist
 
 from domainwise.arrays import Array, is_tensor
 
-#: Features up to which a GPU is quicker to go through them one by one than with torch's own L1
-#: distances, which spend a block of threads on each pair of rows.
+#: Up to this many features, a loop over features is faster on a GPU than torch's own L1 distances,
+#: which use a block of threads for each pair of rows.
 FEW_FEATURES = 64
 
 

@@ -1,4 +1,4 @@
-"""Checks of X, y and sample_domain, and a warning where no domain can be learnt from."""
+"""Checks of X, y and sample_domain, and a warning if the domains are of no use."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from domainwise.checks import ClassShareWarning, NoDomainsWarning, warn_caller
 #: Numbers beyond this have squares that overflow.
 LARGEST_NUMBER = 1e150
 
-#: Whole numbers up to here are different ones as floats, too.
+#: Whole numbers up to this one are exact as floats.
 EXACT_FLOATS = 2.0**53
 
 #: Rows of an array or data frame of any kind, and their number.
 take_rows, count_rows = _safe_indexing, _num_samples
 
-#: Whole numbers with more distinct values than this are a quantity, not classes.
+#: Whole numbers with more distinct values than this are quantities, not classes.
 MAX_CLASSES = 20
 
 
@@ -89,20 +89,20 @@ def check_target(
         if len(names) < least_classes:
             raise ValueError(
                 f"y has one class only ({names[0]}); the classifier needs at least 2 classes "
-                "to find directions that tell them apart"
+                "to find directions that separate them"
             )
         return Labels(codes=codes, names=names)
     values = _numeric(y, "y")
     if least_classes > 1 and not np.ptp(values, axis=0).any():
         raise ValueError(
-            f"y is constant (every row is {y[0]}): there is nothing to tell apart; "
-            "leave y out to fit without a target"
+            f"y is constant (every row is {y[0]}): there is nothing to learn; leave y out to fit "
+            "without a target"
         )
     return Labels(values=values)
 
 
 def is_quantity(values: Array) -> bool:
-    """Whether numbers measure something, and do not name classes: fractions, or many values.
+    """Whether numbers are quantities, and not classes: fractions, or many values.
 
     >>> is_quantity(np.array([1, 2, 2])), is_quantity(np.arange(30)), is_quantity(np.array([0.5]))
     (False, True, True)
@@ -112,7 +112,7 @@ def is_quantity(values: Array) -> bool:
 
 
 def check_classes(y: Any, n_samples: int, *, least_classes: int = 2) -> Labels:
-    """Check y as classes: none of them missing, at least two, and no continuous numbers."""
+    """Check y as classes: without missing ones, at least two, and not continuous."""
     check_classification_targets(label_array(y, "y"))
     return check_target(y, n_samples, "delta", least_classes=least_classes)
 
@@ -206,8 +206,8 @@ def check_sample_domain(sample_domain: Any, n_samples: int, kernel: Any = "auto"
 def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
     """Refuse rows whose labels skada has hidden: -1 exactly where the domain is negative.
 
-    Negative domains with labels of their own, and a class -1 in other domains, are fine; so are
-    arguments that are not one number for each row, about which other checks speak.
+    Negative domains with other labels, and a class -1 in other domains, are accepted; so are
+    arguments that are not one number for each row, which other checks refuse.
     """
     if y is None or sample_domain is None or is_dask(y) or is_dask(sample_domain):
         return
@@ -216,7 +216,7 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
             np.asarray(to_host(part)) if is_tensor(part) else plain_array(part)
             for part in (y, sample_domain)
         )
-    except (ValueError, TypeError, NotImplementedError):  # other checks say what is wrong
+    except (ValueError, TypeError, NotImplementedError):  # other checks refuse these
         return
     numbers = targets.dtype.kind in "if" and domains.dtype.kind in "if"
     if not numbers or targets.ndim != 1 or targets.shape != domains.shape:
@@ -233,24 +233,24 @@ def refuse_masked_targets(y: Any, sample_domain: Any) -> None:
 
 def warn_about_domains(estimator: Any, sample_domain: Any, domain: Labels, n_rows: int) -> None:
     """Warn if domains are missing, one, or as many as rows; continuous descriptors are fine."""
-    why = ""
     if sample_domain is None:
-        why = (
+        reason = (
             "sample_domain is missing; pass it to fit (cross_val_score does not pass groups on: "
             "see domain_cross_validate)"
         )
     elif domain.codes is not None and domain.n_categories == 1:
-        why = "sample_domain names one domain only"
+        reason = "sample_domain names one domain only"
     elif domain.codes is not None and 2 < n_rows == domain.n_categories:
-        why = "sample_domain is different in every row"
-    if why:
-        name = type(estimator).__name__
-        warn_caller(f"{name} learns nothing about domains: {why}", NoDomainsWarning)
+        reason = "sample_domain is different in every row"
+    else:
+        return
+    name = type(estimator).__name__
+    warn_caller(f"{name} learns nothing about domains: {reason}", NoDomainsWarning)
 
 
 @contextmanager
 def quiet_about_domains() -> Iterator[None]:
-    """Fits that are part of another one: whoever fits that one has said it, or need not."""
+    """Ignore warnings about domains in fits that are part of another fit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoDomainsWarning)
         yield
@@ -277,14 +277,14 @@ def plain_array(values: Any, name: str = "an array of labels") -> Array:
         raise ValueError(f"{name} must hold one value for each row: {error}") from None
     if isinstance(values, np.ndarray):
         return array.astype(object) if array.dtype.kind == "T" else array
-    # NumPy has written NaN and numbers in a list of strings out as strings, and has rounded whole
-    # numbers that are too large for one type of integers, or stand beside fractions.
+    # NumPy has converted NaN and numbers in a list of strings to strings, and has rounded whole
+    # numbers that are too large for one type of integers, or mixed with fractions.
     rounded = array.dtype.kind == "f" and EXACT_FLOATS <= np.abs(array).max(initial=0.0) < np.inf
     return np.asarray(values, dtype=object) if rounded or array.dtype.kind in "US" else array
 
 
 def label_array(values: Any, name: str) -> Array:
-    """Array of labels or numbers of one type, none rounded or turned into another."""
+    """Array of labels or numbers of one type, without rounding or conversion."""
     return sortable(plain_array(values, name), name)
 
 
@@ -319,15 +319,15 @@ def sortable(values: Array, name: str) -> Array:
 
 
 def _numbers(values: Array, name: str) -> Array:
-    """Numbers in an array of objects: as integers, which keep all their digits, or as floats."""
+    """Numbers in an array of objects, as integers with all their digits, or as floats."""
     if all(isinstance(value, bool | np.bool_) for value in values.flat):
         return values.astype(bool)
     whole = [int(value) for value in values.flat if isinstance(value, Integral | np.bool_)]
     if len(whole) < values.size:
         if any(abs(value) > EXACT_FLOATS and int(float(value)) != value for value in whole):
             raise ValueError(
-                f"{name} holds fractions beside whole numbers of more than 53 bits, which would "
-                "be rounded; use strings for such labels"
+                f"{name} holds fractions and whole numbers of more than 53 bits, which would be "
+                "rounded; use strings for such labels"
             )
         numeric = values.astype(np.float64)
         exact = (numeric == np.round(numeric)) & (np.abs(numeric) <= EXACT_FLOATS)
@@ -342,7 +342,7 @@ def _numbers(values: Array, name: str) -> Array:
 
 
 def kind_of_label(value: Any) -> str:
-    """Whether a label is a string or a number; another type has its own name."""
+    """Type of a label: "string", "number", or the name of another type."""
     if isinstance(value, str):
         return "string"
     return "number" if isinstance(value, Real | np.bool_) else type(value).__name__
@@ -356,14 +356,14 @@ def is_missing(value: Any) -> bool:
 
 
 def is_continuous(values: Array) -> bool:
-    """Whether values are descriptors rather than labels: several columns, or broken numbers."""
+    """Whether values are descriptors and not labels: several columns, or fractions."""
     if values.ndim != 1:
         return True
     return values.dtype.kind == "f" and bool((values != np.round(values)).any())
 
 
 def too_large(values: Array) -> bool:
-    """Whether squares of these numbers overflow; missing ones do not count."""
+    """Whether squares of these numbers overflow; missing values are ignored."""
     return bool(np.abs(values).max(initial=0.0, where=~np.isnan(values)) > LARGEST_NUMBER)
 
 
@@ -394,15 +394,15 @@ def _numeric(values: Array, name: str) -> Array:
     return values
 
 
-#: How types of columns begin that hold no plain numbers, and what is to be done with them.
-_NO_NUMBERS = {
-    ("date", "time", "duration", "period"): "dates or times: make numbers of them first",
+#: First letters of the types of columns that are not numbers, and what to do with them.
+_NOT_NUMBERS = {
+    ("date", "time", "duration", "period"): "dates or times: convert them to numbers first",
     ("sparse",): "sparse columns: call X.sparse.to_dense()",
 }
 
 
 def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y, as ``validate_data`` does, and that X is rows, of ``numbers``."""
+    """Check X, or X and y, as ``validate_data`` does, and that X has rows, of ``numbers``."""
     refuse_no_rows(X, numbers=options.pop("numbers", True))
     try:
         return validate_data(estimator, X, y, **options)
@@ -416,30 +416,30 @@ def validate_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: A
 
 
 def _about_missing(estimator: Any) -> str:
-    """Say what to do about missing values."""
+    """Advice about missing values."""
     name = type(estimator).__name__
-    advice = f"Add a step that fills them in, such as make_pipeline(SimpleImputer(), {name}())"
-    for predicts, other in ((is_classifier, "Classifier"), (is_regressor, "Regressor")):
-        if predicts(estimator):
-            advice += f", or use DomainEnsemble{other}, which accepts them"
+    advice = f"Add a step that imputes them, such as make_pipeline(SimpleImputer(), {name}())"
+    if is_classifier(estimator) or is_regressor(estimator):
+        kind = "Classifier" if is_classifier(estimator) else "Regressor"
+        advice += f", or use DomainEnsemble{kind}, which accepts them"
     return f"{name} does not accept missing values. {advice}"
 
 
 def refuse_no_rows(X: Any, *, numbers: bool = False) -> None:
-    """Refuse what has no rows and columns, or would lose its meaning without a word."""
+    """Refuse X without rows and columns, or whose values would silently change their meaning."""
     sequence = hasattr(X, "__len__") and not isinstance(X, str | bytes | dict | set | frozenset)
     if not sequence and not hasattr(X, "__array__") and not hasattr(X, "shape"):
         raise TypeError(f"X must be an array or a data frame of rows, got {type(X).__name__}")
     if hasattr(X, "iloc") and X.ndim != 2:
         raise ValueError("X must be 2-dimensional, got a Series: X.to_frame() is a column")
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X has masked values, which would count: call X.filled(numpy.nan)")
+        raise ValueError("X has masked values, which would be used: call X.filled(numpy.nan)")
     if isinstance(X, np.ndarray) and X.dtype.names:
-        raise TypeError("X is a structured array: make a data frame of it")
-    for begins, what in _NO_NUMBERS.items() if numbers else ():
-        held = [name for name, dtype in _columns(X) if dtype.lower().startswith(begins)]
-        if held:
-            raise TypeError(f"X holds {what} ({', '.join(map(str, held[:5]))})")
+        raise TypeError("X is a structured array: convert it to a data frame")
+    for begins, what in _NOT_NUMBERS.items() if numbers else ():
+        columns = [name for name, dtype in _columns(X) if dtype.lower().startswith(begins)]
+        if columns:
+            raise TypeError(f"X holds {what} ({', '.join(map(str, columns[:5]))})")
 
 
 def _columns(X: Any) -> list[tuple[Any, str]]:
@@ -485,7 +485,7 @@ def same_length(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> N
 
 
 def same_kind(a: NDArray[Any], a_name: str, b: NDArray[Any], b_name: str) -> None:
-    """Refuse labels of which none can be equal: text beside numbers."""
+    """Refuse labels that can never be equal: text and numbers."""
     kinds = [kind_of_label(array[0].item()) for array in (a, b)]
     if kinds[0] != kinds[1]:
         raise ValueError(f"{a_name} holds labels of type {kinds[0]}, but {b_name} of {kinds[1]}")

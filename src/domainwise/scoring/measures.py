@@ -41,7 +41,7 @@ _CLASS_AVERAGED = (
     "precision_macro",
     "jaccard_macro",
 )
-#: Scorers that ask how one of two classes is found.
+#: Scorers of the positive one of two classes.
 _ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 
 
@@ -49,15 +49,15 @@ _ABOUT_ONE_CLASS = ("average_precision", "f1", "jaccard", "precision", "recall")
 class Measure:
     """What is measured.
 
-    ``scorer(estimator, X, y)`` takes estimators, which it asks itself, or
-    :class:`~domainwise.scoring.predictions.Predictions`; a caller's own scorer estimators only.
+    ``scorer(estimator, X, y)`` takes estimators, or
+    :class:`~domainwise.scoring.predictions.Predictions`; a user's own scorer takes estimators only.
     """
 
     name: str  #: of the scorer
     label: str  #: how it is shown
     scorer: Any  #: larger is better
     sign: int = 1  #: -1 for the negative of an error; values are then shown as errors
-    own: bool = False  #: whether the scorer is a caller's
+    own: bool = False  #: whether the scorer is a user's
 
     @property
     def balanced(self) -> bool:
@@ -71,7 +71,7 @@ class Measure:
 
     @property
     def scoring(self) -> Any:
-        """What finds this measure again: a name, or the caller's scorer."""
+        """Value of ``scoring`` for this measure: a name, or the user's scorer."""
         return self.scorer if self.own else self.name
 
     @property
@@ -84,7 +84,7 @@ class Measure:
         return self.sign * score
 
     def format(self, score: float | None, digits: int = 3, like: float | None = None) -> str:
-        """Digits after the point, or in all for large and small scores ``like`` it; or a dash."""
+        """Format a score; large and small scores ``like`` it have significant digits; or a dash."""
         if score is None or not np.isfinite(score):
             return "–"
         value, size = self.shown(score), abs(score if like is None else like)
@@ -94,11 +94,11 @@ class Measure:
         return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
-        """Whether the scorer can judge anything on these targets (AUC needs two classes)."""
+        """Whether the score is defined for these targets (AUC needs two classes)."""
         return not self.objection(y_train, y_test, classification)
 
     def objection(self, y_train: Array, y_test: Array, classification: bool) -> str:
-        """Why the scorer cannot judge a constant on these targets; empty where it can."""
+        """Reason why a constant has no score for these targets; empty if it has one."""
         dummy = DummyClassifier() if classification else DummyRegressor()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -195,7 +195,7 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
 
 @dataclass(frozen=True)
 class DomainScores:
-    """How well an estimator does on domains it has not seen; larger is better.
+    """Scores of an estimator on held-out domains; larger is better.
 
     Attributes
     ----------
@@ -321,24 +321,25 @@ def domain_cross_validate(
             error_score="raise",
         )
         scorer = check_scoring(estimator, scoring=scoring)
-        found: dict[int, list[float]] = {}
+        by_domain: dict[int, list[float]] = {}
         for fitted, test in zip(done["estimator"], done["indices"]["test"], strict=True):
             for code in np.unique(domains.codes[test]):
                 rows = test[domains.codes[test] == code]
                 score = scorer(fitted, take_rows(X, rows), take_rows(y, rows))
-                found.setdefault(int(code), []).append(float(score))
-    tested = sorted(found)
-    scores = np.array([np.mean(found[code]) for code in tested])
+                by_domain.setdefault(int(code), []).append(float(score))
+    tested = sorted(by_domain)
+    scores = np.array([np.mean(by_domain[code]) for code in tested])
     _check_defined(domains.names[tested], scores)
     return DomainScores(domains.names[tested], scores, done["fit_time"])
 
 
 def _check_defined(domains: Array, scores: Array) -> None:
-    """Say for which domains there is no score; refuse if there is none at all."""
+    """Warn of domains without a score; refuse if no domain has one."""
     undefined = ", ".join(str(domain) for domain in domains[np.isnan(scores)])
-    if not undefined:
-        return
-    why = "(is there one class only?)"
+    reason = "(is there one class only?)"
     if np.isnan(scores).all():
-        raise ValueError(f"the score is not defined on any domain {why}: choose another scoring")
-    warn_caller(f"the score is not defined on domain {undefined} {why}, left out of mean and worst")
+        raise ValueError(f"the score is not defined on any domain {reason}: choose another scoring")
+    if undefined:
+        warn_caller(
+            f"the score is not defined on domain {undefined} {reason}, left out of mean and worst"
+        )

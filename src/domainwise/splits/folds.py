@@ -1,4 +1,4 @@
-"""Which rows are held out when something is chosen, and which are drawn where there are many."""
+"""Splitters that hold out whole domains, the folds of searches, and samples of rows by domain."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ class LeaveDomainsOut(BaseCrossValidator):
             The domain of each row.
         """
         codes, n_domains = self._codes(groups)
-        for name, given in (("groups", codes), ("y", y)):
-            if given is not None and count_rows(given) != count_rows(X):
+        for name, labels in (("groups", codes), ("y", y)):
+            if labels is not None and count_rows(labels) != count_rows(X):
                 raise ValueError(
-                    f"{name} has {count_rows(given)} entries but X has {count_rows(X)} rows"
+                    f"{name} has {count_rows(labels)} entries but X has {count_rows(X)} rows"
                 )
         for test_domains in self._test_sets(n_domains):
             test = np.isin(codes, test_domains)
@@ -150,12 +150,12 @@ class LeaveDomainsOut(BaseCrossValidator):
 Split = tuple[Array, Array]  #: rows to train on, and rows to test on
 SplitParts = list[tuple[list[int], list[int]]]  #: the same as parts of the rows
 
-#: Domains are left out one at a time up to this many, beyond that in as many groups.
+#: Domains are held out one at a time up to this many, beyond that in as many groups.
 MAX_FOLDS = 10
-#: Folds of rows, where there are no domains to leave out.
+#: Folds of rows, if there are no domains to hold out.
 ROW_FOLDS = 5
-#: Parts into which splits may cut the rows, for each split; where they cut more, as repeated folds
-#: do, every split makes a pass of its own.
+#: Parts into which splits may divide the rows, per split; with more, as for repeated folds, every
+#: split makes its own pass.
 PARTS_PER_SPLIT = 4
 #: Rows drawn where there are more and ``max_rows`` is "auto".
 AUTO_ROWS = 2000
@@ -170,16 +170,16 @@ def domain_folds(
     max_splits: int | None = MAX_FOLDS,
     usable: Callable[[Array, Array], bool] | None = None,
 ) -> tuple[list[Split], str]:
-    """Split by domains, or by rows, with a warning, where there are no domains to leave out.
+    """Split by domains or, with a warning, by rows if there are no domains to hold out.
 
-    Splits that leave one class to train on are left out, and those of whose targets, to train on
-    and to test on, ``usable`` says no; if these are all splits by domains, rows are split. Without
-    ``cv`` it is :class:`LeaveDomainsOut` with at most ``max_splits``. Also returned is what was
-    split, "domains" or "rows".
+    Splits with one class to train on are removed, and so are those for whose training and test
+    targets ``usable`` returns False; if no split by domains remains, rows are split. ``cv=None`` is
+    :class:`LeaveDomainsOut` with at most ``max_splits``. Also returns what was split, "domains" or
+    "rows".
     """
     several = domains is not None and len(np.unique(domains)) > 1
 
-    def kept(splits: Iterable[Split]) -> list[Split]:
+    def usable_splits(splits: Iterable[Split]) -> list[Split]:
         return [
             (train, test)
             for train, test in splits
@@ -190,8 +190,8 @@ def domain_folds(
     rows = np.zeros((len(y), 1))
     if domains is not None and 2 < len(y) == len(np.unique(domains)):
         warn_caller(
-            "sample_domain is different in every row: leaving out domains is leaving out rows, "
-            "which says little about unseen domains"
+            "sample_domain is different in every row: held-out domains are then single rows, "
+            "whose scores say little about unseen domains"
         )
     if cv is not None or several:
         cv = LeaveDomainsOut(max_splits=max_splits) if cv is None else cv
@@ -199,28 +199,28 @@ def domain_folds(
         with warnings.catch_warnings():
             # All splitters get the domains; splitters of rows may ignore them.
             warnings.filterwarnings("ignore", message="The groups parameter is ignored")
-            given = splitter.split(rows, y, domains if several else None)
-            splits = kept(
+            pairs = splitter.split(rows, y, domains if several else None)
+            splits = usable_splits(
                 (
                     _row_numbers(train, len(y), f"the training set of split {number}"),
                     _row_numbers(test, len(y), f"the test set of split {number}"),
                 )
-                for number, (train, test) in enumerate(given)
+                for number, (train, test) in enumerate(pairs)
             )
         if splits:
             return splits, "domains"
     if not several:
         warn_caller(
-            "without several domains there is no domain to leave out: folds of rows are used, "
-            "which say little about unseen domains",
+            "without several domains there is no domain to hold out: folds of rows are used, "
+            "whose scores say little about unseen domains",
             RowFoldsWarning,
         )
-    splits = kept(row_folds(y, classification)) if usable or not several else []
+    splits = usable_splits(row_folds(y, classification)) if usable or not several else []
     if not splits and len(y) < 2:
         raise ValueError(f"n_samples={len(y)}: at least two rows are needed to hold some out")
     if not splits:
-        what = "the score can judge" if usable else "two classes to train on"
-        raise ValueError(f"no split leaves {what}; choose another scoring, or cv")
+        lacking = "targets for which the score is defined" if usable else "two classes to train on"
+        raise ValueError(f"no split has {lacking}; choose another scoring, or cv")
     return splits, "rows"
 
 
@@ -295,7 +295,7 @@ def split_rows(splits: Sequence[Split], n: int) -> list[tuple[Array, SplitParts]
 
 
 def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Array:
-    """Draw rows evenly from the domains: small domains stay whole, large ones are thinned."""
+    """Draw rows evenly from the domains: all rows of small ones, a sample of large ones."""
     n = len(codes)
     check_arguments("evaluate", max_rows=max_rows)
     if isinstance(max_rows, str):
@@ -325,6 +325,6 @@ def spaced_rows(codes: Array, most: Array) -> Array:
     """Evenly spaced rows of each domain, domain by domain; ``most`` of each, at most."""
     parts = []
     for code, count in enumerate(most):
-        mine = np.flatnonzero(codes == code)
-        parts.append(mine[np.linspace(0, len(mine) - 1, min(len(mine), count)).astype(int)])
+        rows = np.flatnonzero(codes == code)
+        parts.append(rows[np.linspace(0, len(rows) - 1, min(len(rows), count)).astype(int)])
     return np.concatenate(parts)
