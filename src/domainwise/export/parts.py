@@ -257,7 +257,7 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
     return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
 
 
-PROJECTIONS = [getattr(estimators, name) for name in estimators.__all__]
+PROJECTIONS = [getattr(m, name) for m in (estimators.exact, estimators.fast) for name in m.__all__]
 
 
 @converts(*PROJECTIONS, DCMCV, FastDCMCV, invariant.InvariantFeatures)
