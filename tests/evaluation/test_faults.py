@@ -129,6 +129,18 @@ def test_few_rows_of_a_class_do_not_leak_by_chance():
     assert not any(f.leak for f in faults(columns, y, site))
 
 
+def test_a_good_column_and_a_rare_class_are_no_leak():
+    rng = np.random.default_rng(0)
+    site = np.repeat(np.arange(6), 1000)
+    y = (rng.random(len(site)) < 0.01).astype(int)
+    columns = {name: 3 * y + rng.normal(size=len(y)) for name in ("a", "b", "c")}
+    assert faults(columns, y, site) == []
+    columns["leak"] = y + 0.01 * rng.normal(size=len(y))
+    columns = {name: columns[name] for name in ("leak", "a")}
+    columns["a"] = y + rng.normal(size=len(y))
+    assert only(columns, y, site).columns == ["leak"]
+
+
 def test_leaks_of_many_small_domains_are_seen_in_all_rows_together():
     rng = np.random.default_rng(0)
     site, y = np.repeat(np.arange(60), 8), rng.integers(2, size=480)

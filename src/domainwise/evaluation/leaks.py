@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -77,18 +78,25 @@ class Target:
         """The same where ranks may also be turned round."""
         return np.maximum(agreement, 1 - agreement) if self.n_classes else np.abs(agreement)
 
+    def sample(self, rows: Array) -> Array:
+        """Some rows that a model is fitted to; as many of each class, where there are enough."""
+        if not self.n_classes:
+            return spaced(rows, MODEL_ROWS)
+        y = self.y[rows]
+        classes = np.unique(y)
+        parts = [spaced(rows[y == c], MODEL_ROWS // len(classes)) for c in classes]
+        return np.sort(np.concatenate(parts))
+
     def error(self, rows: Array, score: float) -> float:
         """Standard error of an AUC (Hanley and McNeil), or of a rank correlation."""
-        n = min(len(rows), MODEL_ROWS)
+        n = len(rows)
         if not self.n_classes:
             return float((1 - score**2) / np.sqrt(n - 1))
         shares = [part.mean() for part in self.parts(rows)]
         rare = n * float(np.mean([min(share, 1 - share) for share in shares]))
-        often = n - rare
-        one, two = score / (2 - score), 2 * score**2 / (1 + score)
-        variance = score * (1 - score)
-        variance += (rare - 1) * (one - score**2) + (often - 1) * (two - score**2)
-        return float(np.sqrt(max(variance, 0.0) / (rare * often)))
+        one, two = score / (2 - score) - score**2, 2 * score**2 / (1 + score) - score**2
+        variance = score * (1 - score) + (rare - 1) * one + (n - rare - 1) * two
+        return float(np.sqrt(max(variance, 0.0) / (rare * (n - rare))))
 
 
 def spaced(rows: Array, most: int) -> Array:
@@ -131,8 +139,9 @@ def find_leaks(
         leads, tied = [], 0
         for d in sorted(scores, key=lambda d: -len(groups[d]))[: min(MODEL_DOMAINS, models)]:
             models -= 1
-            rest = _rest(X[spaced(groups[d], MODEL_ROWS)], without, text, target, groups[d])
-            error = np.hypot(target.error(groups[d], rest), target.error(groups[d], scores[d]))
+            some = target.sample(groups[d])
+            rest = _rest(X[some], without, text, target, some)
+            error = np.hypot(target.error(some, rest), target.error(some, scores[d]))
             if scores[d] - rest >= max(LEAD, ERRORS[len(scores) == 1] * error):
                 leads.append(rest)
             tied += rest >= PERFECT
@@ -181,7 +190,6 @@ def _rest(
     X: Array, without: Collection[int], text: Collection[int], target: Target, rows: Array
 ) -> float:
     """How well all other columns predict the target inside a domain: the better of two models."""
-    rows = spaced(rows, MODEL_ROWS)
     y, classes = target.y[rows], bool(target.n_classes)
     parts = []
     for j in range(X.shape[1]):
@@ -201,25 +209,20 @@ def _rest(
     trees: Any = ExtraTreesClassifier if classes else ExtraTreesRegressor
     linear: Any = LogisticRegression(max_iter=200) if classes else Ridge()
     best = 0.0
+    method, folds = "predict_proba" if classes else "predict", row_folds(y, classes, 4)
+    members = [y == c for c in np.unique(y)] if classes else [y]
     for model in (
         trees(40, min_samples_leaf=2, random_state=0),
         make_pipeline(StandardScaler(), linear),
     ):
-        outputs = np.zeros((len(y), max(target.n_classes, 1)))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for train, test in row_folds(y, classes, 4):
-                model.fit(Z[train], y[train])
-                if classes:
-                    outputs[np.ix_(test, model.classes_)] = model.predict_proba(Z[test])
-                else:
-                    outputs[test, 0] = model.predict(Z[test])
-        ranks = rankdata(outputs, axis=0)
-        members = [(y == c, c) for c in range(target.n_classes)] if classes else [(y, 0)]
+            warnings.simplefilter("ignore")  # a class may be missing in a fold
+            outputs = cross_val_predict(model, Z, y, cv=folds, method=method)
+        ranks = rankdata(outputs.reshape(len(y), -1), axis=0)
         scores = [
             float(target.agreement(part, ranks[:, [c]])[0])
-            for part, c in members
+            for c, part in enumerate(members)
             if not classes or LEAST_CLASS <= part.sum() <= len(y) - LEAST_CLASS
         ]
-        best = max([best, float(np.mean(scores)) if scores else 0.0])
+        best = max(best, float(np.mean(scores or [0.0])))
     return best

@@ -227,7 +227,8 @@ def _levels(
         return []
     positive = lowest.min() >= 0 and middle.min() > 0
     # Where a quarter of the rows is at the lowest value, spreads say little.
-    scales = ["logarithm"] if positive else ["median", *["width"] * bool((low > lowest).all())]
+    spread = bool((low > lowest).all() and widths.min() > 0)
+    scales = ["logarithm"] if positive else ["median", *["width"] * spread]
     parts = place, np.array(usable), middle, widths, counts[usable]
     return [_Levels(*parts, scale) for scale in scales]
 
