@@ -124,9 +124,28 @@ class _Table:
                 pairs += [(first, i)] if first != i else []
         return pairs
 
-    def names(self, domains: Any) -> list[str]:
+    def names(self, places: Any) -> list[str]:
         """Names of domains by their codes."""
-        return [self.domains[d] for d in np.asarray(domains, dtype=np.intp).tolist()]
+        return [self.domains[d] for d in np.asarray(places, dtype=np.intp).tolist()]
+
+    def fault(
+        self,
+        kind: str,
+        severity: int,
+        columns: list[str],
+        places: Any,
+        message: str,
+        action: str,
+        *,
+        rows: float | None = None,
+        leak: bool = False,
+    ) -> Fault:
+        """A fault in some domains, or in all of them if there are none, with all their rows."""
+        places = np.asarray(places, dtype=np.intp)
+        if rows is None:
+            rows = self.sizes[places].sum() if len(places) else len(self.codes)
+        names = self.names(places)
+        return Fault(kind, columns, names, int(rows), severity, message, action, leak)
 
 
 def describe_differences(problem: Problem) -> dict[str, Any]:
@@ -224,15 +243,13 @@ def _leaks(table: _Table) -> Iterator[Fault]:
         if leak.neutral:
             neutral.append((name, max(leak.scores.values())))
             continue
-        domains = [] if leak.everywhere else table.names(list(leak.scores))
-        rows = int(table.sizes.sum() if leak.everywhere else table.sizes[list(leak.scores)].sum())
-        where = f" at {listed(domains)}" if domains else ""
-        yield Fault(
+        places = [] if leak.everywhere else list(leak.scores)
+        where = f" at {listed(table.names(places))}" if places else ""
+        yield table.fault(
             "leak",
-            [name],
-            domains,
-            rows,
             3,
+            [name],
+            places,
             f"{f'Whether {name} is missing' if leak.by_missing else name} predicts the target "
             f"almost perfectly{where} ({measure} {min(leak.scores.values()):.2f} alone, "
             f"{leak.rest:.2f} with all other columns): it may contain the answer.",
@@ -242,16 +259,9 @@ def _leaks(table: _Table) -> Iterator[Fault]:
     if neutral:
         names, best = [name for name, _ in neutral], max(score for _, score in neutral)
         verb, they = ("reaches", "it is") if len(names) == 1 else ("reach", "they are")
-        yield Fault(
-            "strong column",
-            names,
-            [],
-            len(table.codes),
-            1,
-            f"{listed(names)} alone {verb} {best:.2f} ({measure}), as do all other columns "
-            "together.",
-            f"Check that {they} known when a prediction is made.",
-        )
+        message = f"{listed(names)} alone {verb} {best:.2f} ({measure}), as do all others together."
+        action = f"Check that {they} known when a prediction is made."
+        yield table.fault("strong column", 1, names, [], message, action)
 
 
 # Cells: missing, or one value ---------------------------------------------------------------------
@@ -268,7 +278,7 @@ def _missing(table: _Table) -> Iterator[Fault]:
             key = tuple(np.flatnonzero(gone).tolist())
             groups.setdefault(key, []).append((column.name, shares))
     for places, members in groups.items():
-        names, domains = [name for name, _ in members], table.names(places)
+        names = [name for name, _ in members]
         here = np.array([shares[list(places)] for _, shares in members])
         lacking = np.max([np.where(large, shares, np.inf) for _, shares in members], axis=0)
         best = int(np.argmin(lacking))
@@ -276,14 +286,13 @@ def _missing(table: _Table) -> Iterator[Fault]:
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
         part = "all rows" if low == 100 else f"{share} of the rows"
         verb = "is" if len(names) == 1 else "are"
-        yield Fault(
+        yield table.fault(
             "missing",
-            names,
-            domains,
-            int(table.sizes[list(places)].sum()),
             2,
-            f"{listed(names)} {verb} missing in {part} of {listed(domains)}, but only in "
-            f"{100 * lacking[best]:.0f} % at {table.domains[best]}.",
+            names,
+            places,
+            f"{listed(names)} {verb} missing in {part} of {listed(table.names(places))}, but only "
+            f"in {100 * lacking[best]:.0f} % at {table.domains[best]}.",
             f"Check whether the values exist there; if not, evaluate again with {_drop(names)}.",
         )
 
@@ -342,16 +351,12 @@ def _filler(
         for d in places.tolist()
     ]
     name = column.name
-    return Fault(
-        "filler",
-        [name],
-        table.names(places),
-        int(here[places].sum()),
-        2,
+    text = (
         f"{name} is {shown} in {listed(parts, 3)}, and hardly anywhere else: it looks like a code "
-        "for a missing value.",
-        f"Leave these cells empty, or evaluate again with {_drop([name])}.",
     )
+    text += "for a missing value."
+    action = f"Leave these cells empty, or evaluate again with {_drop([name])}."
+    return table.fault("filler", 2, [name], places, text, action, rows=here[places].sum())
 
 
 # Levels and signs ---------------------------------------------------------------------------------
@@ -371,18 +376,13 @@ def _shifted(table: _Table, known: Sequence[Fault]) -> Iterator[Fault]:
             far.setdefault(tuple(shift.domains), []).append(names[shift.column])
         else:
             yield _shift_fault(table, shift)
+    action = "Check that these columns are recorded there as they are elsewhere."
     for group, columns in far.items():
-        domains = table.names(group)
-        yield Fault(
-            "level",
-            columns,
-            domains,
-            int(table.sizes[list(group)].sum()),
-            1,
-            f"{listed(domains)} {'is' if len(domains) == 1 else 'are'} far from all other domains "
-            f"in {listed(columns)}.",
-            "Check that these columns are recorded there as they are elsewhere.",
+        text = (
+            f"{listed(table.names(group))} {'is' if len(group) == 1 else 'are'} far from all other "
         )
+        text += f"domains in {listed(columns)}."
+        yield table.fault("level", 1, columns, group, text, action)
 
 
 def _shift_fault(table: _Table, shift: Shift) -> Fault:
@@ -398,16 +398,12 @@ def _shift_fault(table: _Table, shift: Shift) -> Fault:
     if shift.partner is not None:
         other = "the target" if shift.partner < 0 else table.columns[shift.partner].name
         what = f"a rank correlation with {other}"
-    return Fault(
-        shift.kind,
-        [name],
-        domains,
-        rows,
-        2,
+    text = (
         f"{name} has {what} of {here} at {listed(domains)} ({rows:,} rows) and of {there} in the "
-        f"other domains: {looks}{fits}.",
-        f"Correct it there, or evaluate again with {_drop([name])}.",
     )
+    text += f"other domains: {looks}{fits}."
+    action = f"Correct it there, or evaluate again with {_drop([name])}."
+    return table.fault(shift.kind, 2, [name], shift.domains, text, action)
 
 
 # Identifiers and copies ---------------------------------------------------------------------------
@@ -426,7 +422,7 @@ def _identifiers(table: _Table) -> Iterator[Fault]:
             reason = "is a different text in almost every row"
         if reason:
             text = f"{name} {reason}: it looks like an identifier or a clock."
-            yield Fault("identifier", [name], [], n, 1, text, action)
+            yield table.fault("identifier", 1, [name], [], text, action)
             continue
         domains, there = len(table.domains), column.levels >= 0
         if not 3 <= domains <= size <= 2 * domains:
@@ -436,23 +432,18 @@ def _identifiers(table: _Table) -> Iterator[Fault]:
         same = counts.max(axis=1).sum() / n
         if same >= 0.98 and len(np.unique(counts.argmax(axis=1))) == domains:
             text = f"{name} has one value in each domain, a different one in every domain."
-            yield Fault("copy of the domain", [name], [], n, 1, text, action)
+            yield table.fault("copy of the domain", 1, [name], [], text, action)
 
 
 def _copied_columns(table: _Table) -> Iterator[Fault]:
     pairs = [(table.columns[a].name, table.columns[b].name) for a, b in table.copies]
     if pairs:
+        names = list(dict.fromkeys(name for pair in pairs for name in pair))
         repeated = list(dict.fromkeys(second for _, second in pairs))
-        yield Fault(
-            "copied column",
-            list(dict.fromkeys(name for pair in pairs for name in pair)),
-            [],
-            len(table.codes),
-            1,
-            f"{listed([f'{second} repeats {first}' for first, second in pairs])}: one can be "
-            "computed from the other.",
-            f"One of them is enough: {_drop(repeated)}.",
-        )
+        text = listed([f"{second} repeats {first}" for first, second in pairs])
+        text += ": one can be computed from the other."
+        action = f"One of them is enough: {_drop(repeated)}."
+        yield table.fault("copied column", 1, names, [], text, action)
 
 
 def _copied_rows(table: _Table) -> Iterator[Fault]:
@@ -488,16 +479,14 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     rows = np.array([shared[a, b] for a, b in pairs])
     a, b = pairs[np.argmax(rows)]
     others = f", and others in {len(pairs) - 1} more pairs of domains" * (len(pairs) > 1)
-    yield Fault(
-        "copied rows",
-        [],
-        table.names(np.unique(pairs)),
-        int(rows.sum()),
-        2,
+    text = (
         f"{shared[a, b]:,.0f} rows occur both in {table.domains[a]} ({table.sizes[a]:,} rows) and "
-        f"in {table.domains[b]} ({table.sizes[b]:,} rows){others}: neither is unseen by the other.",
-        "Remove the copies, or give these domains one name.",
     )
+    text += (
+        f"in {table.domains[b]} ({table.sizes[b]:,} rows){others}: neither is unseen by the other."
+    )
+    action = "Remove the copies, or give these domains one name."
+    yield table.fault("copied rows", 2, [], np.unique(pairs), text, action, rows=rows.sum())
 
 
 def _small_domains(table: _Table) -> Iterator[Fault]:
@@ -512,7 +501,7 @@ def _small_domains(table: _Table) -> Iterator[Fault]:
         verb = "has" if len(names) == 1 else "have"
         what = f"fewer than {TINY} rows" if kind == "tiny domain" else "one class only"
         text = f"{listed(names)} {verb} {what} ({rows:,} rows together)."
-        yield Fault(kind, [], names, rows, 1, text, SMALL[kind])
+        yield table.fault(kind, 1, [], np.flatnonzero(marked), text, SMALL[kind])
 
 
 # After the evaluation -----------------------------------------------------------------------------
