@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from domainwise.search import driver
 from domainwise.search.driver import Data, Outcomes, Race, best_of_paths, search
 
 N_SPLITS = 10
@@ -98,6 +99,14 @@ def test_the_choice_is_the_same_for_every_number_of_jobs():
     assert one.candidates == two.candidates
     assert one.chosen == two.chosen
     np.testing.assert_array_equal(one.scores, two.scores)
+
+
+@pytest.mark.parametrize(("free", "jobs"), [(2**40, 3), (2**29 + 2**20, 2), (0, 1), (None, 3)])
+def test_there_are_no_more_workers_than_memory_is_free(monkeypatch, free, jobs):
+    monkeypatch.setattr(driver, "available_memory", lambda: free)
+    data = Data(np.zeros((4, 1)), np.zeros(4))
+    assert driver.affordable_jobs(3, data) == jobs
+    assert driver.affordable_jobs(None, data) is None
 
 
 @pytest.mark.parametrize("n_splits", range(1, 24))

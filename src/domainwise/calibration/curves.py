@@ -88,9 +88,8 @@ def fit_curve(
     penalty = np.full(n_classes + 1, PENALTY_ROWS / n)
     if not shifted:
         penalty[1:] = FORBIDDEN
-    design = values / scale
-    hits = np.zeros((n, n_classes))
-    hits[np.arange(n), codes] = 1.0
+    # One row for each class: sums over classes are then sums of long rows.
+    design, rows = np.ascontiguousarray(values.T, dtype=np.float64) / scale, np.arange(n)
     # The first parameter is the slope, the others are the biases.
     start = np.concatenate([[1.0], np.zeros(n_classes)])
     parameters, objective = start, np.inf
@@ -99,8 +98,8 @@ def fit_curve(
         shrink = 1.0
         while True:
             trial = parameters - shrink * step
-            log_p = log_softmax(trial[0] * design + trial[1:], axis=1)
-            value = -weights @ log_p[np.arange(n), codes]
+            log_p = log_softmax(trial[0] * design + trial[1:, None], axis=0)
+            value = -weights @ log_p[codes, rows]
             value += 0.5 * penalty @ (trial - start) ** 2
             if value <= objective + TOLERANCE or shrink < 1e-4:
                 break
@@ -109,30 +108,33 @@ def fit_curve(
         parameters, objective = trial, value
         if done:
             break
-        step = _newton_step(design, np.exp(log_p), hits, weights, parameters - start, penalty)
+        step = _newton_step(design, np.exp(log_p), codes, weights, parameters - start, penalty)
     slope = max(float(parameters[0]), 0.0) if spread else 0.0
     bias = parameters[1:] - parameters[1:].mean()
     curves = [Curve(slope / scale, bias if shifted else 0.0 * bias)]
     if not slope or not shifted:
-        curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(weights @ hits, 1e-6)))]
-    chosen = [curve.probabilities(values)[np.arange(n), codes] for curve in curves]
+        shares = np.bincount(codes, weights, minlength=n_classes)
+        curves = curves * bool(slope) + [Curve(0.0, np.log(np.maximum(shares, 1e-6)))]
+    chosen = [curve.probabilities(values)[rows, codes] for curve in curves]
     losses = [-float(weights @ np.log(np.maximum(p, 1e-300))) for p in chosen]
     best = int(np.argmin(losses))
     return curves[best], losses[best]
 
 
 def _newton_step(
-    design: Array, p: Array, hits: Array, weights: Array, distance: Array, penalty: Array
+    design: Array, p: Array, codes: Array, weights: Array, distance: Array, penalty: Array
 ) -> Array:
-    """Solve for the change of slope and biases."""
-    weighted = weights[:, None] * p
-    excess = weights[:, None] * (p - hits)
-    gradient = np.concatenate([[np.sum(excess * design)], excess.sum(axis=0)])
-    mean = np.sum(p * design, axis=1)
+    """Solve for the change of slope and biases; arrays have a row for each class."""
+    weighted = weights * p
+    excess = weighted.copy()
+    excess[codes, np.arange(len(codes))] -= weights
+    gradient = np.concatenate([[np.vdot(excess, design)], excess.sum(axis=1)])
+    products = weighted * design
+    mean = np.sum(p * design, axis=0)
     hessian = np.empty((len(distance), len(distance)))
-    hessian[0, 0] = np.sum(weighted * design**2) - weights @ mean**2
-    hessian[0, 1:] = hessian[1:, 0] = (weighted * (design - mean[:, None])).sum(axis=0)
-    hessian[1:, 1:] = np.diag(weighted.sum(axis=0)) - p.T @ weighted
+    hessian[0, 0] = np.vdot(products, design) - weights @ mean**2
+    hessian[0, 1:] = hessian[1:, 0] = products.sum(axis=1) - weighted @ mean
+    hessian[1:, 1:] = np.diag(weighted.sum(axis=1)) - weighted @ p.T
     hessian[np.diag_indices(len(hessian))] += penalty
     return np.asarray(np.linalg.solve(hessian, gradient + penalty * distance))
 

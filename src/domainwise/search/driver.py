@@ -50,16 +50,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import rankdata
 
 from domainwise.arrays import Array
 from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, take_rows
+from domainwise.gram.dense import available_memory
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.search.scores import Outcome, Score
 from domainwise.splits.folds import Split
 
+#: Memory of a worker: what is imported, and so many copies of the rows.
+WORKER_BYTES, WORKER_COPIES = 2**28, 4
 Candidate = dict[str, Any]  #: arguments by name
 Rule = Callable[[Sequence[Candidate], Array], list[int]]
 
@@ -176,6 +179,7 @@ def search(
     that were not dropped. Kinds with ``one_pass`` do not race.
     """
     candidates, rule = kind.candidates(data), best if rule is None else rule
+    n_jobs = affordable_jobs(n_jobs, data)
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
@@ -206,6 +210,15 @@ def search(
     chosen = [[raced[i][k] for k in done] for i in result.indices]
     tests = [test for _, test in splits]
     return replace(result, held_out=_held_out(chosen, tests, data), kept=kept)
+
+
+def affordable_jobs(n_jobs: int | None, data: Data) -> int | None:
+    """Return as many workers as were asked for, or as many as fit into the free memory."""
+    free = available_memory()
+    if n_jobs in (None, 1) or free is None:
+        return n_jobs
+    needed = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
+    return max(1, min(effective_n_jobs(n_jobs), free // needed))
 
 
 def _table(
