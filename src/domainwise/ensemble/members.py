@@ -53,7 +53,7 @@ from domainwise.splits.folds import Split, draw_rows
 
 #: Trees in the end, and while candidates are compared.
 TREES, COMPARED_TREES = 100, 50
-#: Rows beyond which trees have no small leaves, and as many rows in them as there are multiples.
+#: Rows beyond which trees have no small leaves: they gain little, and files would be large.
 MANY_ROWS = 1500
 #: Features beyond which trees try a few of them at each split only.
 MANY_FEATURES = 50
@@ -278,9 +278,7 @@ class _ExtraTrees(MemberType):
     def candidates(self, data: Any) -> list[Candidate]:
         features = grids.TREE_FEATURES["classes" if data.n_classes else "numbers"]
         few = data.X.shape[1] > MANY_FEATURES
-        leaves: tuple[int, ...] = grids.TREE_LEAVES
-        if len(data.X) > MANY_ROWS:
-            leaves = (max(leaves[-1], len(data.X) // MANY_ROWS),)
+        leaves = grids.TREE_LEAVES[-1:] if len(data.X) > MANY_ROWS else grids.TREE_LEAVES
         candidates = grid(max_features=features[:1] if few else features, min_samples_leaf=leaves)
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
