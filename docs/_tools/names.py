@@ -84,7 +84,9 @@ VERBS = {
     *("predict_set", "predict_interval", "decision_function", "to", "split", "get_n_splits"),
     *("plot", "from_estimator", "from_predictions", "report"),
 }
-BETWEEN_FOLDERS = {"measured", "n_totals", "settled"}  #: the same, without arguments
+#: The same, without arguments.
+BETWEEN_FOLDERS = {"measured", "n_totals", "settled", "expansion", "base_kernel"}
+BETWEEN_FOLDERS |= {"column_means", "feature_limits"}
 #: Arguments that say what they are.
 PLAIN = {"self", "cls", "path"}
 

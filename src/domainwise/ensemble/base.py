@@ -485,7 +485,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         ]
 
     @property
-    def feature_limits(self) -> Any:
+    def feature_limits(self) -> Array:
         """Lowest and highest standardised value of each feature that members receive."""
         return self._reach
 

@@ -217,7 +217,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         scores = class_scores(self._corrected(X, sample_domain))
         return self._quantiles_for(sample_domain).sets(scores, coverage)
 
-    def on_target_scale(self, values: Any) -> Any:
+    def on_target_scale(self, values: Array) -> Array:
         """Class probabilities, unchanged."""
         return values
 
@@ -335,7 +335,7 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         predicted = self.predict(X, sample_domain)
         return self._quantiles_for(sample_domain).intervals(predicted, coverage)
 
-    def on_target_scale(self, values: Any) -> Any:
+    def on_target_scale(self, values: Array) -> Array:
         """Outputs of members, which are fitted to a standardised target, on the target's scale."""
         return values * self._deviation + self._mean
 

@@ -143,7 +143,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         return self.fit_with(backend_of(X), X, y, sample_domain)
 
-    def fit_with(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> Self:
+    def fit_with(
+        self, backend: Backend, X: ArrayLike, y: MaybeArray, sample_domain: MaybeArray
+    ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with backend.explaining_memory(X), one_thread_for_few(X):

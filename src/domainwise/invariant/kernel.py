@@ -163,7 +163,7 @@ class InvariantKernel(
             K = self.correct(K)
         return K.astype(new.dtype, copy=False)
 
-    def correct(self, K: Any) -> Any:
+    def correct(self, K: Array) -> Array:
         """Remove the domain part of centred kernel values with the training rows; K may change."""
         if self._positive is not None:
             K = (K @ self._positive) @ self._positive.T

@@ -334,6 +334,6 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     def _values(self, X: Any, method: str) -> Array:
         return self.on_target_scale(super()._values(X, method))
 
-    def on_target_scale(self, values: Any) -> Any:
+    def on_target_scale(self, values: Array) -> Array:
         """Outputs of the machine, which is fitted to a centred target, on the target's scale."""
         return values + self._target_mean

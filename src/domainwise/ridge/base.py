@@ -256,7 +256,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         self._record_seen()
         return self
 
-    def fit_with(self, backend: Any, X: Any, y: Any, sample_domain: Any) -> Self:
+    def fit_with(
+        self, backend: Backend, X: ArrayLike, y: MaybeArray, sample_domain: MaybeArray
+    ) -> Self:
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with backend.explaining_memory(X), one_thread_for_few(X):
@@ -270,7 +272,9 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
                 return self
             from domainwise.backends.partitions import partitions_of
 
-            return self.fit_partitions(partitions_of(X, y, sample_domain, backend.known))
+            return self.fit_partitions(
+                partitions_of(X, y, sample_domain, getattr(backend, "known", None))
+            )
 
     def fit_partitions(self, parts: Any) -> Self:
         """Fit to rows in partitions, in one pass; a score of predictions takes another."""
