@@ -229,6 +229,7 @@ EXACT_ROWS = 5000
 ENSEMBLE_ROWS = 20_000
 MEMBERS = 5  #: machines that are averaged: scores on few domains are too noisy to choose one
 TREES = 100
+FEW_ROWS = 2000  #: below which boosting needs fewer bins; empty ones cost most of its time
 
 
 def _constant(s: Setting) -> Any:
@@ -244,6 +245,7 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
 
 def _boosting(s: Setting) -> Any:
     options: dict[str, Any] = dict(early_stopping=False, max_iter=TREES, random_state=s.seed)
+    options["max_bins"] = 63 if s.n_rows < FEW_ROWS else 255
     return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
 

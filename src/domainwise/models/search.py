@@ -31,7 +31,7 @@ from domainwise.scoring.predictions import (
     names_likeliest,
     takes,
 )
-from domainwise.search.driver import Candidate, Data, Outcomes, Searched, batches_by, search
+from domainwise.search.driver import Candidate, Data, Outcomes, Race, Searched, batches_by, search
 from domainwise.search.heads import quick_head
 from domainwise.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
@@ -205,11 +205,14 @@ class MethodSearch(Searched, AroundEstimator):
                 return self.set_fitted(*fitted[:3], selected_on, fitted[3])
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
-            result = search(kind, sample, splits, as_score(scorer), n_jobs=self.n_jobs)
+            # A score that is named may be noise on single domains: its candidates do not race.
+            race = Race() if self.scoring is None and not self.own else None
+            score, n_jobs = as_score(scorer), self.n_jobs
+            result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
             chosen = _for_more_rows(result.chosen[0], units, len(y) / len(rows))
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen])
             held_out = result.held_out if len(rows) == len(y) else None
-            return self.set_fitted(model, chosen, result.candidates, selected_on, held_out)
+            return self.set_fitted(model, chosen, kind.candidates(sample), selected_on, held_out)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
         """The scorer, and a function that says for which targets it is defined."""

@@ -59,6 +59,7 @@ from domainwise.ridge.search import (
     averaged,
     cells_by_domain,
     held_out_values,
+    kernel_of,
     problem_of,
 )
 from domainwise.scoring.predictions import HeldOut
@@ -82,6 +83,8 @@ PAIR_SHARE = 0.75
 HELD_OUT_ROWS = 1000
 #: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
 AUTO_LANDMARKS = 1000
+#: And, of arrays with more than so many rows, this many while candidates are compared.
+COMPARED_ROWS, COMPARED_LANDMARKS = 800, 300
 #: Share of a solution that rounding of the sums may make up.
 SUM_ROUNDING = 1e-9
 #: Arguments that the first batch settles; the others are those of the search, which comes later.
@@ -359,14 +362,21 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
 
     def _search_rows(self, rows: Rows) -> None:
         """Score every candidate on every split, and average the best."""
-        n = len(rows.X)
+        n, about = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
         penalties = self._penalties(n, rows.domain, rows.target.names)
-        maps = self._landmark_maps(backend_of(rows.X), rows.X, rows.domain, n)
+        few = n > COMPARED_ROWS and self._may_compare_fewer(rows.X)
+        searching = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if few else self
+        maps = searching._landmark_maps(*about)
         many = min(nystrom.n_features for nystrom in maps) >= PAIR_SHARE * n
         pairs = n <= PAIR_ROWS and many and isinstance(rows.X, np.ndarray)
         self._record_labels(rows.target.names, rows.domain.names)
         kind = (PairSearch if pairs else MomentSearch)(self, maps, penalties, rows)
         problems = self._search(kind, self.n_jobs)
+        if few:
+            chosen = {(member["kernel"], member["gamma"]) for member in self.members_}
+            maps = [m for m in self._landmark_maps(*about) if kernel_of(m) in chosen]
+            whole = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
+            self.expansions_ = averaged(maps, whole, self.members_)
         drawn, domains = np.arange(n), to_host(rows.codes()[1])
         if n > PAIR_ROWS:
             most = max(min(PAIR_ROWS, HELD_OUT_ROWS), 2 * len(np.unique(domains)))
@@ -386,6 +396,11 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         self.members_ = result.chosen
         self.expansions_ = kind.fit(Data(problems, None), self.members_)
         return problems
+
+    def _may_compare_fewer(self, X: Any) -> bool:
+        """Whether landmarks are chosen here, so that fewer of them can do for the search."""
+        automatic = isinstance(self.n_landmarks, str) and isinstance(self.landmarks, str)
+        return automatic and self.feature_map == "nystroem" and isinstance(X, np.ndarray)
 
     @abstractmethod
     def _record_held_out(self, rows: Rows, values: Array, drawn: Array) -> None:
