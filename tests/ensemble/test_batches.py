@@ -208,7 +208,7 @@ def test_trust_is_chosen_by_the_squared_error_of_thinned_domains(noise):
 def test_thin_batches_are_rows_of_one_held_out_domain():
     X, _, _, domain = table(8, 40)
     learnt = np.arange(0, len(X), 2)
-    thinned = Thinned(X, domain, learnt, np.arange(8), 40)
+    thinned = Thinned(X, domain, learnt, np.arange(len(learnt)), np.arange(8), 40)
     halves = list(thinned.halves(0))
     assert sorted(np.concatenate([held for held, _ in halves]).tolist()) == list(range(8))
     for held, thin in halves:

@@ -42,6 +42,7 @@ from domainwise.ensemble.batches import (
     SourceRange,
     Thinned,
     Trust,
+    moments_around,
     row_keys,
 )
 from domainwise.ensemble.context import (
@@ -65,6 +66,8 @@ MAX_SPLITS = 10
 EXPENSIVE_SPLITS = 5
 #: Rows on which members are compared, at most; all rows tell what their domains are like.
 MAX_ROWS = 20_000
+#: Members in context that count less are left out where trust is measured.
+LEAST_WEIGHT = 0.02
 #: What stands before the name of a member that sees rows in context.
 IN_CONTEXT = "context_"
 
@@ -225,7 +228,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         self._weigh(predicted, scores[False], scores[True], mixed)
         if self.uses_context:
             kinds = {IN_CONTEXT + kind.name: kind for kind in types}
-            thinned = Thinned(Z, places, rows, mixed, self.context_batch_size_)
+            known = (scores[True].rows, mixed, self.context_batch_size_)
+            thinned = Thinned(Z, places, rows, *known)
             self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
@@ -334,14 +338,17 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         These changes are added to the predictions that members are judged by.
         """
         weights = self.context_weights_
-        members = [m for n, m in self.members_.items() if m.in_context and weights.get(n, 0.0) > 0]
+        counted = [
+            n for n, m in self.members_.items() if m.in_context and weights[n] > LEAST_WEIGHT
+        ]
+        members = [self.members_[name] for name in counted]
         plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
         context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
         found = []
         for held, batches in thinned.halves(self._seed):
             train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held)), TRUST_ROWS)
             few = len(np.unique(data.domain.codes[train])) < 2
-            if not batches or few or (data.n_classes and len(np.unique(data.y[train])) < 2):
+            if few or (data.n_classes and len(np.unique(data.y[train])) < 2):
                 continue
             rows = np.concatenate([batch.rows for batch in batches])
             Z = thinned.Z[thinned.learnt[rows]]
@@ -424,7 +431,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         for number in range(int(times.max())):
             some = np.flatnonzero(times > number)
             rows = used[some]
-            moments = self._moments_around(batches, number, Z[rows], keys[rows], codes[rows])
+            moments = moments_around(batches, number, Z[rows], keys[rows], codes[rows])
             inside = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
             total[some] += mix(self._members(inside, in_context=True), self.context_weights_)
         together = total / times[:, None] + alone
@@ -459,20 +466,6 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         """Make the batch of a domain from some of its rows, and the moments of all of them."""
         Z, keys = self.domain_context_._standardised(X), row_keys(X, self._seed)
         return Batch.of(Z, keys, self._batch_size, n_rows, moments)
-
-    @staticmethod
-    def _moments_around(
-        batches: dict[int, Batch], number: int, Z: Array, keys: Array, codes: Array
-    ) -> Moments:
-        """Moments of a part of its batch for each row; rows are sorted by domain."""
-        present, firsts = np.unique(codes, return_index=True)
-        parts = [
-            batches[code].around(number, Z[rows], keys[rows])
-            for code, rows in zip(
-                present.tolist(), np.split(np.arange(len(Z)), firsts[1:]), strict=True
-            )
-        ]
-        return Moments.stacked(parts)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return self.on_target_scale(self._predict(X, sample_domain))
@@ -520,15 +513,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         features = getattr(self, "feature_names_in_", None)
         reasons = []
         for code, outlier in list(alone.items())[:5]:
-            if outlier is None:
-                reason = "shares of predicted classes lie outside those of the source domains"
-            else:
+            reason = "shares of predicted classes lie outside those of the source domains"
+            if outlier is not None:
                 column = outlier.feature if features is None else features[outlier.feature]
-                reason = (
-                    f"the {outlier.statistic} of column {column} is {abs(outlier.distance):.1f} "
-                    f"standard deviations from that of source domains with as many rows, which "
-                    f"reach {outlier.limit:.1f}"
-                )
+                reason = outlier.in_words(column)
             reasons.append(f"{names[code]} ({reason})")
         more = " ..." if len(alone) > 5 else ""
         warn_caller(

@@ -8,7 +8,7 @@ less (theory 14).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ BEYOND = 0.01
 DRAWS, SHOWN_ROWS = 4, 2000
 #: Source domains on which trust is measured, rows of each that are predicted in batches of one
 #: size, and rows that members learn from for it.
-TRUST_DOMAINS, TRUST_PREDICTED, TRUST_ROWS = 16, 32, 800
+TRUST_DOMAINS, TRUST_PREDICTED, TRUST_ROWS = 16, 32, 500
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -156,6 +156,16 @@ class Batch:
         return Moments(*(np.broadcast_to(v, Z.shape) for v in values))
 
 
+def moments_around(
+    batches: Mapping[int, Batch], number: int, Z: Array, keys: Array, codes: Array
+) -> Moments:
+    """Moments of a part of its batch for each row; rows are sorted by the code of their domain."""
+    present, firsts = np.unique(codes, return_index=True)
+    places = np.split(np.arange(len(Z)), firsts[1:])
+    pairs = zip(present.tolist(), places, strict=True)
+    return Moments.stacked([batches[c].around(number, Z[rows], keys[rows]) for c, rows in pairs])
+
+
 def _moments(Z: Array) -> Moments:
     return Moments.of_rows(Z, np.zeros(len(Z), dtype=np.intp), 1)
 
@@ -210,6 +220,7 @@ class Thinned:
     Z: Array  #: rows in the units of the sources
     codes: Array  #: of their domains
     learnt: Array  #: places of the rows that members learn from
+    scored: Array  #: places among these of rows that have held-out predictions
     domains: Array  #: those that are used
     size: int  #: rows of a source domain
 
@@ -217,22 +228,29 @@ class Thinned:
         """Half of the domains at a time, with batches of each size smaller than theirs."""
         rng = np.random.default_rng(seed)
         for held in np.array_split(rng.permutation(self.domains)[:TRUST_DOMAINS], 2):
-            yield held, [b for domain in held for b in self._batches(domain, rng)]
+            drawn = [pair for domain in held for pair in self._drawn(domain, rng)]
+            if not drawn:
+                continue
+            sizes = [len(batch) for _, batch in drawn]
+            group = np.repeat(np.arange(len(drawn)), sizes)
+            Z = self.Z[np.concatenate([batch for _, batch in drawn])]
+            moments = Moments.of_rows(Z, group, len(drawn)).by_group()
+            known = zip(drawn, sizes, moments, strict=True)
+            yield held, [ThinBatch(rows, size, each) for (rows, _), size, each in known]
 
-    def _batches(self, domain: int, rng: np.random.Generator) -> Iterator[ThinBatch]:
-        mine = np.flatnonzero(self.codes == domain)
-        mine = rng.permutation(mine)[:SHOWN_ROWS]
-        places = np.flatnonzero(self.codes[self.learnt] == domain)
+    def _drawn(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+        """Rows to predict, and all rows of the batch that they are in."""
+        mine = rng.permutation(np.flatnonzero(self.codes == domain))[:SHOWN_ROWS]
+        places = self.scored[self.codes[self.learnt[self.scored]] == domain]
         for size in SIZES:
             if size >= min(self.size, len(mine)) or not len(places):
                 return
             n = min(size, len(places), TRUST_PREDICTED // 2)
             times = max(1, min(TRUST_PREDICTED, len(places)) // n)
             for rows in rng.permutation(places)[: n * times].reshape(times, n):
-                others = rng.permutation(mine)
+                others = rng.choice(mine, size, replace=False)
                 others = others[~np.isin(others, self.learnt[rows])][: size - n]
-                batch = np.concatenate([self.learnt[rows], others])
-                yield ThinBatch(rows, size, _moments(self.Z[batch]))
+                yield rows, np.concatenate([self.learnt[rows], others])
 
 
 @dataclass(frozen=True)
@@ -243,6 +261,19 @@ class Outlier:
     feature: int
     distance: float  #: in standard deviations of source domains with as many rows
     limit: float  #: what source domains reach
+
+    def in_words(self, column: object) -> str:
+        """What is unusual, of a column by its name.
+
+        >>> Outlier("mean", 3, -8.24, 5.1).in_words("age")
+        'the mean of column age is 8.2 standard deviations from that of source domains with as \
+many rows, which reach 5.1'
+        """
+        return (
+            f"the {self.statistic} of column {column} is {abs(self.distance):.1f} standard "
+            "deviations from that of source domains with as many rows, which reach "
+            f"{self.limit:.1f}"
+        )
 
 
 @dataclass(frozen=True)
