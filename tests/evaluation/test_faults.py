@@ -377,6 +377,21 @@ def test_perfect_scores_are_a_fault_of_their_own():
     assert with_effects([], result) == []
 
 
+def test_methods_are_also_compared_without_columns_that_leak():
+    columns, y, site = table()
+    leak = y + 0.05 * np.random.default_rng(0).normal(size=len(y))
+    X = np.column_stack([columns["weight"], columns["balance"], leak])
+    options = dict(methods=["constant", "linear"], progress=False, scoring="accuracy")
+    result = evaluate(X, y, np.array(SITES)[site], **options)
+    honest = evaluate(X[:, :2], y, np.array(SITES)[site], **options)
+    assert result.differences["faults"][0]["columns"] == ["x2"]
+    without = result.differences["without_leaks"]
+    assert without["columns"] == ["x2"]
+    label, mean = max((r.label, r.mean) for r in honest.results if r.key == "linear")
+    assert without["scores"] == {label: pytest.approx(mean)}
+    assert result.results[0].mean > 0.95 > mean
+
+
 def test_columns_are_left_out_of_frames_and_arrays():
     pandas = pytest.importorskip("pandas")
     columns, y, site = table()

@@ -20,7 +20,7 @@ from domainwise.checks.arguments import CONSTRAINTS, SEED, check_arguments
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.batches import HALVES, TENTHS, BatchScores, batch_scores
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.faults import describe_differences, with_effects
+from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.jobs import (
     OUTSIDE,
@@ -50,12 +50,14 @@ from domainwise.evaluation.results import (
     with_intervals,
 )
 from domainwise.jobs.runner import Progress, run_jobs
-from domainwise.models.registry import CONTEXT, Method, choose_methods, methods_for
+from domainwise.models.registry import CONTEXT, TRIVIAL, Method, choose_methods, methods_for
 from domainwise.scoring.measures import Measure, choose_measure
 from domainwise.scoring.statistics import compare
 from domainwise.splits.folds import Split
 from domainwise.tables.schema import Table
 
+#: Cost of methods that run again without columns that leak, and of the recommended one.
+LOW_COST, MODEST_COST = 5.0, 12.0
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {
     **dict.fromkeys(("groups", "domain", "domains"), "the domain of each row is sample_domain"),
@@ -373,7 +375,43 @@ def compare_methods(
         evaluation.others, evaluation.chosen_for = others, problem.measure
         faults = with_effects(differences.get("faults", []), evaluation)
         evaluation.differences = {**differences, "faults": faults}
+        if leaking_columns(faults) and not stopped:
+            again = _without_leaks(evaluation, problem, able, splits, inner_cv, workers)
+            evaluation.differences["without_leaks"] = again
     return evaluation
+
+
+def _without_leaks(
+    evaluation: Evaluation,
+    problem: Problem,
+    methods: Sequence[Method],
+    splits: Sequence[Split],
+    inner_cv: Any,
+    workers: int,
+) -> dict[str, Any]:
+    """Means of quick methods, and of the recommended one, without columns that leak; for JSON."""
+    columns = leaking_columns(evaluation.differences["faults"])
+    best = evaluation.recommended_
+    quick = [
+        method
+        for method in methods
+        if method.key != TRIVIAL
+        and method.cost <= (MODEST_COST if method.key == best else LOW_COST)
+    ]
+    if not quick or len(columns) == problem.X.shape[1]:
+        return {"columns": columns, "scores": {}}
+    fewer, finished = problem.without_columns(columns), JobMemory()
+    jobs = [
+        MethodJob(fewer, method, split, number, inner_cv, quick=True)
+        for number, split in enumerate(splits)
+        for method in quick
+    ]
+    run_jobs(jobs, finished, n_jobs=workers)
+    try:
+        scored = _scored(fewer, evaluation.measure, quick, splits, finished.rows)
+    except ValueError:  # no method could be evaluated
+        return {"columns": columns, "scores": {}}
+    return {"columns": columns, "scores": {each.label: each.mean for each in scored.results}}
 
 
 def _able(problem: Problem, methods: Sequence[Method], measures: Sequence[Measure]) -> list[Method]:

@@ -150,6 +150,7 @@ STORED: Form = {
                 "leak?": bool,
             }
         ],
+        "without_leaks?": {"columns": [str], "scores": {str: NUMBER}},
     },
     "others": [_MEASURED],
     "title?": str,
