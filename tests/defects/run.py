@@ -174,8 +174,8 @@ DEFECTS = [
     ),
     Defect(
         "one class turns classes that are not checked into codes",
-        "check_classes(y, n) self.classes_ = target.names y = target.names[target.codes]",
-        "check_target(y, n, 'delta'); self.classes_ = target.names; y = target.names[target.codes]",
+        "check_classes(y, n) self.classes_ = target.names return",
+        "check_target(y, n, 'delta'); self.classes_ = target.names; return",
         ("test_common.py",),
     ),
 ]  # fmt: skip

@@ -32,7 +32,7 @@ def defined_score(score: Callable[[Array], float], rows: Array) -> float:
 
 
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
-    """Middle 95 % of scores of drawn rows; NaN where most draws have none, or all the same one."""
+    """Middle 95 % of scores of bootstrap samples; NaN if most have none, or all are equal."""
     draws = np.random.default_rng(0).choice(rows, (DRAWS, len(rows)))
     scores = np.array([defined_score(score, some) for some in draws])
     if np.isfinite(scores).mean() < 0.5:
@@ -176,7 +176,7 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
 
 
 def p_text(p_value: float | None) -> str:
-    """A p-value for reading: two digits, or a bound."""
+    """Format a p-value: two digits, or a bound."""
     if p_value is None:
         return "–"
     if p_value < 0.001:
@@ -185,7 +185,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def in_words(number: int) -> str:
-    """A count for reading.
+    """A count in words up to ten.
 
     >>> in_words(3), in_words(1234)
     ('three', '1,234')
@@ -208,8 +208,8 @@ def _differences(
 class Ranking:
     """Average ranks over data sets (1 is best), Friedman's test, Nemenyi's critical difference.
 
-    Two methods whose average ranks differ by less than ``critical_difference`` cannot be told
-    apart at the 5 % level.
+    Two methods whose average ranks differ by less than ``critical_difference`` do not differ
+    significantly at the 5 % level.
     """
 
     methods: tuple[str, ...]
