@@ -248,7 +248,7 @@ def test_another_tables_columns_and_files_that_are_no_models_are_refused(folder,
     refused("output that ends in .csv", "predict", model, folder / "data.csv", "-o", "out.xlsx")
     refused("no column 'nme'", "predict", model, folder / "data.csv", "-o", out, "--keep", "nme")
     persistence.save(domainwise.DCM(), tmp_path / "bare.skops")
-    refused("load it in Python", "predict", tmp_path / "bare.skops", folder / "data.csv",
+    refused("Load it in Python", "predict", tmp_path / "bare.skops", folder / "data.csv",
             "-o", out)  # fmt: skip
     assert "not recorded" in run("info", tmp_path / "bare.skops").output
     assert not out.exists()
