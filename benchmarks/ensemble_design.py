@@ -44,7 +44,7 @@ from domainwise.search.scores import decision_outputs
 class Histograms(MEMBER_TYPES["boosting"]):  # type: ignore[misc]
     """Trees that grow leaf by leaf, as the member had them before."""
 
-    name, shared, sizes = "histograms", ("max_leaf_nodes",), (4, 16)
+    name, shared, sizes = "histograms", ("max_leaf_nodes",), 2 * ((4, 16),)
     settings: dict[str, Any] = {"l2_regularization": 1.0, "max_bins": 63}
 
     def outputs(self, data: Any, train: Any, test: Any, batch: Any, score: Any) -> list[Any]:
@@ -72,8 +72,8 @@ def histograms(**changed: Any) -> dict[str, Any]:
 #: Boosting in which one thing is changed at a time.
 VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
     "histograms": (Histograms, {}),
-    "histograms, 8 leaves": (Histograms, {"sizes": (8,)}),
-    "histograms, 4 to 31 leaves": (Histograms, {"sizes": (4, 8, 16, 31)}),
+    "histograms, 8 leaves": (Histograms, {"sizes": 2 * ((8,),)}),
+    "histograms, 4 to 31 leaves": (Histograms, {"sizes": 2 * ((4, 8, 16, 31),)}),
     "histograms, 255 bins": (Histograms, histograms(max_bins=255)),
     "histograms, 400 rounds": (Histograms, {"most_rounds": 400}),
     "histograms, rate 0.05": (Histograms, {"most_rounds": 240} | histograms(learning_rate=0.05)),
@@ -81,13 +81,12 @@ VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
     "histograms, no penalty": (Histograms, histograms(l2_regularization=0.0)),
     "histograms, penalty 10": (Histograms, histograms(l2_regularization=10.0)),
     "histograms, half of the columns": (Histograms, histograms(max_features=0.5)),
-    "no noise": (MEMBER_TYPES["boosting"], {"settings": {"noise": 0.0}}),
-    "depth 2": (MEMBER_TYPES["boosting"], {"sizes": (2,)}),
-    "depth 3": (MEMBER_TYPES["boosting"], {"sizes": (3,)}),
-    "depth 5": (MEMBER_TYPES["boosting"], {"sizes": (5,)}),
-    "depth 6": (MEMBER_TYPES["boosting"], {"sizes": (6,)}),
-    "depths 2 and 6": (MEMBER_TYPES["boosting"], {"sizes": (2, 6)}),
-    "depths 2, 4 and 6": (MEMBER_TYPES["boosting"], {"sizes": (2, 4, 6)}),
+    "depth 2": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((2,),)}),
+    "depth 3": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((3,),)}),
+    "depth 5": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((5,),)}),
+    "depth 6": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((6,),)}),
+    "depths 2 and 6": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((2, 6),)}),
+    "depths 2, 4 and 6": (MEMBER_TYPES["boosting"], {"sizes": 2 * ((2, 4, 6),)}),
     "16 bins": (MEMBER_TYPES["boosting"], {"settings": {"max_bins": 16}}),
     "64 bins": (MEMBER_TYPES["boosting"], {"settings": {"max_bins": 64}}),
     "penalty 1": (MEMBER_TYPES["boosting"], {"settings": {"l2_regularization": 1.0}}),
@@ -96,7 +95,6 @@ VARIANTS: dict[str, tuple[type, dict[str, Any]]] = {
         MEMBER_TYPES["boosting"],
         {"most_rounds": 240, "settings": {"learning_rate": 0.05}},
     ),
-    "noise 3": (MEMBER_TYPES["boosting"], {"settings": {"noise": 3.0}}),
 }
 for _name, (_kind, _attributes) in VARIANTS.items():
     MEMBER_TYPES[_name] = type(_name, (_kind,), {"name": _name, **_attributes})

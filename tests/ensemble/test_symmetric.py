@@ -63,7 +63,7 @@ def test_trees_have_the_splits_and_leaves_of_loops(n_classes):
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
     weight /= weight.mean()
     boosting = SymmetricBoostingClassifier if n_classes else SymmetricBoostingRegressor
-    model = boosting(3, max_depth=2, max_bins=128, noise=0.0, l2_regularization=2.0)
+    model = boosting(3, max_depth=2, max_bins=128, l2_regularization=2.0)
     model.fit(X, y, weight)
     rng = np.random.default_rng(0)
     start = np.zeros(max(1, n_classes if n_classes > 2 else 1))
@@ -74,8 +74,6 @@ def test_trees_have_the_splits_and_leaves_of_loops(n_classes):
         rng.permutation(3)
         bag = np.empty(len(X))
         bag[rows] = rng.exponential(size=(len(X), 1))[:, 0]
-        for _ in range(2):  # noise is drawn, and counts nothing
-            rng.standard_normal((3, 127))
         splits, leaves, leaf = tree_by_loops(X, y, values, weight, n_classes, 2, 2.0, bag)
         assert model.features_[i].tolist() == [feature for feature, _ in splits]
         np.testing.assert_allclose(model.thresholds_[i], [cut for _, cut in splits])

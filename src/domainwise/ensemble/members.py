@@ -299,13 +299,15 @@ class _Boosting(MemberType):
 
     name, path, most_rows, expensive = "boosting", "max_iter", None, True
     shared: ClassVar[tuple[str, ...]] = ("max_depth",)
-    sizes: ClassVar[tuple[int, ...]] = grids.BOOSTING_DEPTHS  #: of trees
+    #: Sizes of trees, with few rows and with many.
+    sizes: ClassVar[tuple[tuple[int, ...], tuple[int, ...]]] = grids.BOOSTING_DEPTHS
     most_rounds: ClassVar[int] = 120
     settings: ClassVar[Candidate] = {}
 
     def candidates(self, data: Any) -> list[Candidate]:
         stages = [max(2, self.most_rounds // part) for part in (8, 4, 2, 1)]
-        candidates = grid(**{self.shared[0]: self.sizes, self.path: stages})
+        sizes = self.sizes[len(data.X) > MANY_ROWS]
+        candidates = grid(**{self.shared[0]: sizes, self.path: stages})
         return near(candidates, data.around, self.shared)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
@@ -362,7 +364,7 @@ class _LightGBM(_OtherBoosting):
     """Gradient boosting by LightGBM."""
 
     name, path, shared, stop = "lightgbm", "n_estimators", ("num_leaves",), "num_iteration"
-    sizes = (4, 16)
+    sizes = ((4, 16), (4, 16))
     settings: ClassVar[Candidate] = {"reg_lambda": 1.0}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
@@ -377,7 +379,7 @@ class _CatBoost(_OtherBoosting):
     """Gradient boosting by CatBoost."""
 
     name, path, shared, stop = "catboost", "iterations", ("depth",), "ntree_end"
-    sizes = (2, 6)
+    sizes = ((2, 6), (2, 6))
     settings: ClassVar[Candidate] = {"learning_rate": 0.1}
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:

@@ -39,11 +39,9 @@ class SymmetricBoosting(BaseEstimator):
         Weight of the penalty on the values of leaves, in rows of average weight.
     max_bins : int
         Bins of each feature, which hold about as many rows each.
-    noise : float
-        Deviation of what is added to the gains of splits at first, relative to the gradients';
-        later trees have less. Trees that differ average better.
     random_state : int
-        Seed of the weights that rows have for the splits of a tree, and of the noise.
+        Seed of the weights that rows have for the splits of a tree, which are drawn: trees that
+        differ average better.
     """
 
     def __init__(
@@ -54,7 +52,6 @@ class SymmetricBoosting(BaseEstimator):
         learning_rate: float = 0.1,
         l2_regularization: float = 3.0,
         max_bins: int = 32,
-        noise: float = 1.0,
         random_state: int = 0,
     ) -> None:
         self.max_iter = max_iter
@@ -62,7 +59,6 @@ class SymmetricBoosting(BaseEstimator):
         self.learning_rate = learning_rate
         self.l2_regularization = l2_regularization
         self.max_bins = max_bins
-        self.noise = noise
         self.random_state = random_state
 
     def _fit(self, X: Array, target: Array, sample_weight: Array | None, start: Array) -> None:
@@ -91,15 +87,10 @@ class SymmetricBoosting(BaseEstimator):
             columns = np.sort(rng.permutation(np.flatnonzero(counts))[:SEARCHED_FEATURES])
             bag = rng.exponential(size=(len(rows), 1))
             sums = bag * np.column_stack([gradient[rows], weight[rows]])
-            # Later gradients are small, and noise would be all that counts.
-            share = len(X) * np.exp(-i * self.learning_rate)
-            deviation = np.sqrt(np.sum(sums[:, :-1] ** 2) / len(rows))
-            noise = self.noise * deviation * share / (1 + share)
             leaf = np.zeros(len(X), dtype=np.intp)
             searched = codes[np.ix_(rows, columns)].astype(np.intp)
             for level in range(self.max_depth):
                 gains = self._gains(searched, leaf[rows], sums, 2**level)
-                gains += noise * rng.standard_normal(gains.shape)
                 gains[np.arange(gains.shape[1]) >= counts[columns][:, None]] = -np.inf
                 place, cut = np.unravel_index(int(gains.argmax()), gains.shape)
                 feature = columns[place]
