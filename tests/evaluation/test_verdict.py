@@ -75,6 +75,8 @@ def test_of_methods_that_are_alike_the_simplest_is_recommended():
         "as good as ENSEMBLE on average over eight held-out domains (accuracy 0.735 and 0.744), "
         "and simpler and faster."
     )
+    same = evaluation({"svm": better, "ensemble": SVM}).answer
+    assert same.reason.startswith("as good as ENSEMBLE on average over eight held-out domains (acc")
     clearly = evaluation({"svm": SVM, "ensemble": [score + 0.011 for score in SVM]})
     assert clearly.recommended.key == "ensemble"
     # The same mean with a far worse domain is not as good.
@@ -142,9 +144,9 @@ def test_two_or_three_domains_have_no_range_but_a_probability(n, chance):
     found = evaluation({"svm": SVM[:n]})
     assert found.next_site is None
     assert found.answer.expect == (
-        f"accuracy {np.mean(SVM[:n]):.3f} on average. The next site falls between the extremes, "
-        f"0.700 and {SVM[n - 1]:.3f}, with a probability of {chance}; {in_words(n)} domains are "
-        "too few for a 90 % range."
+        f"accuracy {np.mean(SVM[:n]):.3f} on average. With {in_words(n)} domains there is no 90 % "
+        f"range: the next site falls between 0.700 and {SVM[n - 1]:.3f} with a probability of "
+        f"{chance}."
     )
     assert found.answer.certainty == "low"
 

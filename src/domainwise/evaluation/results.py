@@ -185,7 +185,7 @@ class Results:
             if self.weighted_mean(leader, without) - self.weighted_mean(result, without) < margin
             and all(s > worst - 3 * margin for d, s in result.known.items() if d != without)
         ]
-        return min(alike or [leader], key=_cost)
+        return min(alike or [leader], key=cost_of)
 
     @property
     def row_by_row(self) -> list[MethodResult]:
@@ -243,8 +243,9 @@ class Results:
 
     @property
     def described(self) -> list[MethodResult]:
-        """The methods that the page describes: those of :attr:`main`, and the best."""
-        return list({result.key: result for result in (*self.main, self.best)}.values())
+        """The methods that the page describes: those of :attr:`main`, and the best; no constant."""
+        results = {result.key: result for result in (*self.main, self.best) if not result.trivial}
+        return list(results.values())
 
     @property
     def hardest_first(self) -> list[Label]:
@@ -297,9 +298,9 @@ class Results:
         return next(named, None)
 
 
-def _cost(result: MethodResult) -> float:
+def cost_of(result: MethodResult) -> float:
     """Rough seconds of a method by its name: measured ones would change from run to run."""
-    return METHODS[result.key].cost if result.key in METHODS else 1.5
+    return METHODS[result.key].cost if result.key in METHODS else Method.cost
 
 
 #: Domains with fewer rows do not tell how much rows vary.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, cost_of
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
@@ -59,7 +59,7 @@ class Answer:
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         parts = {
             "Take this": wrap(take, max_lines=3),
-            "Expect": wrap(self.expect, max_lines=2),
+            "Expect": wrap(self.expect, max_lines=3),
             "How certain": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
         # The worst faults have a second line where there is room.
@@ -130,11 +130,12 @@ def _reason(results: Results) -> str:
         other = f"; {rival.label} {show(rival.mean)}" if rival else ""
         return f"{text}: {scores}{other}."
     where = f"on average over {domains_in_words(results)}"
-    if leader is not own:
-        return (
-            f"as good as {leader.label} {where} ({label} {show(own.mean)} and "
-            f"{show(leader.mean)}), and simpler and faster."
-        )
+    other = leader if leader is not own else rival
+    gap = 0.0 if other is None else results.weighted_mean(own) - results.weighted_mean(other)
+    if other is not None and gap < results.margin and not other.trivial:
+        simpler = ", and simpler and faster" if cost_of(own) < cost_of(other) else ""
+        means = f"{label} {show(own.mean)} and {show(other.mean)}"
+        return f"as good as {other.label} {where} ({means}){simpler}."
     few = "" if own is max(results.row_by_row, key=lambda r: r.mean) else (
         ", in which domains with few rows count less"
     )  # fmt: skip
@@ -198,12 +199,12 @@ def _expect(results: Results) -> str:
         )
     mean = f"{measure.label} {show(own.mean)} on average"
     if n < 2:
-        return f"{mean}: one domain was scored, which is too few for a range.{trivial}"
+        return f"{mean}; one domain was scored, which is too few for a range.{trivial}"
     low, high = sorted(map(show, own.known.values()), key=float)[:: n - 1]
     chance = {2: "one third", 3: "one half"}[n]
     return (
-        f"{mean}. The next site falls between the extremes, {low} and {high}, with a probability "
-        f"of {chance}; {in_words(n)} domains are too few for a 90 % range.{trivial}"
+        f"{mean}. With {in_words(n)} domains there is no 90 % range: the next site falls between "
+        f"{low} and {high} with a probability of {chance}.{trivial}"
     )
 
 
