@@ -202,6 +202,10 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
         assert part in text
     assert len(found.answer.faults) == 5
     found.differences["faults"][0] = {**fault, "severity": 3, "columns": ["b"], "leak": True}
+    found.differences["without_leaks"] = {"columns": ["b"], "scores": {"SVM": 0.6, "DCM": 0.55}}
+    assert (
+        "on average. Without b: 0.600 (SVM). A constant prediction: 0.500." in found.answer.expect
+    )
     assert (found.answer.certainty, found.answer.certain) == (
         "low", "A column may contain the answer (b): the scores may not hold."
     )  # fmt: skip

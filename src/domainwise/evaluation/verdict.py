@@ -191,6 +191,10 @@ def _expect(results: Results) -> str:
     trivial = ""
     if constant is not None and not own.trivial:
         trivial = f" A constant prediction: {show(constant.mean)}."
+    if (without := results.differences.get("without_leaks")) and without["scores"]:
+        name = max(without["scores"], key=lambda name: without["scores"][name])
+        score = f"{show(without['scores'][name])} ({name})"
+        trivial = f" Without {_some(without['columns'])}: {score}.{trivial}"
     if ends is not None:
         low, high = (show(measure.sign * end) for end in ends)
         return (
