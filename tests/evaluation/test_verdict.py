@@ -193,6 +193,8 @@ def test_the_answer_fits_twelve_lines_of_a_terminal():
     fault = {"message": "A long sentence about a column. " * 5, "effect": "", "action": "Do it."}
     found.differences = {"faults": [{**fault, "severity": 2, "columns": ["a"], "leak": False}] * 7}
     found.next_step = "To fit it: domainwise fit --from folder -o model.skops"
+    longest = replace(found.answer, reason="a " * 200, expect="b " * 200, certain="c " * 200)
+    assert len(longest.lines()) == 12
     lines = found.answer.lines()
     assert len(lines) <= 12
     assert max(map(len, lines)) <= 80

@@ -53,8 +53,6 @@ class Answer:
 
     def lines(self, width: int = 80) -> list[str]:
         """The same for a terminal: at most twelve lines, of which a command may be longer."""
-        faults = [_joined(fault) for fault in self.faults[:3]] or [NO_FAULT]
-        hidden = len(self.faults) - len(faults) + self.more_faults
         take = f"{self.take}: {self.reason}" if self.take else self.reason
         wrap = partial(textwrap.wrap, width=width - 13, placeholder=" …")
         parts = {
@@ -62,10 +60,15 @@ class Answer:
             "Expect": wrap(self.expect, max_lines=3),
             "How certain": wrap(f"{self.certainty}. {self.certain}", max_lines=2),
         }
-        # The worst faults have a second line where there is room.
-        room = 11 - sum(map(len, parts.values())) - (hidden > 0) - len(faults)
+        # A line for each of three faults, one for the number of others, and one for the command;
+        # the worst faults have a second line where there is room.
+        room = 11 - sum(map(len, parts.values()))
+        n = min(len(self.faults), 3, room - 1)
+        hidden = len(self.faults) - n + self.more_faults
+        faults = [_joined(fault) for fault in self.faults[:n]] or [NO_FAULT]
+        second = room - len(faults) - (hidden > 0)
         parts["Check first"] = [
-            line for i, text in enumerate(faults) for line in wrap(text, max_lines=1 + (i < room))
+            line for i, text in enumerate(faults) for line in wrap(text, max_lines=1 + (i < second))
         ]
         parts["Check first"] += [f"{hidden} more on the page"] * (hidden > 0)
         parts["Next"] = [self.command] * bool(self.command)
@@ -127,8 +130,8 @@ def _reason(results: Results) -> str:
         alone = " that predicts row by row" * any(r.context for r in results.results)
         text = f"No method{alone} is better than a constant prediction on unseen domains"
         scores = f"{label} {show(own.mean)} on average over {domains_in_words(results)}"
-        other = f"; {rival.label} {show(rival.mean)}" if rival else ""
-        return f"{text}: {scores}{other}."
+        beside = f"; {rival.label} {show(rival.mean)}" if rival else ""
+        return f"{text}: {scores}{beside}."
     where = f"on average over {domains_in_words(results)}"
     other = leader if leader is not own else rival
     gap = 0.0 if other is None else results.weighted_mean(own) - results.weighted_mean(other)
