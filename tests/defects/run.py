@@ -105,6 +105,18 @@ DEFECTS = [
         ("estimators/test_dcmcv.py",),
     ),
     Defect(
+        "parts of a batch follow the order of its rows",
+        "order = drawing_order(keys, division) if place == 0 else order",
+        "order = np.arange(len(keys))",
+        ("ensemble/test_batches.py",),
+    ),
+    Defect(
+        "context counts in a batch of one row",
+        "more = np.clip(n_rows, 1.0, self.size) - 1.0",
+        "more = np.clip(n_rows, 1.0, self.size)",
+        ("ensemble/test_batches.py",),
+    ),
+    Defect(
         "the ensemble's weights for a held-out domain know its scores",
         "quality[:, present[present != domain]]",
         "quality[:, present]",
