@@ -118,7 +118,7 @@ class MemberType:
     shared: ClassVar[tuple[str, ...] | None] = None
     n_average: ClassVar[int] = 1
     #: Rows that it learns from, at most; None is no limit, once parameters are chosen.
-    most_rows: ClassVar[int | None] = 5000
+    most_rows: ClassVar[int | None] = 20_000
     #: Whether fits take so long that more domains are held out together.
     expensive = False
     #: Whether it also learns from rows in context.
@@ -271,7 +271,7 @@ class _Linear(MemberType):
 class _ExtraTrees(MemberType):
     """Extremely randomised trees."""
 
-    name, path, expensive = "extra_trees", "min_samples_leaf", True
+    name, path, expensive, most_rows = "extra_trees", "min_samples_leaf", True, 5000
     #: Thresholds are drawn between the extremes: with long tails, few of them fall among the rows.
     clip = 3.0
 

@@ -29,7 +29,7 @@ TREE_FEATURES: dict[str, tuple[str | float, ...]] = {
 }
 TREE_LEAVES = (1, 5)
 BOOSTING_DEPTHS = ((4,), (5,))  #: with few rows, and with many
-SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0, 100.0)}
+SVM_COSTS = {"classes": (0.1, 1.0, 10.0), "numbers": (1.0, 10.0)}
 SVM_WEIGHTS = (0.0, 1.0)
 RIDGE_MEMBER_WEIGHTS = (1.0, 10.0)  #: beside 0
 RIDGE_MEMBER_ALPHAS = (0.03, 0.3, 1.0, 3.0, 10.0, 100.0)
