@@ -51,8 +51,8 @@ from domainwise.search.driver import (
 from domainwise.search.scores import Score, decision_outputs, outputs
 from domainwise.splits.folds import Split, draw_rows
 
-#: Trees in the end, and while candidates are compared.
-TREES, COMPARED_TREES = 100, 50
+#: Trees in the end (half of them beyond MANY_ROWS), and while candidates are compared.
+TREES, COMPARED_TREES = 200, 50
 #: Rows beyond which trees have no small leaves: they gain little, and files would be large.
 MANY_ROWS = 1500
 #: Features beyond which trees try a few of them at each split only.
@@ -291,7 +291,8 @@ class _ExtraTrees(MemberType):
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
-        return trees(**{"n_estimators": TREES, "random_state": data.seed, **candidate})
+        n_trees = TREES if len(data.X) <= MANY_ROWS else max(1, TREES // 2)
+        return trees(**{"n_estimators": n_trees, "random_state": data.seed, **candidate})
 
 
 class _Boosting(MemberType):
