@@ -75,7 +75,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
             everything = np.flatnonzero(task.domain_new == domain)
             largest = [size for size in SIZES if size >= len(everything)][:1]
             for size in [size for size in SIZES if size < len(everything)] + largest:
-                rng = np.random.default_rng([fold, int(domain)])  # the same rows, where possible
+                rng = np.random.default_rng([fold, int(domain), size])
                 rows, batch = batches(everything, size, rng)
                 y, X = task.y_new[rows], task.X_new[rows]
                 entry: dict[str, Any] = {"domain": int(domain), "size": min(size, len(rows))}
@@ -154,6 +154,7 @@ def report(arguments: argparse.Namespace) -> None:
     """Write tables and the picture."""
     found = collected(arguments.out)
     lines = ["# Scores against the size of batches", "", *(__doc__ or "").split("\n\n")[2:], ""]
+    lines += [arguments.note, ""] if arguments.note else []
     lines += ["![Gain over rows one by one, by batch size](../docs/batch_size.png)", ""]
     worst: list[tuple[float, str]] = []
     for sources in SOURCES:
@@ -237,6 +238,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--folds", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--note", default="", help="a sentence for the report")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
     parser.add_argument("--out", type=Path, default=Path("build/batch_size"))

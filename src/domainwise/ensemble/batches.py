@@ -307,8 +307,8 @@ class SourceRange:
         Z = Z[:, features]
         statistics, counts = _statistics(Moments.of_rows(Z, codes, n_domains))
         noise = _noise(Z, shown)
-        known = _Sources(statistics, counts, noise)
-        others = [known.without(d).summary() for d in range(n_domains)]
+        apart = ~np.eye(n_domains, dtype=bool)
+        others = [_summary(statistics[:, m], counts[m], noise[:, m]) for m in apart]
         sizes, limits = [], []
         for size in (*SIZES, None):
             enough = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
@@ -330,7 +330,8 @@ class SourceRange:
             limits.append(np.exp(logs.mean() + reach))
         place = np.argsort(sizes, kind="stable")
         ends = (np.array(sizes)[place], np.array(limits)[place])
-        return cls(np.asarray(features), *known.summary(), n_domains, *ends)
+        known = _summary(statistics, counts, noise)
+        return cls(np.asarray(features), *known, n_domains, *ends)
 
     def outlier(self, moments: Moments) -> Outlier | None:
         """The statistic of a batch that is farthest outside the range; None if none is outside."""
@@ -349,25 +350,16 @@ class SourceRange:
         return Outlier(name, int(self.features[place]), float(distance[kind, place]), limit)
 
 
-@dataclass(frozen=True)
-class _Sources:
-    """Statistics of shape (2, n_domains, n_features), rows behind them, and noise of one row."""
+def _summary(statistics: Array, counts: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """Mean and variance between domains of each statistic, and the variance of one row.
 
-    statistics: Array
-    counts: Array
-    noise: Array  #: of each domain's statistics, of the same shape
-
-    def without(self, domain: int) -> _Sources:
-        others = np.arange(self.statistics.shape[1]) != domain
-        return _Sources(self.statistics[:, others], self.counts[others], self.noise[:, others])
-
-    def summary(self) -> tuple[Array, Array, Array]:
-        """Mean and variance between domains of each statistic, and the variance of one row."""
-        mean = self.statistics.mean(axis=1)
-        within = self.noise.mean(axis=1)
-        chance = (within[:, None] / np.maximum(self.counts, 1.0)).mean(axis=1)
-        between = np.maximum(self.statistics.var(axis=1, ddof=1) - chance, 0.0)
-        return mean, between, within
+    Statistics and noise, the variance of one row in each domain, have shape (2, n_domains,
+    n_features), and the counts behind them (n_domains, n_features).
+    """
+    within = noise.mean(axis=1)
+    chance = (within[:, None] / np.maximum(counts, 1.0)).mean(axis=1)
+    between = np.maximum(statistics.var(axis=1, ddof=1) - chance, 0.0)
+    return statistics.mean(axis=1), between, within
 
 
 def _distances(
