@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from leaderboard_data import OUTER_FOLDS, STAGE, domain_scores, tasks
+from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, tasks
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
@@ -117,6 +117,22 @@ def read(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
 
 
+def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the ensemble in a run of the leaderboard, beside those of the version before."""
+    methods = {"ensemble": "alone", "context": "context"}
+    found: dict[Any, dict[str, Any]] = {}
+    known = {(r["set"], r["fold"]): r for r in before if r["rows"] == TRAINING_ROWS}
+    for row in read(store):
+        key = (row["set"], row["fold"])
+        if row["method"] in methods and key in known:
+            now = found.setdefault(
+                key, known[key] | {"version": "now", "scores": {}, "mib": np.nan}
+            )
+            now["seconds"] = row["seconds"]  # predictions included
+            now["scores"][methods[row["method"]]] = row["scores"]
+    return [row for row in found.values() if len(row["scores"]) == 2]
+
+
 def difference(before: list[Any], now: list[Any], how: str) -> tuple[float, float, float]:
     """Mean score now, gain over before (larger is better), and its standard error over domains."""
     pairs = [
@@ -132,6 +148,9 @@ def difference(before: list[Any], now: list[Any], how: str) -> tuple[float, floa
 def report(arguments: argparse.Namespace) -> None:
     """Write the table of all sets."""
     rows = read(arguments.out / "ensemble_speed.jsonl")
+    if arguments.leaderboard is not None:
+        rows = [row for row in rows if row["version"] == "before"]
+        rows += from_leaderboard(arguments.leaderboard, rows)
     by_key = {(r["rows"], r["set"], r["version"], r["fold"]): r for r in rows}
     lines, ratios = [], []
     for size in sorted({r["rows"] for r in rows}):
@@ -194,6 +213,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/ensemble_speed"))
     parser.add_argument("--report", type=Path, default=here.with_name("ENSEMBLE_SPEED.md"))
+    parser.add_argument("--leaderboard", type=Path, help="take the version now from this run")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=600.0)
     arguments = parser.parse_args()

@@ -480,6 +480,25 @@ def test_held_out_rows_are_limited(monkeypatch):
     assert held_out.plain.dtype == np.float32
 
 
+def test_kinds_without_a_limit_learn_from_all_rows_once_parameters_are_chosen(monkeypatch):
+    monkeypatch.setattr("domainwise.ensemble.base.MAX_ROWS", 100)
+    monkeypatch.setattr(members._InvariantRidge, "LANDMARKS", 60)
+    X, _, domain = table(n_per_domain=40)
+    target, codes = X[:, 0] + X[:, 1] ** 2, np.unique(domain, return_inverse=True)[1]
+    model = DomainEnsembleRegressor(["boosting", "invariant_ridge"], context=False, random_state=0)
+    model.fit(X, target, sample_domain=domain)
+    assert len(model.held_out_.y) == 100
+    Z, scaled = standardised(X), (target - target.mean()) / target.std()
+    boosting = model.members_["boosting"]
+    again = clone(boosting.estimators[0]).fit(Z, scaled)
+    np.testing.assert_allclose(boosting.predict(Z)[:, 0], again.predict(Z))
+    ridge = model.members_["invariant_ridge"]
+    levelled = ridge.clip * np.tanh(Z / ridge.clip)
+    again = clone(ridge.estimators[0])
+    again.fit_candidates(levelled, scaled, codes, candidates=ridge.parameters)
+    np.testing.assert_allclose(ridge.predict(Z)[:, 0], again.predict(levelled), atol=1e-8)
+
+
 def test_statistics_of_domains_are_an_argument_of_a_copy():
     X, y, domain = table()
     model = DomainEnsembleClassifier(OWN).fit(X, y, sample_domain=domain)
