@@ -1,46 +1,39 @@
-"""CPU time of `evaluate` beside an earlier commit, of its quick answer, and of threads in a search.
+"""CPU time of `evaluate`: a small table, the house prices, and quick answers on all data sets.
 
-A table of 1,189 rows, 8 domains and 14 columns; the twelve methods that both commits have. What has
-been decided otherwise since is set to what it was, so that the same is computed: inner folds and
-the inner score are named, and InvariantRidge has the penalties of the earlier commit, and all rows
-for landmarks in both (which landmarks inner splits have was changed). The fit that predicts domains
-which are seen, and the importance of columns, were added since, and are left out. Scores and
-choices are compared. The time of all methods of today, the ensemble included, is listed beside.
-Searches with and without threads run in turn, on the machine as it is and beside busy processes.
+Every evaluation runs in a process of its own with one thread and one worker; its CPU time is split
+into that of jobs, which workers share, and the rest: reading, checks, intervals, page. Seconds on
+two idle cores follow from both. Beside each is the CPU time of one leave-domains-out
+cross-validation of HistGradientBoosting with default arguments on the same rows and splits.
 
-    git worktree add FOLDER 3c9f965
-    python benchmarks/evaluate.py --old FOLDER              all splits, then EVALUATE.md
-    python benchmarks/evaluate.py --old FOLDER --splits 2   the first two splits
-    python benchmarks/evaluate.py --old FOLDER --load 2     beside two processes that are busy
-    python benchmarks/evaluate.py --old FOLDER --default 0  without the methods as they are
+    python benchmarks/evaluate.py                    all, then EVALUATE.md
+    python benchmarks/evaluate.py --parallel 8       eight evaluations at a time
+    python benchmarks/evaluate.py --only small quick some of small, house and quick
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from measuring import Report, Result, serve_point
+from measuring import Report, Result, peak_rss, run_point, serve_point
 
 HERE = Path(__file__).resolve().parent
-METHODS = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
-METHODS += ["dcmcv", "invariant", "invariantridge"]
+#: What `evaluate` compared by default before seven methods were enough.
+FORMER = ["constant", "svm", "linear", "boosting", "kpca", "coir", "dica", "dcm", "fastdcm"]
+FORMER += ["dcmcv", "invariant", "invariantridge", "ensemble"]
 ROWS, DOMAINS, COLUMNS = 1189, 8, 14
-PAIRS = 15  #: searches with and without threads
+#: CPU seconds of the small table with the former methods before, as reported then.
+BEFORE = 210.0
+#: Data sets with less than a minute for all, by name in leaderboard_data.
+QUICK = ["facies", "gvhd", "parkinsons", "adult", "bike", "communities", "landmine", "oilwells"]
+QUICK += ["cytof", "hipc", "shoppers", "kc_house", "heart", "large"]
 
 
-# Tasks: each runs in a child, which alone imports the numerical libraries.
-
-
-def table() -> tuple[Any, Any, Any]:
+def small_table() -> tuple[Any, Any, Any]:
     """Draw the rows: domains differ in place, scale, size and share of the classes."""
     import numpy as np
 
@@ -55,238 +48,152 @@ def table() -> tuple[Any, Any, Any]:
     return X, np.where(risk > 0.2, "ill", "well"), np.array(list("abcdefgh"))[domain]
 
 
-def as_it_was() -> None:
-    """Let InvariantRidge search what it searched in the earlier commit, with all rows."""
-    try:
-        from domainwise.ridge import base as ridge
-    except ImportError:
-        from domainwise.selection import _ridge_search
+def large_table() -> tuple[Any, Any, Any]:
+    """100,000 rows, 50 columns, 12 domains, two classes."""
+    import numpy as np
 
-        _ridge_search.AUTO_LANDMARKS = 10**6
-        return
-    ridge.AUTO_LANDMARKS = 10**6
-    ridge.RidgeCandidates._alphas = lambda self, n_rows: ridge.RIDGE_ALPHAS
+    rng = np.random.default_rng(0)
+    domain = rng.integers(12, size=100_000)
+    X = rng.normal(size=(100_000, 50)) + rng.normal(size=(12, 50))[domain]
+    risk = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=len(X))
+    return X, np.where(risk > 0, "ill", "well"), domain
 
 
-def compare(
-    methods: list[str], splits: int = 8, quick: bool = False, default: bool = False
-) -> Result:
-    """Evaluate, and say how long each method took; ``default`` leaves methods as they are."""
-    import inspect
-    from dataclasses import replace
-    from importlib import import_module
+def load(name: str) -> tuple[Any, Any, Any]:
+    """Rows, targets and domains of a data set."""
+    from leaderboard_data import DATA_SETS, STAGE
+
+    from domainwise.datasets import load_heart
+
+    made = {"small": small_table, "large": large_table}
+    if name in made:
+        return made[name]()
+    bunch = load_heart() if name == "heart" else DATA_SETS[STAGE[name]][name]()
+    return bunch.data, bunch.target, bunch.sample_domain
+
+
+def boosting_seconds(problem: Any, splits: Any) -> float:
+    """CPU seconds of a cross-validation of boosting on the splits."""
+    from sklearn.base import clone
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    kind = HistGradientBoostingClassifier if problem.classification else None
+    started = time.process_time()
+    for train, test in splits:
+        prepare = clone(problem.preprocessor).fit(problem.rows(train))
+        model = (kind or HistGradientBoostingRegressor)(early_stopping=False)
+        model.fit(prepare.transform(problem.rows(train)), problem.y[train])
+        model.predict(prepare.transform(problem.rows(test)))
+    return time.process_time() - started
+
+
+def run(name: str, methods: list[str] | None = None, quick: bool = False) -> Result:
+    """Evaluate a data set and draw its page; CPU seconds of the parts."""
+    import tempfile
 
     from domainwise import evaluate
-    from domainwise.selection import LeaveDomainsOut
+    from domainwise.evaluation import jobs
+    from domainwise.evaluation.problem import outer_splits
 
-    name = evaluate.__module__.replace("_evaluate", "_jobs").replace(".evaluate", ".jobs")
-    jobs = import_module("domainwise.evaluation.jobs" if ".jobs" in name else name)
-    run, seconds = jobs.MethodJob.run, dict.fromkeys(methods, 0.0)
+    X, y, domain = load(name)
+    spent: dict[str, float] = {}
+    seen: dict[str, Any] = {}
+    run_job = jobs.MethodJob.run
 
     def timed(self: Any) -> Any:
-        if not default and hasattr(self, "seen"):
-            self = replace(self, seen=None, columns=())
-        started = time.process_time()
-        rows = run(self)
-        seconds[self.method.key] += time.process_time() - started
+        seen["problem"] = self.problem
+        begun = time.process_time()
+        rows = run_job(self)
+        key = self.method.key if self.part == "outside" else "on seen domains"
+        spent[key] = spent.get(key, 0.0) + time.process_time() - begun
         return rows
 
     jobs.MethodJob.run = timed
-    X, y, domain = table()
-    more: dict[str, Any] = {"quick": True}
-    if not quick:
-        more = {"cv": list(LeaveDomainsOut().split(X, y, domain))[:splits]}
-        more["inner_cv"] = LeaveDomainsOut(2)
-    if default:
-        more.pop("inner_cv", None)
-    else:
-        as_it_was()
-    if not default and "inner_scoring" in inspect.signature(evaluate).parameters:
-        more["inner_scoring"] = "accuracy"
-    started = time.process_time()
-    found = evaluate(X, y, domain, methods=methods, scoring="accuracy", progress=False, **more)
-    total = time.process_time() - started
-    chosen = {r.key: [sorted(map(str, p.items())) for p in r.parameters] for r in found.results}
-    return {"total": total, "cpu": seconds, "scores": found.scores, "chosen": chosen}
-
-
-def search() -> Result:
-    """Wall and CPU seconds of a search over DCM on 700 rows, one for each line that is read."""
-    import numpy as np
-    from sklearn import config_context
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import Pipeline
-
-    from domainwise import DCM
-
-    rng = np.random.default_rng(0)
-    domain = np.repeat(np.arange(7), 100)
-    X = rng.normal(size=(700, COLUMNS)) + rng.normal(size=(7, COLUMNS))[domain]
-    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
-    model = Pipeline([("project", DCM()), ("predict", LinearDiscriminantAnalysis())])
-    grid = {"project__ridge": [1e-3, 1e-1], "project__domain_weight": [0.01, 1.0]}
-    with config_context(enable_metadata_routing=True):
-        GridSearchCV(model, grid, cv=5).fit(X, y, sample_domain=domain)
-        for _ in iter(sys.stdin.readline, ""):
-            started = time.perf_counter(), time.process_time()
-            GridSearchCV(model, grid, cv=5).fit(X, y, sample_domain=domain)
-            taken = time.perf_counter() - started[0], time.process_time() - started[1]
-            print(json.dumps(taken), flush=True)
-    return {}
-
-
-TASKS = {"compare": compare, "search": search}
-
-
-# The parent.
-
-
-def call(source: Path, threads: str | None, **point: Any) -> dict[str, Any]:
-    """How to start a task with the package of a source tree."""
-    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    environment["PYTHONPATH"] = str(source / "src")
-    if threads is not None:
-        environment["OMP_NUM_THREADS"] = threads
-    command = [sys.executable, __file__, "--point", json.dumps(point)]
-    return {"args": command, "text": True, "env": environment}
-
-
-def child(source: Path, **point: Any) -> Result:
-    """Run a task with one thread."""
-    done = subprocess.run(**call(source, "1", **point), capture_output=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{point} failed:\n{done.stderr}")
-    result: Result = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def search_ratios(load: int) -> list[list[float]]:
-    """Free threads over OMP_NUM_THREADS=1: medians and quartiles of wall, and of CPU time.
-
-    Two processes search in turn, one search each, so that both meet what else the machine does.
-    """
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    free, one = (
-        subprocess.Popen(**call(HERE.parent, n, task="search"), **pipes) for n in (None, "1")
-    )
-
-    def searched(process: Any) -> list[float]:
-        print(file=process.stdin, flush=True)
-        taken: list[float] = json.loads(process.stdout.readline())
-        return taken
-
-    pairs = []
-    for process in (free, one):  # the first, while it still imports
-        searched(process)
-    with busy(load):
-        for i in range(PAIRS):
-            taken = {p: searched(p) for p in ((free, one) if i % 2 else (one, free))}
-            pairs.append([a / b for a, b in zip(taken[free], taken[one], strict=True)])
-    for process in (free, one):
-        process.communicate()
-    return [statistics.quantiles(ratios, n=4) for ratios in zip(*pairs, strict=True)]
-
-
-@contextmanager
-def busy(count: int) -> Any:
-    """Keep cores busy meanwhile."""
-    work = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in work:
-            process.kill()
-            process.wait()
-
-
-def differences(old: Result, new: Result, method: str) -> tuple[float, str]:
-    """Largest difference of a score, and in how many splits the same was chosen."""
-    scores = [(old["scores"][method][d], s) for d, s in new["scores"][method].items()]
-    pairs = list(zip(old["chosen"][method], new["chosen"][method], strict=True))
-    same = sum(a == b for a, b in pairs)
-    return max(abs(a - b) for a, b in scores), f"{same} of {len(pairs)}"
-
-
-def as_is(usual: Result, method: str, options: argparse.Namespace) -> str:
-    """Seconds of a method as it is, for as many splits as the others."""
-    taken = usual["cpu"].get(method)
-    return "" if taken is None else f"{taken * options.splits / options.default:.2f}"
+    started, wall = time.process_time(), time.perf_counter()
+    found = evaluate(X, y, domain, methods=methods, quick=quick, progress=False)
+    if find_spec("matplotlib"):
+        with tempfile.TemporaryDirectory() as folder:
+            found.report(Path(folder) / "page.html")
+    total, wall = time.process_time() - started, time.perf_counter() - wall
+    in_jobs = sum(spent.values())
+    problem = seen["problem"]
+    return {
+        "total": total,
+        "seconds": wall,
+        "above": peak_rss(),
+        "two_cores": total - in_jobs + in_jobs / 2,
+        "methods": spent,
+        "boosting": boosting_seconds(problem, outer_splits(problem, None)),
+        "shape": [problem.n_given, problem.X.shape[1], len(problem.domains), len(problem.y)],
+        "left_out": sorted(found.left_out),
+        "best": found.best.label,
+    }
 
 
 def main() -> None:
     """Measure and write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--old", type=Path, help="source tree of the earlier commit")
-    parser.add_argument("--splits", type=int, default=DOMAINS)
-    parser.add_argument("--default", type=int, default=2, help="splits of the methods as they are")
-    parser.add_argument("--load", type=int, default=0, help="other processes that keep cores busy")
+    parser.add_argument("--only", nargs="+", default=["small", "house", "quick"])
+    parser.add_argument("--parallel", type=int, default=1, help="evaluations at a time")
     parser.add_argument("--out", type=Path, default=HERE / "EVALUATE.md")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.point:
-        serve_point(options.point, TASKS)
+        serve_point(options.point, {"run": run})
         return
-    if options.old is None:
-        parser.error("name the source tree of the earlier commit: --old FOLDER")
-    here = HERE.parent
-    point = {"task": "compare", "methods": METHODS, "splits": options.splits}
-    with busy(options.load):
-        loads = os.getloadavg()[0]
-        old, new = child(options.old, **point), child(here, **point)
-        usual: Result = {"cpu": {}}
-        if options.default:
-            point = {**point, "methods": [*METHODS, "ensemble"], "splits": options.default}
-            usual = child(here, **point, default=True)
-            everyone = [*METHODS, "ensemble"]
-            quick = child(here, task="compare", methods=everyone, quick=True, default=True)
+    points: dict[str, dict[str, Any]] = {}
+    if "small" in options.only:
+        points["small, default methods"] = {"name": "small"}
+        points["small, former methods"] = {"name": "small", "methods": FORMER}
+    if "house" in options.only:
+        points["house prices, default methods"] = {"name": "kc_house"}
+    if "quick" in options.only:
+        points |= {f"quick: {name}": {"name": name, "quick": True} for name in QUICK}
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+    def measure(item: tuple[str, dict[str, Any]]) -> tuple[str, Result]:
+        result = run_point(__file__, {"task": "run", **item[1]}, threads)
+        print(item[0], f"{result['total']:.1f} s", flush=True)
+        return item[0], result
+
+    with ThreadPoolExecutor(options.parallel) as pool:
+        results = dict(pool.map(measure, points.items()))
+    page = "the page included" if find_spec("matplotlib") else "without the page (no matplotlib)"
     note = (
-        f"CPU seconds, one BLAS thread, {options.splits} of {DOMAINS} outer splits, the load was "
-        f"{loads:.0f} on {os.cpu_count()} cores. Both compute the same: inner folds and the inner "
-        "score (accuracy) are named, and InvariantRidge has the penalties of the earlier commit "
-        "and all rows for landmarks. The last column is of the methods as they are today, with "
-        "the smooth inner score, scores of domains that are seen and the importance of columns, by "
-        f"{options.default} of the splits."
+        f"CPU seconds with one thread and one worker, {page}; 'two cores' is the "
+        "time that two idle cores take: jobs are shared by two workers, the rest is not. The "
+        "ratio is to one leave-domains-out cross-validation of HistGradientBoosting (default "
+        f"arguments) on the rows that methods learn from. {options.parallel} at a time."
     )
-    report = Report("CPU time of evaluate", "python benchmarks/evaluate.py --old FOLDER", note)
-    ratio = sum(new["cpu"].values()) / sum(old["cpu"].values())
-    report.check(
-        "all twelve methods: CPU time, new over old", ratio, 0.5, form="{:.2f}", least=False
+    report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
+    if "small" in options.only:
+        default, former = results["small, default methods"], results["small, former methods"]
+        small = f"{ROWS:,} rows, {COLUMNS} columns, {DOMAINS} domains"
+        bounds: dict[str, Any] = {"form": "{:.0f}", "least": False}
+        report.check(f"{small}: CPU seconds, default methods", default["total"], 60, **bounds)
+        report.check(f"{small}: CPU seconds, former methods", former["total"], BEFORE, **bounds)
+    if "house" in options.only:
+        house = results["house prices, default methods"]["two_cores"]
+        report.check("house prices: seconds on two cores", house, 300, form="{:.0f}", least=False)
+    if "quick" in options.only:
+        slowest = max(results[f"quick: {name}"]["two_cores"] for name in QUICK)
+        what = "quick, the slowest data set: seconds on two cores"
+        report.check(what, slowest, 30, form="{:.0f}", least=False)
+    header = ["evaluation", "rows", "columns", "domains", "learnt from", "CPU s", "two cores, s"]
+    rows = []
+    for name, result in results.items():
+        numbers = [f"{n:,}" for n in result["shape"]]
+        times = [f"{result['total']:.1f}", f"{result['two_cores']:.1f}"]
+        ratio = f"{result['total'] / result['boosting']:.0f}"
+        rows.append([name, *numbers, *times, ratio, ", ".join(result["left_out"]) or "–"])
+    report.table([*header, "ratio", "left out"], rows)
+    names = [name for name in results if not name.startswith("quick")]
+    keys = list(dict.fromkeys(key for name in names for key in results[name]["methods"]))
+    report.text("CPU seconds by method:")
+    report.table(
+        ["method", *names],
+        [[key, *(f"{results[n]['methods'].get(key, 0.0):.1f}" for n in names)] for key in keys],
     )
-    apart = max(differences(old, new, method)[0] for method in METHODS)
-    report.check("largest difference of a score", apart, 1e-8, form="{:.0e}", least=False)
-    if options.default:
-        whole = usual["total"] * DOMAINS / options.default
-        report.check(
-            "quick: CPU time over that of all splits, the ensemble included",
-            quick["total"] / whole,
-            0.1,
-            form="{:.2f}",
-            least=False,
-        )
-    searches = []
-    for load in (0, 2):
-        beside = f"beside {load} processes that are busy" if load else "as the machine is"
-        for name, ratios in zip(("wall", "CPU"), search_ratios(load), strict=True):
-            what = f"GridSearchCV over DCM, 700 rows, {beside}: {name} time over that with "
-            what += "OMP_NUM_THREADS=1"
-            report.check(what, ratios[1], 1.1, form="{:.2f}", least=False)
-            searches.append([name, str(load), *(f"{r:.2f}" for r in ratios)])
-    lines = []
-    for method in sorted(METHODS, key=lambda name: -old["cpu"][name]):
-        a, b = old["cpu"][method], new["cpu"][method]
-        apart, same = differences(old, new, method)
-        line = [method, f"{a:.2f}", f"{b:.2f}", f"{b / a:.2f}", f"{apart:.0e}", same]
-        lines.append([*line, as_is(usual, method, options)])
-    lines.append(["ensemble", *[""] * 5, as_is(usual, "ensemble", options)])
-    header = ["method", "before", "now", "ratio", "largest difference of a score", "same choice"]
-    header.append("as it is today")
-    report.table(header, lines)
-    report.text(
-        f"GridSearchCV in two processes, with threads as they come and with OMP_NUM_THREADS=1, "
-        f"which search in turn: ratios of {PAIRS} pairs."
-    )
-    report.table(["time", "busy processes", "lower quartile", "median", "upper quartile"], searches)
     report.write(options.out)
 
 

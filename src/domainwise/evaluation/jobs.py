@@ -113,10 +113,11 @@ class MethodJob:
         """The method, fitted to the sources; some look at rows of these that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        if problem.whole is None or not takes(model[-1].estimator.fit, "learn_from"):
+        alone = self.quick or problem.whole is None
+        if alone or not takes(model[-1].estimator.fit, "learn_from"):
             rows = problem.rows(train, method.prepare)
             return fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
-        whole = problem.whole
+        whole = problem.everything
         rows = whole.rows_of(problem.codes[train])
         return fit_with_domains(
             model,
@@ -133,7 +134,7 @@ class MethodJob:
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
                 asked = (self.problem, self.method, model, self.split, self.columns)
-                importance = column_importance(*asked)
+                importance = column_importance(*asked, QUICK_ROWS if self.quick else MAX_ROWS)
         settled = model[-1].settled_
         for row, context in zip(rows, contexts, strict=True):
             row |= {"worth": importance, "settled_model": settled}
@@ -379,6 +380,7 @@ class Scorer:
 #: Rows of all domains of a split that are shuffled, over and over up to half as many, and rows
 #: that are predicted at a time.
 MAX_ROWS, AT_A_TIME = 400, 2000
+QUICK_ROWS = 100  #: the former of a quick evaluation
 
 
 def column_importance(
@@ -387,6 +389,7 @@ def column_importance(
     model: Any,
     split: tuple[Array, Array],
     columns: Sequence[str],
+    max_rows: int,
 ) -> dict[str, list[float]]:
     """Loss of the measure by column, one for each domain on which it is defined.
 
@@ -399,7 +402,7 @@ def column_importance(
         return {}
     codes = np.unique(problem.codes[test])
     local = np.searchsorted(codes, problem.codes[test])
-    rows = test[spaced_rows(local, np.full(len(codes), max(10, MAX_ROWS // len(codes))))]
+    rows = test[spaced_rows(local, np.full(len(codes), max(10, max_rows // len(codes))))]
     y, kind = problem.y, problem.classification
     defined = [
         code
@@ -409,7 +412,7 @@ def column_importance(
     if not defined:
         return {}
     rng = np.random.default_rng(problem.seed)
-    repeats = int(np.clip(MAX_ROWS // (2 * len(rows)), 1, 5))
+    repeats = int(np.clip(max_rows // (2 * len(rows)), 1, 5))
     # The first copy is unchanged; each of the others has one column shuffled.
     copies: list[str | None] = [None, *(name for name in columns for _ in range(repeats))]
     scores: dict[str | None, list[list[float]]] = {}

@@ -41,6 +41,8 @@ MAX_INNER_FOLDS = 5
 #: Rows on which arguments are chosen, at most; the final fit has all rows. Estimators that are
 #: searches themselves share work, or have landmarks.
 SEARCH_ROWS = 5000
+#: Groups after which candidates that are clearly worse are dropped.
+RACE_SPLITS = 3
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ class MethodSearch(Searched, AroundEstimator):
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
             # A score that is named may be noise on single domains: its candidates do not race.
-            race = Race() if self.scoring is None and not self.own else None
+            race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
             result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
             chosen = _for_more_rows(result.chosen[0], units, len(y) / len(rows))
