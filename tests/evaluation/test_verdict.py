@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from domainwise.evaluation.evaluate import holm, with_p_values
 from domainwise.evaluation.evaluation import Evaluation
+from domainwise.evaluation.gather import holm, with_p_values
 from domainwise.evaluation.results import MethodResult, domain_weights
 from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.statistics import expected_range, in_words
