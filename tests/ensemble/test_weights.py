@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from domainwise.calibration.curves import fit_curve
 from domainwise.ensemble.held_out import (
     HeldOutScore,
     ShareRange,
@@ -106,3 +107,19 @@ def test_shares_outside_the_range_of_the_sources_are_found():
     assert allowed.left_by(new, np.full(4, 1000)).tolist() == [False, True, True, False]
     # One row is all of one class whatever the domain is like.
     assert not allowed.left_by(np.eye(2), np.ones(2)).any()
+
+
+def test_splits_without_rows_that_count_have_no_scores_and_others_one_for_each_domain():
+    y, domains = np.array([0, 1] * 6), np.repeat([0, 1, 2], 4)
+    score = HeldOutScore(
+        y, np.array(["a", "b"]), domains, 3, np.arange(4, 12), np.ones(12), False, None
+    )
+    tests = [np.arange(4), np.arange(4, 8), np.arange(8, 12)]
+    good, bad = 2.0 * np.eye(2)[y], -2.0 * np.eye(2)[y]
+    outcomes = [[values[test] for test in tests] for values in (good, bad)]
+    assert score.table([each[:1] for each in outcomes], tests[:1]).shape == (2, 0)
+    table = score.table(outcomes, tests)
+    assert table.shape == (2, 2)
+    assert (table[0] > table[1]).all()
+    _, loss = fit_curve(good[4:], y[4:], np.ones(8))
+    assert table[0].mean() == pytest.approx(-loss)

@@ -75,6 +75,8 @@ class HeldOutScore:
         Their means are what candidates are chosen by.
         """
         rows, n = np.intersect1d(self.rows, np.concatenate(tests)), len(self.y)
+        if not len(rows):  # the splits of a round may hold out other rows than those that count
+            return np.zeros((len(outcomes), 0))
         if self.scoring is None:
             rows = rows[draw_rows(self.domains[rows], max(COMPARED_ROWS, 2 * self.n_domains), 0)]
         part, present = replace(self, rows=rows), np.unique(self.domains[rows])

@@ -186,7 +186,7 @@ def search(
     left, kept = list(range(len(candidates))), []
     done: list[int] = []
     for some in rounds:
-        if done and race is not None:
+        if done and race is not None and len(left) > 1:
             scores = _table(score, [outcomes[i] for i in left], done, splits)
             remaining = [candidates[i] for i in left]
             left = [left[i] for i in race.survivors(remaining, scores, rule)]
