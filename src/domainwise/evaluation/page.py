@@ -112,7 +112,11 @@ def methods_table(evaluation: Results) -> TextTable:
         mark = " ●" if r is evaluation.baseline else ""
         label = f"{r.label}{mark}" + " ✓" * (r is evaluation.recommended)
         ends = evaluation.one_domain(r)
-        texts = [label, show(r.mean), verdict.interval(evaluation, ends and _signed(ends, sign))]
+        texts = [
+            label,
+            show(r.mean),
+            verdict.interval(evaluation, ends and [sign * end for end in ends]),
+        ]
         texts += [show(r.worst), str(r.worst_domain), show(sign * r.spread), show(r.seen_mean)]
         texts += [show(sign * r.generalization_gap), p_text(r.p_value), p_text(r.p_adjusted)]
         bold = {1: r is evaluation.best, 3: r.worst == safest}
@@ -120,10 +124,6 @@ def methods_table(evaluation: Results) -> TextTable:
         rows.append([*cells, TextCell(f"{r.seconds:.1f}")])
     kinds = [result.kind for result in evaluation.results]
     return TextTable(columns, rows, kinds).without_empty_columns()
-
-
-def _signed(ends: tuple[float, float], sign: int) -> tuple[float, float]:
-    return sign * ends[0], sign * ends[1]
 
 
 def expect_picture(evaluation: Results, name: str) -> Picture:
@@ -173,15 +173,9 @@ def expect_picture(evaluation: Results, name: str) -> Picture:
         axes.set_xlabel(f"{measure.label} ({measure.direction})")
         caption = "Dots: held-out domains; line: their mean"
         caption += "; shaded: 90 % range" if ends is not None else ""
-        alt = f"{own.label}. {caption}. {answer_numbers(evaluation)}"
+        some = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
+        alt = f"{own.label}. {caption}. {'; '.join(some)}" + "; and others" * (len(values) > 12)
         return Picture(to_svg(figure, name, alt), alt, caption)
-
-
-def answer_numbers(evaluation: Results) -> str:
-    """Scores of the recommended method by domain, for those who do not see the picture."""
-    own, show = evaluation.recommended, evaluation.show
-    some = [f"{name} {show(own.scores[name])}" for name in evaluation.hardest_first[:12]]
-    return "; ".join(some) + "; and others" * (len(own.scores) > 12)
 
 
 def _heights(values: list[float], apart: float) -> list[float]:
