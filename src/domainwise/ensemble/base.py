@@ -43,6 +43,7 @@ from domainwise.ensemble.batches import (
     Thinned,
     Trust,
     moments_around,
+    part_count,
     row_keys,
 )
 from domainwise.ensemble.context import (
@@ -449,13 +450,15 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             return {code: known.batch(name) for code, name in names}
         codes = np.asarray(domain.codes)
         counts = np.bincount(codes, minlength=domain.n_categories)
-        rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-        least = 1 if self._trust is None else 2
-        return {
-            code: Batch.of(Z[mine], keys[mine], self._batch_size)
-            for code, mine in enumerate(rows)
-            if len(mine) >= least
-        }
+        order = np.lexsort([keys, codes])
+        moments = Moments.of_rows(Z[order], codes[order], domain.n_categories).by_group()
+        batches = {}
+        for code, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
+            if part_count(len(rows), self._batch_size) > 1:
+                batches[code] = Batch.of(Z[rows], keys[rows], self._batch_size)
+            elif len(rows) > 1 or self._trust is None:
+                batches[code] = Batch(len(rows), moments[code], [])
+        return batches
 
     @property
     def _batch_size(self) -> float:

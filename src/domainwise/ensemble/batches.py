@@ -130,7 +130,7 @@ class Batch:
         Of a domain too large to hold, rows are some of ``n_rows``, and ``moments`` those of all.
         """
         n = len(Z) if n_rows is None else n_rows
-        order = drawing_order(keys)
+        order = np.argsort(keys, kind="stable")
         if moments is None or n == len(Z):
             moments = _moments(Z[order])
         n_parts = part_count(len(Z), size)
