@@ -229,8 +229,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         self._weigh(predicted, scores[False], scores[True], mixed)
         if self.uses_context:
             kinds = {IN_CONTEXT + kind.name: kind for kind in types}
-            known = (scores[True].rows, mixed, self.context_batch_size_)
-            thinned = Thinned(Z, places, rows, *known)
+            scored = scores[True].rows
+            thinned = Thinned(Z, places, rows, scored, mixed, self.context_batch_size_)
             self._trust = self._learn_trust(data[True], thinned, predicted, kinds)
 
     def _member_types(self) -> list[MemberType]:
