@@ -322,7 +322,7 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     ...     name: round(weight, 2)
     ...     for name, weight in domain_weights([one], {"a": 3, "b": 99}).items()
     ... }
-    {'a': 0.06, 'b': 1.0}
+    {'a': 0.14, 'b': 1.0}
     """
     pairs = [
         (rows[name], rows[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
