@@ -464,14 +464,14 @@ def report(out: Path, path: Path) -> None:
 
 
 DECIDED = (
-    "Boosting with symmetric trees replaces `HistGradientBoosting`, alone and in the ensemble; of the "
-    "settings that are not told apart here it has the cheapest, one depth without noise (that pair "
-    "was not measured by itself on all folds). With it, CatBoost or LightGBM as a sixth member gains "
-    "nothing on average, so neither is recommended. The rule for weights stays exp(score / 0.02): "
-    "no other is better by more than chance in both tables, and none improves the worst domains "
-    "reliably. Decisions from an earlier version of this script are unchanged: far values level off "
-    "at 3 deviations for trees, and three kinds are used in context, with a share that begins at "
-    "0.4 and follows the score."
+    "Boosting with symmetric trees replaces `HistGradientBoosting`, alone and in the ensemble; "
+    "of the settings that are not told apart here it has the cheapest, one depth without noise "
+    "(that pair was not measured by itself on all folds). With it, CatBoost or LightGBM as a "
+    "sixth member gains nothing on average, so neither is recommended. The rule for weights "
+    "stays exp(score / 0.02): no other is better by more than chance in both tables, and none "
+    "improves the worst domains reliably. Decisions from an earlier version of this script are "
+    "unchanged: far values level off at 3 deviations for trees, and three kinds are used in "
+    "context, with a share that begins at 0.4 and follows the score."
 )
 
 
