@@ -326,7 +326,7 @@ def _context(search: MethodSearch) -> dict[str, Any] | None:
     Rows of a source domain, to which scores refer, and whether the model was chosen for its score
     with context.
     """
-    model = getattr(search, "estimator_", None)
+    model: Any = getattr(search, "estimator_", None)
     if not getattr(model, "uses_context", False):
         return None
     return {"batch_size": int(model.context_batch_size_), "promised": False}
