@@ -218,9 +218,17 @@ class InsideJob(MethodJob):
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
         settled = self._fitted()[-1].settled_ if self.settled is None else self.settled
         within = self._within(settled) if self.method.cost <= CHEAP else []
-        for row, context in zip(rows, contexts, strict=True):
-            seen = [] if self.seen is None else self._seen(settled, *self.seen, context)
-            row["predictions"] = [*within, *seen]
+        for row in rows:
+            row["predictions"] = list(within)
+        if self.seen is None:
+            return
+        if any(contexts) and "context" in settled.get_params(deep=False):
+            settled = clone(settled).set_params(context="auto")
+        train, test = self.seen
+        with suppress(*FAILURES, TypeError):
+            model = self._settled(settled, train, domains=True)
+            for row, context in zip(rows, contexts, strict=True):
+                row["predictions"] += self._seen(model, self.problem.y[train], test, context)
 
     def _within(self, settled: Any) -> list[Row]:
         """Predictions of folds inside the held-out domains.
@@ -239,26 +247,21 @@ class InsideJob(MethodJob):
                     records.append(record)
         return records
 
-    def _seen(self, settled: Any, train: Array, test: Array, context: bool) -> list[Row]:
+    def _seen(self, model: Any, learnt: Array, test: Array, context: bool) -> list[Row]:
         """Predictions for rows of all domains by a model that was fitted to others of them."""
-        problem, learnt = self.problem, self.problem.y[train]
+        problem = self.problem
         places = [np.flatnonzero(problem.codes[test] == c) for c in np.unique(problem.codes[test])]
-        if context and "context" in settled.get_params(deep=False):
-            settled = clone(settled).set_params(context=True)
-        with suppress(*FAILURES, TypeError):
-            model = self._settled(settled, train, domains=True)
-            if problem.measure.own:
-                asked = (learnt, SEEN, context)
-                return [self._record(model, problem, test[at], *asked) for at in places]
-            # One prediction for all domains: forty small ones would mostly prepare rows.
-            whole = self._record(model, problem, test, learnt, SEEN, context)
-            arrays = ("row", "target", "prediction", "probabilities", "decisions")
-            return [
-                {**whole, "domain": int(problem.codes[test[at[0]]])}
-                | {n: None if whole[n] is None else whole[n][at] for n in arrays}
-                for at in places
-            ]
-        return []
+        if problem.measure.own:
+            asked = (learnt, SEEN, context)
+            return [self._record(model, problem, test[at], *asked) for at in places]
+        # One prediction for all domains: forty small ones would mostly prepare rows.
+        whole = self._record(model, problem, test, learnt, SEEN, context)
+        arrays = ("row", "target", "prediction", "probabilities", "decisions")
+        return [
+            {**whole, "domain": int(problem.codes[test[at[0]]])}
+            | {n: None if whole[n] is None else whole[n][at] for n in arrays}
+            for at in places
+        ]
 
     def _settled(self, settled: Any, train: Array, domains: bool) -> Pipeline:
         """What was chosen on the sources, fitted to other rows."""
