@@ -243,9 +243,12 @@ class Results:
 
     @property
     def described(self) -> list[MethodResult]:
-        """The methods that the page describes: those of :attr:`main`, and the best; no constant."""
+        """The methods that the page describes: those of :attr:`main`, and the best.
+
+        A constant is among them only if it is alone.
+        """
         results = {result.key: result for result in (*self.main, self.best) if not result.trivial}
-        return list(results.values())
+        return list(results.values()) or [self.best]
 
     @property
     def hardest_first(self) -> list[Label]:
