@@ -29,6 +29,10 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
+LEADERBOARD_NOTE = (
+    "; those of the version now are from a run of the leaderboard on a machine of the same kind, and "
+    "include its predictions"
+)
 
 
 def job(name: str, number: int, rows: int, data: Path) -> dict[str, Any]:
@@ -171,7 +175,8 @@ def report(arguments: argparse.Namespace) -> None:
             cells = [name, size, before[0]["classes"] or "", len(folds)]
             cells += [f"{s / len(folds):.1f}" for s in seconds]
             cells += [f"{ratios[-1]:.2f}", f"{times[0]:.0f}", f"{times[1]:.0f}"]
-            cells += [f"{max(r['mib'] for r in part):.0f}" for part in (before, now)]
+            peaks = [max(r["mib"] for r in part) for part in (before, now)]
+            cells += ["" if np.isnan(peak) else f"{peak:.0f}" for peak in peaks]
             for how in ("alone", "context"):
                 mean, gain, error = difference(before, now, how)
                 text = f"{mean:.4f} ({gain:+.4f} ± {error:.4f})"
@@ -186,8 +191,9 @@ def report(arguments: argparse.Namespace) -> None:
         "",
         "`python benchmarks/ensemble_speed.py run`, then `report`. Before is commit 18932f9. CPU "
         "seconds are those of one fit on one thread, also as multiples of one default "
-        "`HistGradientBoosting` fit to the same rows. Scores are means over held-out domains: "
-        "balanced accuracy or, for numbers, RMSE. In brackets: the gain over before, positive is "
+        "`HistGradientBoosting` fit to the same rows"
+        f"{LEADERBOARD_NOTE if arguments.leaderboard else ''}. "
+        "Scores are means over held-out domains: balanced accuracy or, for numbers, RMSE. In brackets: the gain over before, positive is "
         "better, and its standard error paired over domains; bold where it lost more than that.",
         "",
         f"Ratio of CPU seconds: median {np.median(ratios):.2f}, largest {max(ratios):.2f}.",

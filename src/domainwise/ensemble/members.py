@@ -51,7 +51,7 @@ from domainwise.search.driver import (
 from domainwise.search.scores import Score, decision_outputs, outputs
 from domainwise.splits.folds import Split, draw_rows
 
-#: Trees in the end (half of them beyond MANY_ROWS), and while candidates are compared.
+#: Trees in the end, and while candidates are compared; half of them beyond MANY_ROWS.
 TREES, COMPARED_TREES = 200, 50
 #: Rows beyond which trees have no small leaves: they gain little, and files would be large.
 MANY_ROWS = 1500
@@ -283,7 +283,8 @@ class _ExtraTrees(MemberType):
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
+        n_trees = _fewer(COMPARED_TREES, data)
+        fewer = [{**candidate, "n_estimators": n_trees} for candidate in batch]
         return super().outputs(data, train, test, fewer, score)
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
@@ -291,8 +292,13 @@ class _ExtraTrees(MemberType):
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
-        n_trees = TREES if len(data.X) <= MANY_ROWS else max(1, TREES // 2)
-        return trees(**{"n_estimators": n_trees, "random_state": data.seed, **candidate})
+        options = {"n_estimators": _fewer(TREES, data), "random_state": data.seed}
+        return trees(**{**options, **candidate})
+
+
+def _fewer(n_trees: int, data: Any) -> int:
+    """Half of the trees where there are many rows, and trees are large."""
+    return n_trees if len(data.X) <= MANY_ROWS else max(1, n_trees // 2)
 
 
 class _Boosting(MemberType):
