@@ -30,8 +30,8 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
 LEADERBOARD_NOTE = (
-    "; those of the version now are from a run of the leaderboard on a machine of the same kind, and "
-    "include its predictions"
+    "; those of the version now are from a run of the leaderboard on a machine of the same kind, "
+    "and include its predictions"
 )
 
 
@@ -193,7 +193,8 @@ def report(arguments: argparse.Namespace) -> None:
         "seconds are those of one fit on one thread, also as multiples of one default "
         "`HistGradientBoosting` fit to the same rows"
         f"{LEADERBOARD_NOTE if arguments.leaderboard else ''}. "
-        "Scores are means over held-out domains: balanced accuracy or, for numbers, RMSE. In brackets: the gain over before, positive is "
+        "Scores are means over held-out domains: balanced accuracy or, for numbers, RMSE. "
+        "In brackets: the gain over before, positive is "
         "better, and its standard error paired over domains; bold where it lost more than that.",
         "",
         f"Ratio of CPU seconds: median {np.median(ratios):.2f}, largest {max(ratios):.2f}.",
