@@ -165,10 +165,7 @@ def print_evaluation(result: Evaluation) -> None:
         f"{len(result.best.known)} held-out domains, {facts['rows']:,} rows, {facts['task']}\n"
     )
     console.print(_scores_table(result))
-    console.print(
-        "\n[dim]seen: score in random folds, where other rows of the domain are in the training "
-        "data. p: Wilcoxon test over domains against the best plain method (●).[/]"
-    )
+    console.print("\n[dim]●: best simple method; the page explains the columns.[/]")
     for other in result.others:
         console.print(f"\n[bold]{shown(other.measure.label)}[/] of the same predictions")
         console.print(_scores_table(other))
@@ -188,7 +185,9 @@ def _scores_table(result: Evaluation) -> Any:
         spread = result.show(result.measure.sign * method.spread)
         rows.append((label, mean, worst, spread, seen, p, shown(domain)))
     columns = ("method", "mean", "worst", "spread", "seen", "p", "worst domain")
-    return common.text_table(columns, rows, wrapped=columns[-1:])
+    some = [i for i in range(len(columns)) if any(row[i] != "–" for row in rows)]
+    cells = [[row[i] for i in some] for row in rows]
+    return common.text_table([columns[i] for i in some], cells, wrapped=columns[-1:])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
