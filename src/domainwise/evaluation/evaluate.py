@@ -19,11 +19,7 @@ from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.gather import able_methods, scored_evaluation
-from domainwise.evaluation.jobs import (
-    InsideJob,
-    MethodJob,
-    job_key,
-)
+from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
     Quick,
@@ -345,8 +341,8 @@ def compare_methods(
                 _run(jobs, finished, workers, report)
                 if inside and not quick:
                     ranked = [scored(by, rows=finished.rows) for by in measures]
-                    described = {result.key for each in ranked for result in each.described}
-                    _run(_inside_jobs(jobs, finished, described), finished, workers, report)
+                    seen = _inside_jobs(jobs, finished, ranked)
+                    _run(seen, finished, workers, report)
         except KeyboardInterrupt:
             if not (partial_results and finished.rows):
                 raise
@@ -430,9 +426,14 @@ def _run(jobs: Sequence[MethodJob], finished: JobMemory, workers: int, report: J
 
 
 def _inside_jobs(
-    jobs: Sequence[MethodJob], finished: JobMemory, described: set[str]
+    jobs: Sequence[MethodJob], finished: JobMemory, ranked: Sequence[Evaluation]
 ) -> list[InsideJob]:
-    """Jobs on seen domains, for the methods that the page describes."""
+    """Jobs on seen domains, for the methods that the page describes.
+
+    Of methods that take long it is the recommended one alone.
+    """
+    described = {result.key for each in ranked for result in each.described}
+    recommended = {each.recommended_ for each in ranked}
     problem = jobs[0].problem
     seen = dict(enumerate(seen_splits(problem, 1 + max(job.number for job in jobs))))
     settled = {job_key(row): row.get("settled_model") for row in finished.rows}
@@ -447,5 +448,6 @@ def _inside_jobs(
             settled=settled[job.rows[0]],
         )
         for job in jobs
-        if described.intersection(key for key, _, _ in job.rows)
+        if (job.method.cost <= CHEAP or job.method.key in recommended)
+        and described.intersection(key for key, _, _ in job.rows)
     ]

@@ -41,7 +41,7 @@ from domainwise.tables.schema import refuse_quantities, target_column, target_va
 #: Folds inside a held-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
 #: Random folds of all rows, at most.
-SEEN_FOLDS = 5
+SEEN_FOLDS = 4
 #: Rows that a domain needs for them, and rows of its second class.
 WITHIN_ROWS, WITHIN_CLASS = 60, 20
 
