@@ -122,6 +122,7 @@ def main() -> None:
     """Measure all sizes, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="*", type=int, default=[10**3, 10**4, 10**5, 10**6])
+    parser.add_argument("--note", default="", help="a sentence about the machine, for the report")
     parser.add_argument("--point")
     parser.add_argument("--report", type=Path, default=Path(__file__).with_name("GROWTH.md"))
     arguments = parser.parse_args()
@@ -134,7 +135,8 @@ def main() -> None:
         f"{COLUMNS} columns, {DOMAINS} domains, {WORKERS} workers. Boosting is one "
         "`HistGradientBoosting` fit with scikit-learn's defaults, on one thread, to the same rows. "
         "The ensemble chooses parameters on at most 20,000 rows; boosting and the invariant ridge "
-        "are then fitted to all. Memory is that of all processes together, rows included.",
+        "are then fitted to all. Memory is that of all processes together, rows included. CPU "
+        f"seconds include the start of the workers. {arguments.note}",
     )
     lines = []
     for n, classes in ((n, c) for n in arguments.rows for c in (2, 0)):
