@@ -160,7 +160,7 @@ def private_violations(folder):
         if part_of(path) == folder
     }
     own = {name for tree in trees.values() for name in private_names(tree) if is_private(name)}
-    allowed = own | FOREIGN.get(folder, set()) | UNDER_WAY.get(folder, set())
+    allowed = own | FOREIGN.get(folder, set())
     for path, tree in trees.items():
         for line, name in private_accesses(tree):
             if name not in allowed:
@@ -189,21 +189,6 @@ FOREIGN = {
     "export": {"_baseline_prediction", "_gamma", "_preprocessor", "_predictors", "_probA"},
     # The protocol of a path, as fsspec knows it.
     "distributed": {"_strip_protocol"},
-}
-#: Names of other folders that are still to be replaced by public ones.
-UNDER_WAY = {
-    "backends": {
-        "_sum_at_once",
-        "_project",
-        "_offset",
-        "_check_labels",
-        "_begin",
-        "_uses_target",
-        "_check_kinds",
-        "_sum_rows",
-        "_uses_domain",
-        "_kinds",
-    },
 }
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name not in ("__main__.py",))

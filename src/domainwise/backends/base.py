@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,9 @@ class Backend(ABC):
     sum_rows: Callable[..., NystromSums]
     sum_cells: Callable[..., CellSums]
 
-    def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Fix what an estimator needs before it sees rows, and sum over all of X."""
-        return estimator._sum_at_once(self, X, y, sample_domain)
+    def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
+        """Return the partitions of a Dask collection and its labels; None for rows in memory."""
+        return None
 
     # Fitted models
 
@@ -118,8 +119,13 @@ class Backend(ABC):
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
 
     def transform(self, model: Any, rows: Any) -> Any:
-        """Project rows with a fitted model."""
-        return model._project(self, rows)
+        """Project checked rows with a fitted model."""
+        projection = model.expansion
+        if projection.landmarks is None:
+            Z = rows @ projection.dual
+        else:
+            Z = self.cross_product(projection.kernel, rows, projection.landmarks, projection.dual)
+        return self.like_rows(Z + projection.intercept, rows)
 
     def predict(self, model: Any, method: str, rows: Any) -> Any:
         """Call a method of a fitted model that takes rows at hand."""
@@ -208,3 +214,57 @@ def _refuse_distant(labels: Any, name: str) -> None:
         )
     if is_tensor(labels) and labels.device.type != "cpu":
         raise ValueError(f"{name} is on {labels.device}, but X is not a tensor there")
+
+
+@dataclass(frozen=True)
+class LabelRules:
+    """What the first rows of a fit settled about the labels of all later rows."""
+
+    kinds: tuple[str, str]  #: of y and of sample_domain, see :func:`kinds_of_labels`
+    target_kernel: Any  #: None where the method does not use targets
+    domain_kernel: Any  #: None where the method does not use domains
+
+    def check(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
+        """Check the labels of n further rows in memory."""
+        target = None
+        if y is not None and self.target_kernel is not None:
+            kernel = self._kernel(y, self.kinds[0], "y", "target_kernel")
+            target = check_target(y, n, kernel, least_classes=1)
+        if domain is None or self.domain_kernel is None:
+            return target, check_sample_domain(None, n)
+        kernel = self._kernel(domain, self.kinds[1], "sample_domain", "domain_kernel")
+        return target, check_sample_domain(domain, n, kernel)
+
+    def _kernel(self, labels: Array, kind: str, name: str, argument: str) -> Any:
+        kernel = getattr(self, argument)
+        if kind.startswith("continuous"):
+            return "rbf" if kernel == "auto" else kernel
+        if kernel == "auto" and labels.dtype.kind == "f":
+            finite = labels[np.isfinite(labels)]
+            if (finite != np.round(finite)).any():
+                raise ValueError(
+                    f"{name} holds continuous values, but the rows read before the pass held "
+                    f'whole numbers, taken as labels: set {argument}="rbf" for continuous values'
+                )
+        return "delta"
+
+
+def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
+    """Describe targets and domains in words, to compare those of later batches with them."""
+    return _kind_of_labels(target), _kind_of_labels(domain)
+
+
+def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
+    """Refuse a batch whose labels are of another kind than those of earlier batches."""
+    batch_kinds = kinds_of_labels(target, domain)
+    for name, before, kind in zip(("y", "sample_domain"), kinds, batch_kinds, strict=True):
+        if kind != before:
+            raise ValueError(f"this batch has {kind} as {name}, earlier ones had {before}")
+
+
+def _kind_of_labels(labels: Labels | None) -> str:
+    if labels is None:
+        return "nothing"
+    if labels.values is not None:
+        return f"continuous values ({labels.values.shape[1]} columns)"
+    return "strings" if labels.names.dtype.kind in "UO" else "labels"

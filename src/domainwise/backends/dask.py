@@ -17,13 +17,11 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import partitions
 from domainwise.backends.base import NumpyBackend
-from domainwise.backends.partitions import sum_partitions
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
-from domainwise.gram.sums import NystromSums
 from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
 from domainwise.labels.factors import RowLabels
 
@@ -51,9 +49,9 @@ class DaskBackend(NumpyBackend):
             X = X[list(layout.features)]
         return X, labels[0], labels[1]
 
-    def sum_training_rows(self, estimator: Any, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Take a first look, and sum over all partitions."""
-        return sum_partitions(estimator, partitions.partitions_of(X, y, sample_domain, self.known))
+    def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
+        """Return the partitions of X, y and sample_domain."""
+        return partitions.partitions_of(X, y, sample_domain, self.known)
 
     def check_rows(  # type: ignore[override]
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
@@ -176,17 +174,18 @@ def refuse_gathering(model: Any, X: Any) -> None:
 def _projected_by_blocks(model: Any, X: Any, layout: partitions.Layout) -> Any:
     """Project rows on a support of many blocks, of which a worker holds a few at a time."""
     rows = [call(_values, part, layout) for part in partitions.tasks_of(X)]
-    sums = cross_tasks(model._kernel, rows, model.X_fit_, model.dual_coef_)
-    offset = constant(model._offset, "offset")
+    projection = model.expansion
+    sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
+    intercept = constant(projection.intercept, "intercept")
     names = model.get_feature_names_out()
     if partitions.is_frame(X):
         columns = constant(names, "columns")
         parts = [
-            call(_as_frame, part, total, offset, layout.dtype, columns)
+            call(_as_frame, part, total, intercept, layout.dtype, columns)
             for part, total in zip(partitions.tasks_of(X), sums, strict=True)
         ]
     else:
-        parts = [call(_shifted, total, offset, layout.dtype) for total in sums]
+        parts = [call(_shifted, total, intercept, layout.dtype) for total in sums]
     return collected(parts, X, names, layout.dtype)
 
 
@@ -250,13 +249,13 @@ def _values(rows: Any, layout: partitions.Layout) -> Array:
 
 
 @task
-def _shifted(values: Array, offset: Array, dtype: Any) -> Array:
-    return (values - offset).astype(dtype)
+def _shifted(values: Array, intercept: Array, dtype: Any) -> Array:
+    return (values + intercept).astype(dtype)
 
 
 @task
-def _as_frame(rows: Any, values: Array, offset: Array, dtype: Any, columns: Any) -> Any:
-    return _labelled(rows, _shifted(values, offset, dtype), columns)
+def _as_frame(rows: Any, values: Array, intercept: Array, dtype: Any, columns: Any) -> Any:
+    return _labelled(rows, _shifted(values, intercept, dtype), columns)
 
 
 def _gathered(labels: Any, X: Any, name: str) -> Array:

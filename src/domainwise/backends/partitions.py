@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,8 +12,6 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
-from domainwise.backends.base import NumpyBackend
-from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.gram.dask.graphs import Task, Unread, calls, constant, received, run, task, tree
 from domainwise.gram.sums import NystromSums
 
@@ -266,38 +263,6 @@ LOOK_PARTITIONS, LOOK_ROWS = 32, 32_768
 LOOK_LEAST = 2_000
 
 
-@dataclass(frozen=True)
-class Plan:
-    """All that a task of the pass has to know, sent once to every worker."""
-
-    model: Any  #: an estimator that has begun
-    layout: Layout
-
-    def labels(self, y: Any, domain: Any, n: int) -> tuple[Labels | None, Labels]:
-        """Check a partition's labels: what they are was settled by the first look."""
-        model, target = self.model, None
-        if y is not None and model._uses_target:
-            kernel = self._kernel(y, 0, "y", model.target_kernel)
-            target = check_target(y, n, kernel, least_classes=1)
-        if domain is None or not model._uses_domain:
-            return target, check_sample_domain(None, n)
-        kernel = self._kernel(domain, 1, "sample_domain", model.domain_kernel)
-        return target, check_sample_domain(domain, n, kernel)
-
-    def _kernel(self, labels: Array, which: int, name: str, given: Any) -> Any:
-        if self.model._kinds[which].startswith("continuous"):
-            return "rbf" if given == "auto" else given
-        if given == "auto" and labels.dtype.kind == "f":
-            finite = labels[np.isfinite(labels)]
-            if (finite != np.round(finite)).any():
-                argument = "target_kernel" if name == "y" else "domain_kernel"
-                raise ValueError(
-                    f"{name} holds continuous values, but the rows looked at before the pass held "
-                    f'whole numbers, taken as labels: set {argument}="rbf" for continuous values'
-                )
-        return "delta"
-
-
 def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     """Begin an estimator with a first look, and sum over all partitions."""
     validate_data(estimator, parts.empty, skip_check_array=True)
@@ -310,36 +275,30 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
             f"Found {n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
             f"required by {type(estimator).__name__}."
         )
-    here = NumpyBackend()
-    target, domain = estimator._check_labels(here, y, sample_domain, X, least_classes=1)
-    estimator._begin(here, X, target, domain, n_rows=n_rows)
-    model = copy.copy(estimator)
-    model.__dict__.pop("_sums", None)
-    plan = constant(Plan(model, parts.layout), "plan")
-    sums = calls(partial_sums, [(plan, *parts.arguments(i)) for i in range(len(parts))])
+    estimator.begin_pass(X, y, sample_domain, n_rows)
+    sent = constant((estimator, parts.layout), "estimator")
+    sums = calls(partial_sums, [(sent, *parts.arguments(i)) for i in range(len(parts))])
     (merged,) = run([tree(sums, merge_sums)])
     # Arrays that have come over a network, as BLAS can use them.
     total = merged.mapped(received)
-    if target is not None and target.codes is not None:
-        classes = total.classes()
-        if len(classes) == 1:
-            raise ValueError(
-                f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
-                "classifier needs at least 2 classes to find directions that tell them apart"
-            )
+    classes = total.classes()
+    if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
+        raise ValueError(
+            f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
+            "classifier needs at least 2 classes to find directions that tell them apart"
+        )
     return total
 
 
 @task
-def partial_sums(plan: Plan, rows: Any, y: Any, domain: Any, source: str) -> NystromSums | None:
+def partial_sums(
+    sent: tuple[Any, Layout], rows: Any, y: Any, domain: Any, source: str
+) -> NystromSums | None:
     """Sum over one partition; None if it is empty."""
+    estimator, layout = sent
     with named(source):
-        X, y, domain = plan.layout.split(rows, y, domain)
-        if not len(X):
-            return None
-        labels = plan.labels(y, domain, len(X))
-        plan.model._check_kinds(*labels)
-        return plan.model._sum_rows(NumpyBackend(), X, *labels)
+        X, y, domain = layout.split(rows, y, domain)
+        return estimator.sum_partition(X, y, domain) if len(X) else None
 
 
 @task

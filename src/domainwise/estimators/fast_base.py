@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
+from domainwise.backends.base import LabelRules, NumpyBackend, check_kinds, kinds_of_labels
 from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
 from domainwise.checks.signatures import batch_record, check_batch
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
@@ -26,7 +27,62 @@ from domainwise.methods.components import standardise
 FLOAT32_SHIFT = 1e-4
 
 
-class LandmarkProjection(Projection):
+class OnePass(ABC):
+    """An estimator that is fitted from sums over rows, in one pass over batches or partitions."""
+
+    target_kernel: Any
+    domain_kernel: Any
+    _uses_target: bool
+    _uses_domain: bool
+    _kinds: tuple[str, str]
+
+    def begin_pass(self, X: Array, y: Any, sample_domain: Any, n_rows: int) -> None:
+        """Fix landmarks and kinds of labels from these rows, which are some of ``n_rows``."""
+        vars(self).pop("_sums", None)  # of an earlier fit
+        backend = NumpyBackend()
+        labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
+        self._begin(backend, X, *labels, n_rows=n_rows)
+
+    def sum_partition(self, X: Array, y: Any, sample_domain: Any) -> Any:
+        """Sum over the rows of one partition, after :meth:`begin_pass`."""
+        target, domain = self.label_rules.check(y, sample_domain, len(X))
+        self._check_kinds(target, domain)
+        return self._sum_rows(NumpyBackend(), X, target, domain)
+
+    @property
+    def label_rules(self) -> LabelRules:
+        """How labels of later rows are read."""
+        return LabelRules(
+            self._kinds,
+            self.target_kernel if self._uses_target else None,
+            self.domain_kernel if self._uses_domain else None,
+        )
+
+    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
+        used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
+        check_kinds(self._kinds, target, used)
+
+    @abstractmethod
+    def _check_labels(
+        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
+    ) -> tuple[Any, Labels]:
+        """Check targets and domains against the rows."""
+
+    @abstractmethod
+    def _begin(
+        self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
+    ) -> None:
+        """Fix the landmarks and everything else that must not depend on later rows.
+
+        ``n_rows`` is the number of all rows, where these are only some of them.
+        """
+
+    @abstractmethod
+    def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> Any:
+        """Sum over rows whose labels were checked."""
+
+
+class LandmarkProjection(Projection, OnePass):
     """A projection in the span of landmarks, fitted from sums over rows."""
 
     n_landmarks: Any
@@ -77,7 +133,13 @@ class LandmarkProjection(Projection):
         return self
 
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        self._sums = backend.sum_training_rows(self, X, y, sample_domain)
+        partitions = backend.partitions(X, y, sample_domain)
+        if partitions is None:
+            self._sums = self._sum_at_once(backend, X, y, sample_domain)
+        else:
+            from domainwise.backends.partitions import sum_partitions
+
+            self._sums = sum_partitions(self, partitions)
         self._first_batch = batch_record(self, sample_domain)
         self._finish()
 
@@ -86,7 +148,7 @@ class LandmarkProjection(Projection):
         """Turn the sums into a fitted model."""
 
     def _sum_at_once(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Begin with rows that are all at hand, and sum over them."""
+        """Fix the landmarks from rows in memory, and sum over them."""
         rows = backend.check_rows(self, X, ensure_min_samples=2)
         check_n_components(self.n_components, len(rows))
         target, domain = self._check_labels(backend, y, sample_domain, rows)
@@ -95,17 +157,8 @@ class LandmarkProjection(Projection):
         return self._sum_rows(backend, rows, target, domain)
 
     def _begin(
-        self,
-        backend: Backend,
-        rows: Any,
-        target: Labels | None,
-        domain: Labels,
-        n_rows: int | None = None,
+        self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
     ) -> None:
-        """Fix the landmarks and everything else that must not depend on later rows.
-
-        ``n_rows`` is the number of rows to come, where these are only some of them.
-        """
         if self.kernel == "precomputed":
             raise ValueError(
                 f'{type(self).__name__} chooses landmarks among rows: kernel="precomputed" has none'
@@ -152,10 +205,6 @@ class LandmarkProjection(Projection):
             name=f"the {role} kernel",
             points=points,
         )
-
-    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
-        check_kinds(self._kinds, target, used)
 
     def _sum_rows(
         self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
@@ -301,28 +350,6 @@ def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -
         )
     seed = fixed_seed(estimator.random_state)
     return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))
-
-
-def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
-    """Say what targets and domains are, for those of later batches to be compared with."""
-    return kind_of_labels(target), kind_of_labels(domain)
-
-
-def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
-    """Refuse a batch whose labels are of another kind than those before."""
-    now = kinds_of_labels(target, domain)
-    for name, before, kind in zip(("y", "sample_domain"), kinds, now, strict=True):
-        if kind != before:
-            raise ValueError(f"this batch has {kind} as {name}, earlier ones had {before}")
-
-
-def kind_of_labels(labels: Labels | None) -> str:
-    """Say what labels are."""
-    if labels is None:
-        return "nothing"
-    if labels.values is not None:
-        return f"continuous values ({labels.values.shape[1]} columns)"
-    return "strings" if labels.names.dtype.kind in "UO" else "labels"
 
 
 def _group_codes(

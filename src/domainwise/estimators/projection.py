@@ -188,14 +188,6 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             backend.check_same_place(self.dual_coef_, rows)
             return backend.transform(self, rows)
 
-    def _project(self, backend: Backend, rows: Any) -> Any:
-        """Project checked rows that are at hand."""
-        if self._kernel.name == "precomputed":
-            Z = rows @ self.dual_coef_
-        else:
-            Z = backend.cross_product(self._kernel, rows, self._support, self.dual_coef_)
-        return backend.like_rows(Z - self._offset, rows)
-
     @property
     def expansion(self) -> Expansion:
         """The projection as a function of kernel values."""

@@ -26,7 +26,7 @@ from domainwise.arrays import (
 )
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.base import NumpyBackend
+from domainwise.backends.base import NumpyBackend, kinds_of_labels
 from domainwise.backends.devices import Movable
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import (
@@ -39,10 +39,9 @@ from domainwise.checks.inputs import (
 )
 from domainwise.checks.signatures import arguments, batch_record, check_batch, check_same_arguments
 from domainwise.estimators.fast_base import (
-    check_kinds,
+    OnePass,
     chosen_landmarks,
     fourier_map,
-    kinds_of_labels,
 )
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.nystrom import NystromMap
@@ -181,13 +180,12 @@ class RidgeCandidates(RidgeArguments):
         return tuple(float(alpha) for alpha in self.alphas)
 
 
-class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
+class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     """The search, for classes and for a continuous target."""
 
     __metadata_request__fit = {"sample_domain": True}
     __metadata_request__partial_fit = {"sample_domain": True}
 
-    # What a pass over partitions asks of an estimator.
     target_kernel: str
     _uses_target = _uses_domain = True
     _sums: CellSums
@@ -265,7 +263,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         """Fit with a backend that has further information about X, such as partition lengths."""
         self._validate_params()
         with backend.explaining_memory(X), one_thread_for_few(X):
-            if not is_dask(X):
+            partitions = backend.partitions(X, y, sample_domain)
+            if partitions is None:
                 rows, y = self._check_rows(backend, X, y)
                 target, domain = self._check_labels(backend, y, sample_domain, rows)
                 if is_classifier(self) and self.scoring is None:
@@ -273,11 +272,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
                 self._forget()
                 self._search_rows(Rows(rows, target, domain))
                 return self
-            from domainwise.backends.partitions import partitions_of
-
-            return self.fit_partitions(
-                partitions_of(X, y, sample_domain, getattr(backend, "known", None))
-            )
+            return self.fit_partitions(partitions)
 
     def fit_partitions(self, parts: Any) -> Self:
         """Fit to rows in partitions, in one pass; a score of predictions takes another."""
@@ -473,9 +468,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
     # The search over sums, whose rows are gone.
 
     def _begin(
-        self, backend: Backend, rows: Any, target: Labels | None, domain: Labels, n_rows: int = 0
+        self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
     ) -> None:
-        """Fix landmarks and gammas; ``n_rows`` are to come, where these are only some of them."""
         if domain.values is not None:
             raise ValueError(
                 "sample_domain holds continuous descriptors: holding out domains without keeping "
@@ -484,10 +478,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched):
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
 
-    def _check_kinds(self, target: Labels | None, domain: Labels) -> None:
-        check_kinds(self._kinds, target, domain)
-
-    def _sum_rows(self, backend: Backend, rows: Any, target: Labels, domain: Labels) -> CellSums:
+    def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> CellSums:
         return cells_by_domain(backend, self._maps, Rows(rows, target, domain))
 
     def _record_seen(self) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import dask
 import numpy as np
-from sklearn.base import clone
 
 from domainwise.arrays import Array
-from domainwise.backends.partitions import Partitions, Plan, named
+from domainwise.backends.base import LabelRules
+from domainwise.backends.partitions import Layout, Partitions, named
 from domainwise.estimators.projection import Expansion
 from domainwise.gram.dask import graphs
 from domainwise.ridge.scores import CandidateScorer, Rows
@@ -25,9 +25,11 @@ BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class ScorePlan(Plan):
+class ScorePlan:
     """All that a task of the pass has to know, the candidates of each split by kernel."""
 
+    layout: Layout
+    label_rules: LabelRules
     scorer: CandidateScorer
     tested: list[Array]  #: domains that each split holds out
     functions: list[list[Expansion]]  #: none for a split that cannot be learnt from
@@ -46,7 +48,7 @@ def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str
         X, y, domain = plan.layout.split(rows, y, domain)
         if not len(X):
             return [None] * len(plan.tested)
-        labels: Any = plan.labels(y, domain, len(X))
+        labels: Any = plan.label_rules.check(y, domain, len(X))
         y, domains, joined = Rows(X, *labels).y, labels[1], []
         for functions, tested in zip(plan.functions, plan.tested, strict=True):
             inside = np.flatnonzero(np.isin(domains.names, tested)[domains.codes])
@@ -79,8 +81,6 @@ def held_out_scores(
     split that they were fitted for; ``tested`` are the domains that each split holds out.
     """
     parts: Partitions = kind.partitions
-    model = clone(kind.estimator)  # without sums and maps, which are large and of no use to workers
-    model._kinds = kind.estimator._kinds
     scorer = kind.scorer
     gathers = type(scorer) is CandidateScorer
     if gathers:
@@ -90,7 +90,9 @@ def held_out_scores(
     for group in [[kernel] for kernel in functions] if gathers else [functions]:
         by_split = [[kernel[i] for kernel in group if i in kernel] for i in range(len(tested))]
         n_columns = n_points * len(group)
-        plan = ScorePlan(model, parts.layout, scorer, tested, by_split, n_columns)
+        plan = ScorePlan(
+            parts.layout, kind.estimator.label_rules, scorer, tested, by_split, n_columns
+        )
         sent = graphs.constant(plan, "plan")
         tasks = graphs.calls(
             held_out_pieces, [(sent, *parts.arguments(i)) for i in range(len(parts))]
