@@ -212,7 +212,7 @@ def hsic(
     tile_a, n_a = tiles.kernel_tile(A, "A", kernel_a, gamma_a)
     tile_b, n_b = tiles.kernel_tile(B, "B", kernel_b, gamma_b)
     if n_a != n_b:
-        raise ValueError(f"B has {n_b} rows but A has {n_a} rows")
+        raise ValueError(f"B has {n_b} rows but A has {n_a} rows. Pass the same rows of both")
     inner = tiles.centred_inner_products([tile_a, tile_b], n_a, block_size)
     value = tiles.alignment(inner, 0, 1) if normalize else max(inner[0, 1], 0.0) / n_a**2
     return float(value)
@@ -307,7 +307,7 @@ class InvarianceReport:
     mean_mmd, max_mmd : float
         Mean and largest distance over pairs of different domains; 0 when there is one domain.
     domain_mmd : ndarray of shape (n_domains,)
-        For each domain the mean distance to the others: the odd one out has the largest.
+        For each domain the mean distance to the others: an outlying domain has the largest.
     domains : ndarray of shape (n_domains,)
         The domains, in the order of the rows of ``mmd``.
     """

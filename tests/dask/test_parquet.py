@@ -142,7 +142,7 @@ def test_columns_that_are_not_there_name_the_file(folder, frame):
 
 
 def test_features_that_are_no_numbers_or_labels_as_well(folder):
-    with pytest.raises(ValueError, match="columns that are not: 'y'"):
+    with pytest.raises(ValueError, match="X has other columns: 'y'"):
         fit_parquet(FastKPCA(), folder, target=None, domain="site")
     with pytest.raises(ValueError, match="'y' is also a label"):
         fit_parquet(FastDCM(), folder, target="y", domain="site", features=["x0", "y"])

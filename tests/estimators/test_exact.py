@@ -13,7 +13,7 @@ from domainwise.reference import algorithm1, dica_original
 
 EPSILON = 1e-3
 GAMMA = 0.2
-EXTRAS = "ignore:only .* components tell the target apart"
+EXTRAS = "ignore:only .* components are informative about the target"
 
 
 def delta(a):
@@ -144,7 +144,7 @@ def test_a_class_fixed_by_its_domain_is_not_separable_and_a_warning_says_so(gap)
     y = np.arange(40) % 3
     X = rng.normal(size=(40, 4)) + gap * y[:, None]
     K = laplacian_kernel(X, gamma=1.0)
-    with pytest.warns(UserWarning, match="the target cannot be told from the domain"):
+    with pytest.warns(UserWarning, match="the target cannot be separated from the domain"):
         model = DCM(kernel="laplacian", gamma=1.0, ridge=1e-13).fit(X, y, sample_domain=y)
     expected = algorithm1(K, delta(y), delta(y), epsilon=EPSILON, n_components=1)
     assert model.n_informative_ == 0
@@ -159,7 +159,7 @@ def test_a_class_that_is_a_union_of_domains_keeps_the_direction_that_loses_least
     y = d // 3
     X = rng.normal(size=(60, 4)) + y[:, None]
     K = laplacian_kernel(X, gamma=1.0)
-    with pytest.warns(UserWarning, match="the target cannot be told from the domain"):
+    with pytest.warns(UserWarning, match="the target cannot be separated from the domain"):
         model = DCM(kernel="laplacian", gamma=1.0, ridge=1e-13, domain_weight=3.0).fit(
             X, y, sample_domain=d
         )
@@ -463,7 +463,9 @@ def test_unsupervised_dcm_tells_domains_apart_less_as_the_weight_grows():
 def test_extra_components_are_uncorrelated_with_labels_and_domains_in_variance_order(p, ridge):
     classes = len(np.unique(p.y))
     m = classes + 3
-    with pytest.warns(UserWarning, match=f"only {classes - 1} components tell the target apart"):
+    with pytest.warns(
+        UserWarning, match=f"only {classes - 1} components are informative about the target"
+    ):
         model = p.fit(DCM(n_components=m, ridge=ridge))
     extra = model.embedding_[:, classes - 1 :]
     assert extra.shape[1] == 4

@@ -72,9 +72,9 @@ def test_directions_the_kernel_does_not_have_are_never_components(problem):
         np.arange(60) % 4
     ]
     order = rng.permutation(60)
-    with pytest.warns(UserWarning, match="cannot be told from the domain"):
+    with pytest.warns(UserWarning, match="cannot be separated from the domain"):
         model = DCM(domain_weight=10.0).fit(X, y, sample_domain=domain)
-    with pytest.warns(UserWarning, match="cannot be told from the domain"):
+    with pytest.warns(UserWarning, match="cannot be separated from the domain"):
         other = DCM(domain_weight=10.0).fit(X[order], y[order], sample_domain=domain[order])
     assert model.eigenvalues_[0] < 0.5
     np.testing.assert_allclose(model.transform(X), other.transform(X), atol=1e-8)
@@ -154,7 +154,7 @@ def test_rows_far_apart_are_projected_alike_one_by_one_and_together(problem):
 @pytest.mark.parametrize(
     "kernel", [{"kernel": "poly", "coef0": -1}, {"kernel": lambda A, B: np.tanh(A @ B.T - 1)}]
 )
-@pytest.mark.filterwarnings("ignore:the target cannot be told")
+@pytest.mark.filterwarnings("ignore:the target cannot be separated")
 def test_indefinite_kernels_are_pointed_out(problem, kernel):
     X, y, domain = problem
     with pytest.warns(UserWarning, match="not positive semi-definite"):

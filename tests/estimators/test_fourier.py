@@ -230,7 +230,7 @@ def test_refitting_repeats_the_bits_and_another_seed_draws_others():
         ({"kernel": "linear"}, "kernel='linear' has no random Fourier features.*rbf, laplacian"),
         ({"kernel": lambda A, B: A @ B.T}, "kernel=<function.*rbf, laplacian"),
         ({"kernel": "precomputed"}, "precomputed"),
-        ({"landmarks": np.zeros((3, 4))}, 'landmarks are given, but feature_map="fourier"'),
+        ({"landmarks": np.zeros((3, 4))}, 'landmarks are set, but feature_map="fourier"'),
         ({"feature_map": "sketch"}, "'feature_map' parameter of .* must be a str among"),
         ({"n_landmarks": 0}, "'n_landmarks' parameter"),
     ],

@@ -405,7 +405,9 @@ def fitted(model, p, y, dtype=np.float64):
     from sklearn.base import clone
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="only .* components tell the target apart")
+        warnings.filterwarnings(
+            "ignore", message="only .* components are informative about the target"
+        )
         return clone(model).fit(p.X.astype(dtype), y, sample_domain=p.d)
 
 

@@ -280,7 +280,7 @@ def test_bad_targets_and_domains_are_named():
         InvariantSVC().fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="sample_domain has 60 entries but X has 120 rows"):
         InvariantSVC().fit(X, y, sample_domain=d[:60])
-    with pytest.raises(ValueError, match="conditional=True measures domains inside classes"):
+    with pytest.raises(ValueError, match="conditional=True compares domains inside classes"):
         InvariantSVR(conditional=True).fit(X, X[:, 0], sample_domain=d)
     with pytest.raises(ValueError, match="epsilon"):
         InvariantSVR(epsilon=-1).fit(X, X[:, 0], sample_domain=d)

@@ -329,7 +329,7 @@ def test_a_class_without_rows_in_a_domain_is_left_out_and_said():
 def test_more_components_than_classes_are_filled_up_with_a_warning():
     X, y, d = make("unequal")
     for model in (MDA(5), SCA(5, between=1.0)):
-        with pytest.warns(UserWarning, match="only 2 components tell the target apart"):
+        with pytest.warns(UserWarning, match="only 2 components are informative about the target"):
             model.fit(X, y, sample_domain=d)
         assert model.n_informative_ == 2
         assert model.embedding_.shape[1] == 5

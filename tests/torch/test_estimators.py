@@ -234,7 +234,7 @@ def test_a_model_saved_on_a_device_that_is_not_here_wakes_up_on_the_cpu(data):
     state = model.__getstate__()
     state["dual_coef_"] = {**state["dual_coef_"], "domainwise tensor": "cuda:77"}
     other = DCM()
-    with pytest.warns(UserWarning, match="cuda:77, which is not here"):
+    with pytest.warns(UserWarning, match="cuda:77, which is not available"):
         other.__setstate__(state)
     assert other.dual_coef_.device.type == "cpu"
 

@@ -47,7 +47,7 @@ from domainwise.scoring.predictions import (
 from domainwise.scoring.statistics import expected_range, expected_score
 from domainwise.splits.folds import Split, domain_folds
 
-#: What an adapted model has beside others.
+#: Attributes of an adapted model only.
 _SITE = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
 
 
@@ -82,7 +82,7 @@ class Adaptable(ABC):
         return {"balanced": self._balanced, "seed": 0} if is_classifier(self) else {}
 
     def _forget_site(self) -> None:
-        """Drop what an earlier fit has left behind."""
+        """Drop attributes of an earlier fit."""
         for name in (*_SITE, "priors_", "_label_gains"):
             vars(self).pop(name, None)
 
@@ -105,7 +105,9 @@ class Adaptable(ABC):
         """How much source domains differ: a prior for "plain" outputs and for those in context."""
         kind: Any = ClassPrior if is_classifier(self) else LinePrior
         outputs = self._source_outputs()
-        return {name: kind.learn(known, **self._prior_options) for name, known in outputs.items()}
+        return {
+            name: kind.learn(held_out, **self._prior_options) for name, held_out in outputs.items()
+        }
 
     def _held_out_scores(self, outputs: SourceOutputs) -> tuple[Score, Array]:
         """Score of outputs, and its value on each held-out domain."""
@@ -127,8 +129,8 @@ class Adaptable(ABC):
         return np.array([tuple(row) for row in table], dtype=GAIN_DTYPE)
 
     def _range(self, kind: str) -> tuple[float, float] | None:
-        known = self._source_outputs()
-        scores = self._held_out_scores(known.get(kind, known["plain"]))[1]
+        outputs = self._source_outputs()
+        scores = self._held_out_scores(outputs.get(kind, outputs["plain"]))[1]
         return expected_range(scores, self.scoring)
 
     @property
@@ -153,26 +155,26 @@ class Adaptable(ABC):
 
     @property
     def label_gain_domains_(self) -> Array:
-        """Number of source domains with rows enough for each line of ``label_gain_``."""
+        """Number of source domains with enough rows for each line of ``label_gain_``."""
         return self._label_gains["plain"][1]
 
     def adapt(self, X: ArrayLike, y: ArrayLike, *, X_site: MaybeArray = None) -> Self:
         """Return a copy of the fitted model for the site that some labelled rows come from.
 
-        The model itself stays as it is. Labels given later, to the copy, are added to these:
+        The model itself is not changed. Labels passed to the copy later are added to these:
         ``model.adapt(A, a).adapt(B, b)`` equals the model adapted to all of them at once.
 
         Parameters
         ----------
         X : array-like of shape (n_labels, n_features)
             Rows of one site; the columns are those of ``fit``. One row is enough. They should be a
-            random sample of the site: rows that look alike count less.
+            random sample of the site: similar rows count less.
         y : array-like of shape (n_labels,)
             Their targets. Classes must be those of ``fit``.
         X_site : array-like of shape (n_rows, n_features), default=None
             Unlabelled rows of the site, as many as a batch to predict has. Only models with context
-            use it: it shows what the site is like. Without it, the copy predicts rows one by one,
-            also when ``sample_domain`` is given.
+            use it: it shows how the site's rows are distributed. Without it, the copy predicts rows
+            one by one, also when ``sample_domain`` is given.
 
         Returns
         -------
@@ -216,14 +218,14 @@ class Adaptable(ABC):
         adapted.site_labels_ = labels
         adapted.n_site_labels_ = len(labels["plain"])
         adapted.corrections_ = {
-            kind: known.correction(priors[kind]) for kind, known in labels.items()
+            kind: site.correction(priors[kind]) for kind, site in labels.items()
         }
         outputs, options = self._source_outputs(), self._prior_options
         adapted.site_quantiles_ = {
             kind: SiteQuantiles.of(
-                outputs[kind], priors[kind], known, classes=is_classifier(self), **options
+                outputs[kind], priors[kind], site, classes=is_classifier(self), **options
             )
-            for kind, known in labels.items()
+            for kind, site in labels.items()
         }
         return adapted
 
@@ -247,8 +249,8 @@ class Adaptable(ABC):
                     "labelled rows only."
                 )
             return values
-        known = set(self.classes_.tolist())
-        unknown = sorted({str(label) for label in y.tolist() if label not in known})
+        classes = set(self.classes_.tolist())
+        unknown = sorted({str(label) for label in y.tolist() if label not in classes})
         if unknown:
             raise ValueError(
                 f"y holds classes that the model was not fitted with: {', '.join(unknown[:5])}. "
@@ -267,8 +269,9 @@ class Adaptable(ABC):
 
     def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles | SiteQuantiles:
         """Thresholds for the outputs that are asked for."""
-        known: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
-        return known.get("context" if sample_domain is not None else "plain", known["plain"])
+        quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
+        kind = "context" if sample_domain is not None else "plain"
+        return quantiles.get(kind, quantiles["plain"])
 
 
 def _has_classes(model: Any) -> bool:
@@ -279,9 +282,9 @@ def _has_classes(model: Any) -> bool:
 class SiteAdapter(Adaptable, AroundPredictor):
     """Any classifier or regressor, able to learn from a few labels of a new site.
 
-    A model is wrong at a new site in a systematic way. For numbers that is its level and its slope,
-    for classes a bias per class. Domains that were held out in ``fit`` tell how much sites differ
-    in this, and so how far a few labels may move the predictions.
+    The errors of a model at a new site are partly systematic: a wrong level and slope of a
+    continuous target, or a bias per class. Domains that were held out in ``fit`` show how much
+    sites differ in this, and so how far a few labels may move the predictions.
 
     Parameters
     ----------
@@ -315,7 +318,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
         Expected score with ``n_labels`` (0, 5, 10, 20, 50) labels of a new site: ``score``, and the
         ends ``low`` and ``high`` of an approximate 95 % interval of its mean over sites.
     label_gain_domains_ : ndarray of int
-        Number of source domains with rows enough for each of these.
+        Number of source domains with enough rows for each of these.
     n_site_labels_ : int
         Number of labels that the model was adapted to; only after :meth:`adapt`.
 
@@ -356,9 +359,10 @@ class SiteAdapter(Adaptable, AroundPredictor):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Classes or numbers.
+            Classes or continuous targets.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each row. None makes all rows one domain, which tells little.
+            The domain of each row. With None all rows are one domain, and differences between sites
+            remain unknown.
 
         Returns
         -------
@@ -387,14 +391,14 @@ class SiteAdapter(Adaptable, AroundPredictor):
         self.held_out_ = HeldOut.of(
             targets[tested], codes[tested], outputs["plain"], outputs.get("context")
         )
-        known = self._source_outputs()
+        held_out = self._source_outputs()
         score = outputs_score(self.scoring, labels, self.classes_ if self._classes else None)
-        self.domain_scores_ = domain_scores(known["plain"], score, len(domain.names))
+        self.domain_scores_ = domain_scores(held_out["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
         strangeness = (ClassPrior if self._classes else LinePrior).strangeness
         self._quantiles = {
             kind: DomainQuantiles.of(strangeness(k.outputs, k.y), k.domain)
-            for kind, k in known.items()
+            for kind, k in held_out.items()
         }
         return self
 
@@ -408,15 +412,15 @@ class SiteAdapter(Adaptable, AroundPredictor):
 
     @property
     def _in_context(self) -> bool:
-        """Whether the estimator looks at a domain's rows together."""
+        """Whether the estimator uses a domain's rows together."""
         return self.held_out_ is not None and self.held_out_.context is not None
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         """Probabilities or values of the fitted estimator."""
         kind = "context" if sample_domain is not None and self._in_context else "plain"
-        given = sample_domain if kind == "context" else None
+        domains = sample_domain if kind == "context" else None
         classes = self.classes_ if self._classes else None
-        outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, given))
+        outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, domains))
         curve = self.curves_.get(kind)
         return outputs if curve is None else curve.probabilities(outputs)
 
@@ -427,7 +431,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
         ----------
         X : array-like of shape (n_rows, n_features)
         sample_domain : array-like of shape (n_rows,), default=None
-            For an estimator that looks at a domain's rows together.
+            For an estimator that uses a domain's rows together.
 
         Returns
         -------
@@ -436,9 +440,9 @@ class SiteAdapter(Adaptable, AroundPredictor):
         check_is_fitted(self)
         refuse_no_rows(X)
         if not hasattr(self, "corrections_"):
-            given = sample_domain if self._in_context else None
+            domains = sample_domain if self._in_context else None
             classes = self.classes_ if self._classes else None
-            return Predictions(self.estimator_, X, classes, given).labels
+            return Predictions(self.estimator_, X, classes, domains).labels
         outputs = self._corrected(X, sample_domain)
         if not self._classes:
             return np.asarray(outputs[:, 0])
@@ -505,9 +509,9 @@ class SiteAdapter(Adaptable, AroundPredictor):
         Parameters
         ----------
         X, y
-            Rows, and their classes or numbers.
+            Rows, and their classes or continuous targets.
         sample_weight : array-like of shape (n_rows,), default=None
-            What each row counts.
+            Weight of each row.
 
         Returns
         -------
@@ -525,8 +529,8 @@ def _held_out_outputs(
     model = fit_rows(adapter.estimator, X, y, sample_domain, train)
     classes = getattr(adapter, "classes_", None)
     X_test = inputs.take_rows(X, test)
-    given = [None if kind == "plain" else inputs.take_rows(sample_domain, test) for kind in kinds]
-    return [_estimator_outputs(Predictions(model, X_test, classes, d)) for d in given]
+    domains = [None if kind == "plain" else inputs.take_rows(sample_domain, test) for kind in kinds]
+    return [_estimator_outputs(Predictions(model, X_test, classes, d)) for d in domains]
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:

@@ -24,9 +24,9 @@ SMOOTHING = 0.01
 PRIOR_ROWS = 10.0
 #: Prior standard deviations that are tried for the bias of a class; 0 adapts nothing.
 BIAS_SCALES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
-#: A smaller scale is preferred while its loss is within so many standard errors of the least one.
+#: A smaller scale is preferred while its loss is within this many standard errors of the least.
 TOLERATED_ERRORS = 0.5
-#: The scale where a single domain cannot tell how domains differ.
+#: The scale for a single domain, which does not show how domains differ.
 UNKNOWN_SCALE = 0.5
 #: Labels, and draws of them, with which scales are compared.
 COMPARED_LABELS, COMPARED_DRAWS = 10, 8
@@ -52,7 +52,7 @@ class SourceOutputs:
         return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows])
 
     def domains(self, fewest: int = 1) -> Iterator[tuple[int, Array]]:
-        """Code and rows of each domain that has at least so many."""
+        """Code and rows of each domain that has at least ``fewest`` rows."""
         for code in np.unique(self.domain):
             rows = np.flatnonzero(self.domain == code)
             if len(rows) >= fewest:
@@ -66,10 +66,11 @@ class SourceOutputs:
 
 @dataclass(frozen=True)
 class Spread:
-    """How much outputs vary inside a domain, by which labels that look alike count less.
+    """How much outputs vary inside a domain, so that labels of similar rows count less.
 
-    Ten labels of neighbouring rows tell less about a site than ten of random ones. They show it:
-    their outputs vary less than those of random rows do in a source domain.
+    Ten labels of neighbouring rows hold less information about a site than ten of random rows.
+    Such rows are recognised by their outputs, which vary less than those of random rows do in a
+    source domain.
     """
 
     variance: float  #: of the outputs inside a domain, mean over source domains
@@ -85,7 +86,7 @@ class Spread:
         return cls(mean, float(np.quantile(by_domain, SPREAD_QUANTILE)) / mean)
 
     def weights(self, outputs: Array) -> Array:
-        """What each label counts, for draws of labelled rows of shape (draws, labels, outputs)."""
+        """Weight of each label, for draws of labelled rows of shape (draws, labels, outputs)."""
         n = outputs.shape[1]
         if n < 2 or self.variance <= 0.0 or self.lowest <= 0.0:
             return np.ones(len(outputs))
@@ -99,8 +100,8 @@ class LinePrior:
     """A level and a slope, for a continuous target.
 
     The corrected value is ``output + level + slope * (output - centre)``. The prior variances of
-    both are what is left of the differences between source domains when the noise of a mean, and
-    of a slope, over so many rows is taken off.
+    both are those of the differences between source domains, less the noise of a mean, and of a
+    slope, over the rows of a domain.
     """
 
     centre: float
@@ -131,7 +132,7 @@ class LinePrior:
                 rest = r - r.mean() - slope * deviations
                 slopes.append(slope**2 - float(rest @ rest) / (n - 2) / scale)
         variance = float(np.mean(noise))
-        if len(groups) < 2:  # one domain cannot tell: a label counts as much as the model
+        if len(groups) < 2:  # differences are unknown: a label counts as much as the model
             return cls(centre, variance, 0.0, variance, spread)
         level = max(0.0, float(np.mean(means)))
         return cls(
@@ -143,17 +144,17 @@ class LinePrior:
         x, residuals = outputs[:, :, 0] - self.centre, y - outputs[:, :, 0]
         variances = np.array([self.level, self.slope])
         used = np.flatnonzero(variances > 0.0)
-        found = np.zeros((len(outputs), 2))
+        corrections = np.zeros((len(outputs), 2))
         if not len(used) or not outputs.shape[1]:
-            return found
+            return corrections
         design = np.stack([np.ones_like(x), x], axis=2)[:, :, used]
         weights = self.spread.weights(outputs)[:, None, None]
         noise = self.noise or 1e-12 * float(variances[used].max())
         precision = weights * np.swapaxes(design, 1, 2) @ design / noise
         precision += np.diag(1.0 / variances[used])
         moment = weights * np.swapaxes(design, 1, 2) @ residuals[:, :, None] / noise
-        found[:, used] = np.linalg.solve(precision, moment)[:, :, 0]
-        return found
+        corrections[:, used] = np.linalg.solve(precision, moment)[:, :, 0]
+        return corrections
 
     def apply(self, outputs: Array, correction: Array) -> Array:
         """Corrected outputs."""
@@ -170,9 +171,10 @@ class LinePrior:
 class ClassPrior:
     """A bias per class on log-probabilities, which sum to 0, with a normal prior around 0.
 
-    The scale of the prior is chosen on source domains that play the new site. With ``balanced``
-    probabilities, in which all classes count the same, labels are compared with probabilities times
-    class shares: otherwise the bias would follow the shares, and balanced accuracy would suffer.
+    The scale of the prior is chosen on source domains that stand in for the new site. With
+    ``balanced`` probabilities, in which all classes count the same, labels are compared with
+    probabilities times class shares: otherwise the bias would follow the shares, and balanced
+    accuracy would suffer.
     """
 
     scale: float  #: prior standard deviation of a bias
@@ -226,7 +228,7 @@ class ClassPrior:
         return _fit_biases(logs, y, weights, self.scale)
 
     def apply(self, outputs: Array, correction: Array) -> Array:
-        """Corrected probabilities; without a bias they stay as they are, to the bit."""
+        """Corrected probabilities; without a bias they are unchanged, bit by bit."""
         if not np.any(correction):
             return outputs
         weighted = outputs * np.exp(correction)
@@ -248,14 +250,14 @@ class ClassPlan:
     losses: Array  #: of each scale, by domain
 
     def without(self, domain: int | None) -> ClassPrior:
-        """The prior that the other domains give; None leaves out none."""
+        """The prior learnt from the other domains, or from all if ``domain`` is None."""
         others = self.domains != domain
         if others.sum() < 1 or len(self.domains) < 2:
             return replace(self.start, scale=UNKNOWN_SCALE)
         losses = self.losses[others]
         excess = losses - losses[:, [int(losses.mean(axis=0).argmin())]]
         error = excess.std(axis=0) / np.sqrt(len(losses))
-        # The smallest of the scales that cannot be told from the best one.
+        # The smallest of the scales whose loss is not clearly larger than the best one's.
         best = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
         shares = _positive(self.shares[others].mean(axis=0))
         return replace(self.start, scale=BIAS_SCALES[best], shares=shares)
@@ -290,11 +292,11 @@ class SiteLabels:
         return len(self.y)
 
     def correction(self, prior: Prior) -> Array:
-        """What they say about the site."""
+        """Correction of the outputs for the site."""
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
     def left_out_scores(self, prior: Prior) -> Array:
-        """How strange each label is for a model corrected without it; in at most 50 groups."""
+        """Non-conformity of each label for a model corrected without it; in at most 50 groups."""
         outputs, n = self.outputs.astype(np.float64), len(self)
         groups = np.arange(n) % min(n, 50) if n else np.zeros(0, dtype=np.intp)
         scores = np.zeros(n)
@@ -361,7 +363,7 @@ def _winsorised(residuals: Array, reach: float = 3.0) -> Array:
 def priors_without_each(
     held_out: SourceOutputs, domains: Sequence[int], *, classes: bool, **options: Any
 ) -> dict[int, Prior]:
-    """For each domain, the prior that the other domains give."""
+    """For each domain, the prior learnt from the other domains."""
     if classes:
         plan = ClassPrior.plan(held_out, **options)
         return {code: plan.without(code) for code in domains}

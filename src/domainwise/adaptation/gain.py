@@ -1,4 +1,4 @@
-"""What labels of a new site are worth: every source domain in turn plays the site (theory 17)."""
+"""Expected gain by labels of a new site, with each source domain in its place (theory 17)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domainwise.scoring.statistics import expected_score
 LABEL_COUNTS = (0, 5, 10, 20, 50)
 #: Random draws of labels from each source domain, and of those that calibrate intervals.
 DRAWS, CALIBRATION_DRAWS = 20, 10
-#: Source domains that play the site, at most.
+#: Largest number of source domains that stand in for the site.
 MAX_DOMAINS = 40
 
 GAIN_DTYPE = np.dtype(
@@ -60,19 +60,19 @@ def label_gain(
         orders = [rng.permutation(n) for _ in range(DRAWS)]
         gains[0, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
         gains[1, : len(counts), i] = _gains(priors[code], site, [np.arange(n)], counts, score)
-    known = np.isfinite(gains[0])
+    defined = np.isfinite(gains[0])
     table = np.full((len(LABEL_COUNTS), 4), np.nan)
     table[:, 0] = LABEL_COUNTS
     for j in range(len(LABEL_COUNTS)):
-        if not known[j].any() or not np.isfinite(scores).any():
+        if not defined[j].any() or not np.isfinite(scores).any():
             continue
         kind = int(np.nanmean(gains[:, j], axis=1).argmin())
         mean = float(np.nanmean(gains[kind, j]))
-        # A domain with too few rows for so many labels is taken to gain what the others do.
+        # A domain with too few rows for this number of labels gets the mean gain of the others.
         by_domain = {code: g for code, g in zip(codes, gains[kind, j], strict=True) if g == g}
         adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
         table[j, 1:] = expected_score(adapted, seed)
-    return table, known.sum(axis=1)
+    return table, defined.sum(axis=1)
 
 
 def _gains(
@@ -100,7 +100,7 @@ def _gains(
 def outputs_score(scoring: Any, y: Array, classes: Array | None) -> Score:
     """Return the score of outputs for targets, codes where there are classes; larger is better.
 
-    ``y`` are the targets of fit, with classes as they are called. None is balanced accuracy, or
+    ``y`` are the targets of fit, with classes by name. None is balanced accuracy, or
     the negative root mean squared error.
     """
     if scoring is None and classes is None:
@@ -147,9 +147,9 @@ def _defined(score: Score, outputs: Array, y: Array) -> float:
 class SiteQuantiles:
     """Thresholds of sets and intervals at a site with labels.
 
-    Every source domain plays the site: as many of its rows as there are labels correct the outputs,
-    and the others give scores. Where there are too few domains for a coverage but labels enough,
-    the labels themselves are used, each for a model that the others have corrected. Which of the
+    Each source domain stands in for the site: as many of its rows as there are labels correct the
+    outputs, and the others give scores. Where there are too few domains for a coverage but enough
+    labels, the labels themselves are used, each for a model corrected by the others. Which of the
     two applies depends on the numbers of domains and labels alone.
     """
 
@@ -170,7 +170,7 @@ class SiteQuantiles:
         codes = [code for code, _ in held_out.domains()]
         priors = priors_without_each(held_out, codes, classes=classes, **options)
         rng = np.random.default_rng(options.get("seed", 0))
-        scores, places = [], []
+        scores, domains = [], []
         for code in codes:
             site = held_out.take(np.flatnonzero(held_out.domain == code))
             n = len(site.y)
@@ -181,9 +181,9 @@ class SiteQuantiles:
                 correction = priors[code].corrections(site.outputs[rows], site.y[rows])[0]
                 corrected = priors[code].apply(site.outputs[rest], correction)
                 scores.append(priors[code].strangeness(corrected, site.y[rest]))
-                places.append(np.full(len(rest), code))
+                domains.append(np.full(len(rest), code))
         return cls(
-            DomainQuantiles.of(np.concatenate(scores), np.concatenate(places)),
+            DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains)),
             np.sort(labels.left_out_scores(prior)),
         )
 

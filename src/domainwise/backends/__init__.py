@@ -22,7 +22,7 @@ def backend_of(X: Any) -> Backend:
 
 
 def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:
-    """Refuse tensors and Dask collections, rather than copy them behind the back."""
+    """Refuse tensors and Dask collections rather than copy them silently."""
     if is_tensor(X) or is_dask(X):
         raise TypeError(
             f"{type(estimator).__name__} takes NumPy arrays and data frames, got "

@@ -128,11 +128,11 @@ class Backend(ABC):
         return self.like_rows(Z + projection.intercept, rows)
 
     def predict(self, model: Any, method: str, rows: Any) -> Any:
-        """Call a method of a fitted model that takes rows at hand."""
+        """Call a method of a fitted model on rows."""
         return getattr(model, method)(rows)
 
     def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
-        """Say what to change when memory runs out."""
+        """Explain what to change when memory runs out."""
         return nullcontext()
 
 
@@ -213,7 +213,9 @@ def _refuse_distant(labels: Any, name: str) -> None:
             f"{name}.compute()"
         )
     if is_tensor(labels) and labels.device.type != "cpu":
-        raise ValueError(f"{name} is on {labels.device}, but X is not a tensor there")
+        raise ValueError(
+            f"{name} is on {labels.device}, but X is not a tensor on that device. Pass {name}.cpu()"
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,10 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
     batch_kinds = kinds_of_labels(target, domain)
     for name, before, kind in zip(("y", "sample_domain"), kinds, batch_kinds, strict=True):
         if kind != before:
-            raise ValueError(f"this batch has {kind} as {name}, earlier ones had {before}")
+            raise ValueError(
+                f"this batch has {kind} as {name}, earlier ones had {before}. Pass the "
+                "same kind in every batch"
+            )
 
 
 def _kind_of_labels(labels: Labels | None) -> str:

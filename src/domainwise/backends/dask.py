@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import partitions
 from domainwise.backends.base import NumpyBackend
+from domainwise.backends.partitions import spread
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
 from domainwise.gram import Gram
@@ -37,14 +38,14 @@ class DaskBackend(NumpyBackend):
         names = partitions.label_columns(X, y, sample_domain)
         layout, _ = partitions.layout_of(X, *names)
         labels = []
-        for name, column, given in zip(
+        for name, column, values in zip(
             ("y", "sample_domain"), names, (y, sample_domain), strict=True
         ):
             if column is not None:
-                given = X[column]
-            elif given is not None:
-                partitions.check_aligned(X, given, name)
-            labels.append(given)
+                values = X[column]
+            elif values is not None:
+                partitions.check_aligned(X, values, name)
+            labels.append(values)
         if layout.features is not None:
             X = X[list(layout.features)]
         return X, labels[0], labels[1]
@@ -61,7 +62,7 @@ class DaskBackend(NumpyBackend):
             return self._rows_to_fit(estimator, X, ensure_min_samples)
         if partitions.is_frame(X) and X.ndim == 2:
             names = list(getattr(estimator, "feature_names_in_", X.columns))
-            # Labels may be columns of the same data frame: they are left out.
+            # Labels may be columns of the same data frame: they are dropped.
             X = X[names] if set(names) <= set(X.columns) else X
         validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
         return X
@@ -95,7 +96,7 @@ class DaskBackend(NumpyBackend):
 
     def check_precomputed(self, K: Any) -> bool:
         """Refuse kernel matrices: they have no rows to cut into blocks."""
-        raise ValueError('kernel="precomputed" takes a matrix in memory, not a Dask collection')
+        raise ValueError('kernel="precomputed" takes a matrix in memory, got a Dask collection')
 
     def resolve_kernel(  # type: ignore[override]
         self, kernel: Any, X: Any, *, gamma: Any, **arguments: Any
@@ -107,16 +108,15 @@ class DaskBackend(NumpyBackend):
                 variance = float(fetch(X.var(dtype=np.float64)))
                 gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
             else:
-                few = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_ROWS)).astype(int)
-                rows = fetch(X[few])
+                rows = fetch(X[spread(len(X), MEDIAN_ROWS)])
                 if not np.isfinite(rows).all():
                     raise ValueError("Input X contains NaN or infinity.")
                 gamma = make_kernel(kernel, rows, gamma=gamma, **arguments).gamma
         resolved = make_kernel(kernel, row, gamma=gamma, **arguments)
         if resolved.name not in ("rbf", "linear"):
-            few = np.linspace(0, len(X) - 1, min(len(X), FUNCTION_ROWS)).astype(int)
-            valid = resolved.name in VALID_KERNELS
-            return resolved if valid else check_kernel(resolved, fetch(X[few]))
+            if resolved.name in VALID_KERNELS:
+                return resolved
+            return check_kernel(resolved, fetch(X[spread(len(X), FUNCTION_ROWS)]))
         origin, farthest = fetch(X.mean(axis=0, dtype=np.float64)).astype(X.dtype), 0.0
         if resolved.name == "rbf":
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
@@ -131,7 +131,7 @@ class DaskBackend(NumpyBackend):
         return DaskGram(rows, kernel, labels, **options)
 
     def transform(self, model: Any, X: Any) -> Any:
-        """Project partition by partition, when somebody asks for the result."""
+        """Project partition by partition, lazily."""
         refuse_gathering(model, X)
         layout, _ = partitions.layout_of(X)
         if is_dask(getattr(model, "X_fit_", None)):
@@ -141,7 +141,7 @@ class DaskBackend(NumpyBackend):
         return _mapped(X, layout, model, "transform", sample, names)
 
     def predict(self, model: Any, method: str, X: Any) -> Any:
-        """Call a method of a fitted model on every partition, when somebody asks for the result."""
+        """Call a method of a fitted model on every partition, lazily."""
         layout, _ = partitions.layout_of(X)
         sample = getattr(model, method)(np.zeros((1, layout.n_features), dtype=layout.dtype))[:0]
         columns = None if sample.ndim == 1 else list(range(sample.shape[1]))
@@ -190,7 +190,7 @@ def _projected_by_blocks(model: Any, X: Any, layout: partitions.Layout) -> Any:
 
 
 def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
-    """The collection, of the kind of X, whose partitions are some tasks with other columns."""
+    """Collection of the type of X whose partitions are the results of tasks."""
     if partitions.is_frame(X):
         import dask.dataframe as dd
 

@@ -28,7 +28,7 @@ class Movable:
         ----------
         device : torch.device or str
             Such as ``"cuda"``, ``"cuda:1"`` or ``"cpu"``; ``"numpy"`` turns the fitted tensors into
-            arrays, so that the model takes arrays and needs torch no more.
+            arrays, so that the model takes arrays and no longer needs torch.
 
         Returns
         -------
@@ -61,14 +61,14 @@ def moved(values: Any, device: Any) -> Any:
 
 
 def device_named(device: Any) -> Any:
-    """Return a torch device that exists, or say that it does not."""
+    """Return a torch device, after checking that it exists."""
     import torch
 
     chosen = torch.device(device)
     if chosen.type == "cuda":
         if not torch.cuda.is_available():
             raise RuntimeError(
-                f"to({str(device)!r}): CUDA is not available here (torch {torch.__version__}); "
+                f"to({str(device)!r}): CUDA is not available (torch {torch.__version__}); "
                 'use to("cpu")'
             )
         index = torch.cuda.current_device() if chosen.index is None else chosen.index
@@ -94,7 +94,7 @@ def portable(state: dict[str, Any], names: Sequence[str] = FITTED_ARRAYS) -> dic
 
 
 def restored(state: dict[str, Any]) -> dict[str, Any]:
-    """Undo :func:`portable`; a device that is not here is replaced by the CPU, with a warning."""
+    """Undo :func:`portable`; a missing device is replaced by the CPU, with a warning."""
     return {
         name: _tensor(value) if isinstance(value, dict) and _MARK in value else value
         for name, value in state.items()
@@ -107,7 +107,7 @@ def _tensor(packed: dict[str, Any]) -> Any:
     device = torch.device(packed[_MARK])
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         warn_caller(
-            f"the model was saved on {device}, which is not here: its tensors are on the CPU now"
+            f"the model was saved on {device}, which is not available: its tensors are on the CPU"
         )
         device = torch.device("cpu")
     return torch.from_numpy(np.array(packed["array"])).to(device)

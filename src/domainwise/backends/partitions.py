@@ -20,7 +20,7 @@ REMEDY = "rechunk or repartition one of them so that their partitions hold the s
 
 @dataclass(frozen=True)
 class KnownPartitions:
-    """What Parquet files tell about the partitions of a data frame before they are read."""
+    """Lengths and names of the partitions of a data frame, known before they are read."""
 
     lengths: tuple[int, ...]
     sources: tuple[str, ...]  #: what each partition is called in errors
@@ -34,7 +34,7 @@ class Layout:
     features: tuple[Any, ...] | None  #: names of the columns that are features; None in an array
     n_features: int
     dtype: Any  #: precision of the features
-    target: Any = None  #: columns that are labels; None where labels come apart or not at all
+    target: Any = None  #: columns that are labels; None where labels are separate or missing
     domain: Any = None  #: likewise
 
     def split(self, rows: Any, y: Any, domain: Any) -> tuple[Array, Any, Any]:
@@ -70,7 +70,7 @@ class Partitions:
     """X, y and sample_domain as tasks, one for each partition."""
 
     layout: Layout
-    empty: Any  #: X without rows, which tells names and number of features
+    empty: Any  #: X without rows, with the names and number of features
     rows: list[Task]
     y: list[Task] | None  #: labels that do not lie in the rows
     domain: list[Task] | None  #: likewise
@@ -93,19 +93,19 @@ def partitions_of(
     """Look at Dask collections, without computing anything, and refuse what does not fit."""
     columns = dict(zip(("y", "sample_domain"), label_columns(X, y, sample_domain), strict=True))
     layout, empty = layout_of(X, columns["y"], columns["sample_domain"])
-    apart: list[list[Task] | None] = []
+    separate: list[list[Task] | None] = []
     for name, labels in (("y", y), ("sample_domain", sample_domain)):
         if labels is None or columns[name] is not None:
-            apart.append(None)
+            separate.append(None)
         else:
             check_aligned(X, labels, name)
-            apart.append(tasks_of(labels))
+            separate.append(tasks_of(labels))
     if known is not None:
         rows: list[Task] = list(known.unread)
-        return Partitions(layout, empty, rows, apart[0], apart[1], known.lengths, known.sources)
+        return Partitions(layout, empty, rows, *separate, known.lengths, known.sources)
     rows = tasks_of(X)
     sources = tuple(f"partition {i}" for i in range(len(rows)))
-    return Partitions(layout, empty, rows, apart[0], apart[1], known_lengths(X), sources)
+    return Partitions(layout, empty, rows, *separate, known_lengths(X), sources)
 
 
 def is_frame(X: Any) -> bool:
@@ -114,7 +114,7 @@ def is_frame(X: Any) -> bool:
 
 
 def describe(X: Any) -> str:
-    """Name what was given."""
+    """Name the type of X."""
     if not is_dask(X):
         return f"a {type(X).__module__.split('.')[0]} {type(X).__name__}"
     return f"a Dask {type(X).__name__}"
@@ -124,8 +124,7 @@ def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
     """Return labels that are named columns of X: a name, a list of names, or None."""
     columns: list[Any] = []
     for name, labels in (("y", y), ("sample_domain", sample_domain)):
-        several = isinstance(labels, list) and bool(labels)
-        names = labels if several else [labels]
+        names = labels if isinstance(labels, list) and labels else [labels]
         if not all(isinstance(column, str) for column in names):
             columns.append(None)
             continue
@@ -154,11 +153,11 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
             raise ValueError(f"X has no features: its columns are {_few(X.columns)}")
         empty = X._meta[features]
         kinds = [_numeric_dtype(empty[column].dtype) for column in features]
-        odd = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
-        if odd:
+        not_numeric = [column for column, kind in zip(features, kinds, strict=True) if kind is None]
+        if not_numeric:
             raise ValueError(
-                f"features have to be numbers, but X has columns that are not: {_few(odd)}; leave "
-                "them out of X, or encode them"
+                f"features have to be numbers, but X has other columns: {_few(not_numeric)}; drop "
+                "them from X, or encode them"
             )
         dtype = np.dtype(np.float32 if set(kinds) == {np.dtype(np.float32)} else np.float64)
         return Layout(tuple(features), len(features), dtype, target, domain), empty
@@ -172,7 +171,7 @@ def layout_of(X: Any, target: Any = None, domain: Any = None) -> tuple[Layout, A
     if np.isnan(X.shape[1]):
         raise ValueError(
             "the number of features of X is not known before computing it: call "
-            "X.compute_chunk_sizes(), or name its chunks where X is made"
+            "X.compute_chunk_sizes(), or set its chunks where X is created"
         )
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X has to hold numbers, got a Dask array of {X.dtype}")
@@ -200,9 +199,9 @@ def check_aligned(X: Any, labels: Any, name: str) -> None:
                 f"{REMEDY}"
             )
         return
-    given, rows = known_lengths(labels), known_lengths(X)
-    if given is not None and rows is not None and given != rows:
-        raise ValueError(f"{name} has chunks of {_few(given)} but X has {_few(rows)}: {REMEDY}")
+    lengths, rows = known_lengths(labels), known_lengths(X)
+    if lengths is not None and rows is not None and lengths != rows:
+        raise ValueError(f"{name} has chunks of {_few(lengths)} but X has {_few(rows)}: {REMEDY}")
 
 
 def n_partitions(X: Any) -> int:
@@ -228,7 +227,7 @@ def tasks_of(X: Any) -> list[Task]:
 
 @contextmanager
 def named(source: str) -> Iterator[None]:
-    """Say in which partition an input was found to be bad."""
+    """Add the name of a partition to errors about its rows."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -267,9 +266,9 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     """Begin an estimator with a first look, and sum over all partitions."""
     validate_data(estimator, parts.empty, skip_check_array=True)
     # An explicit number of landmarks has to be chosen from at least as many rows.
-    wanted, given = estimator.n_landmarks, not isinstance(estimator.landmarks, str)
-    wanted = 0 if given or not isinstance(wanted, Integral) else int(wanted)
-    (X, y, sample_domain), n_rows = first_look(parts, wanted)
+    count = estimator.n_landmarks
+    chooses = isinstance(estimator.landmarks, str) and isinstance(count, Integral)
+    (X, y, sample_domain), n_rows = first_look(parts, int(count) if chooses else 0)
     if n_rows < 2:
         raise ValueError(
             f"Found {n_rows} sample(s) in {len(parts)} partitions while a minimum of 2 is "
@@ -285,7 +284,7 @@ def sum_partitions(estimator: Any, parts: Partitions) -> NystromSums:
     if len(classes) == 1 and None not in classes:  # None is the class of a continuous target
         raise ValueError(
             f"y has one class only ({classes.pop()!r}) in all {len(parts)} partitions; the "
-            "classifier needs at least 2 classes to find directions that tell them apart"
+            "classifier needs at least 2 classes to find directions that separate them"
         )
     return total
 
@@ -311,22 +310,23 @@ def merge_sums(parts: list[NystromSums | None]) -> NystromSums | None:
     return total
 
 
-def first_look(parts: Partitions, wanted: int) -> tuple[tuple[Array, Any, Any], int]:
+def first_look(parts: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any], int]:
     """Take rows from evenly spaced partitions, and from more of them while there are too few.
 
     Returns X, y and sample_domain of these, in the order of the partitions, and the number of all
-    rows: counted where lengths are known or every partition was looked at, else estimated.
+    rows: counted where lengths are known or every partition was read, else estimated.
     """
     left = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
     layout = constant(parts.layout, "layout")
     seen: dict[int, tuple[int, Array, Any, Any]] = {}
-    while left and sum(len(rows) for _, rows, _, _ in seen.values()) < max(LOOK_LEAST, wanted):
-        now = [left[i] for i in _spread(len(left), LOOK_PARTITIONS)]
-        quotas = _quotas(parts, now, max(LOOK_ROWS, 4 * wanted))
+    while left and sum(len(rows) for _, rows, _, _ in seen.values()) < max(LOOK_LEAST, n_needed):
+        next_parts = [left[i] for i in spread(len(left), LOOK_PARTITIONS)]
+        quotas = _quotas(parts, next_parts, max(LOOK_ROWS, 4 * n_needed))
         arguments = [
-            (layout, *parts.arguments(i), quota) for i, quota in zip(now, quotas, strict=True)
+            (layout, *parts.arguments(i), quota)
+            for i, quota in zip(next_parts, quotas, strict=True)
         ]
-        seen.update(zip(now, run(calls(look_at, arguments)), strict=True))
+        seen.update(zip(next_parts, run(calls(look_at, arguments)), strict=True))
         left = [i for i in left if i not in seen]
     looks = [seen[i] for i in sorted(seen)]
     n_rows = sum(length for length, *_ in looks)
@@ -345,9 +345,9 @@ def look_at(
     """Return the length of a partition and up to ``quota`` of its rows, evenly spaced."""
     with named(source):
         X, y, domain = layout.split(rows, y, domain)
-        chosen = _spread(len(X), quota)
-        few = [None if labels is None else labels[chosen] for labels in (y, domain)]
-        return len(X), X[chosen], few[0], few[1]
+        chosen = spread(len(X), quota)
+        y, domain = (None if labels is None else labels[chosen] for labels in (y, domain))
+        return len(X), X[chosen], y, domain
 
 
 def _quotas(parts: Partitions, chosen: list[int], total: int) -> list[int]:
@@ -359,7 +359,7 @@ def _quotas(parts: Partitions, chosen: list[int], total: int) -> list[int]:
     return [int(np.ceil(share * n)) for n in lengths]
 
 
-def _spread(n: int, most: int) -> Array:
+def spread(n: int, most: int) -> Array:
     """At most ``most`` of the indices 0 ... n - 1, evenly spaced."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)
 

@@ -59,7 +59,7 @@ class TorchBackend(Backend):
     def check_rows(
         self, estimator: Any, X: Tensor, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Tensor:
-        """Check X where it is; gradients are cut off."""
+        """Check X on its device; gradients are detached."""
         X = check_tensor(X, "X")
         if X.ndim != 2:
             raise ValueError(
@@ -167,7 +167,7 @@ class TorchBackend(Backend):
 
     @contextmanager
     def explaining_memory(self, X: Tensor) -> Iterator[None]:
-        """Say what to change when a device's memory runs out."""
+        """Explain what to change when a device's memory runs out."""
         try:
             yield
         except torch.OutOfMemoryError as error:
@@ -186,11 +186,13 @@ class TorchBackend(Backend):
             return plain_array(labels)
         labels = check_tensor(labels, name)
         if labels.device != X.device:
-            raise ValueError(f"{name} is on {labels.device}, but X is on {X.device}")
+            raise ValueError(
+                f"{name} is on {labels.device}, but X is on {X.device}. Move one of them"
+            )
         return labels
 
     def _placed(self, labels: Labels, X: Tensor) -> Labels:
-        """Move codes that were found on the host to X's device."""
+        """Move codes that were computed on the host to X's device."""
         if labels.codes is None:
             return labels
         return Labels(codes=torch.from_numpy(labels.codes).to(X.device), names=labels.names)
@@ -201,7 +203,7 @@ _CLASSES = ("auto", "delta")
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:
-    """Refuse tensors that no method here knows; cut off gradients."""
+    """Refuse tensors of unsupported kinds; detach gradients."""
     if X.layout != torch.strided:
         raise TypeError(f"{name} is a sparse tensor ({X.layout}): pass {name}.to_dense()")
     if X.device.type not in ("cpu", "cuda"):

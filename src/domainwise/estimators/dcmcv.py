@@ -171,7 +171,8 @@ class _Search(Searched):
         continuous = target.values is not None
         if any(self.conditionals) and continuous:
             raise ValueError(
-                "conditionals=True measures domains inside classes, but y is continuous"
+                "conditionals=True compares domains inside classes, but y is continuous. "
+                "Use conditionals=False"
             )
         self._check_conditional(self.conditionals, domain)
         values = target.values if continuous else target.names[target.codes]

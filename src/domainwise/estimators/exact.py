@@ -22,7 +22,7 @@ __all__ = ["COIR", "DCM", "DICA", "KPCA", "MDA", "MIDA", "SCA"]
 
 @arguments
 class COIRMethod(TargetArguments, Projection):
-    """COIR is DCM for which domains have no price."""
+    """Arguments of COIR, which is DCM with a domain weight of 0."""
 
     ridge: float = 1e-3
     domain_weight = 0.0
@@ -33,7 +33,7 @@ class COIRMethod(TargetArguments, Projection):
 
 @arguments
 class DCMMethod(DomainArguments, COIRMethod):
-    """DCM asks that price, of domains or of domains inside classes."""
+    """Arguments of DCM, which penalises differences between domains, or between them in a class."""
 
     conditional: bool = False
     _uses_domain = True
@@ -50,7 +50,7 @@ class DICAMethod(TargetArguments, Projection):
 
 @arguments
 class KPCAMethod(ComponentArguments, Projection):
-    """Arguments of KPCA, which looks at rows alone."""
+    """Arguments of KPCA, which uses no labels."""
 
     _method = staticmethod(pencils.kpca)
     _uses_target = False
@@ -60,7 +60,7 @@ class KPCAMethod(ComponentArguments, Projection):
 @with_shared_arguments
 @arguments
 class DCM(ExactArguments, DCMMethod, KernelProjection):
-    r"""Domain-based covariance minimization: features that tell targets, not domains, apart.
+    r"""Domain-based covariance minimization: features that separate targets, not domains.
 
     Finds the directions with the largest :math:`\gamma` in
 
@@ -83,7 +83,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 
     Notes
     -----
-    Without ``y`` the principal directions that tell domains apart least are found. Without
+    Without ``y`` DCM finds principal directions that separate domains least. Without
     ``sample_domain`` all rows are one domain, and DCM equals COIR.
 
     References
@@ -104,7 +104,7 @@ class DCM(ExactArguments, DCMMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class COIR(ExactArguments, COIRMethod, KernelProjection):
-    r"""Covariance operator inverse regression: directions that tell targets apart.
+    r"""Covariance operator inverse regression: directions that separate targets.
 
     DCM without the domains: the largest :math:`\gamma` in
     :math:`(P_y K^2 + K) \beta = \gamma K \beta`. ``sample_domain`` is accepted and ignored, so
@@ -118,7 +118,7 @@ class COIR(ExactArguments, COIRMethod, KernelProjection):
 
     See Also
     --------
-    DCM : Adds a price for telling domains apart.
+    DCM : Adds a penalty on differences between domains.
 
     References
     ----------
@@ -141,7 +141,7 @@ class DICA(ExactArguments, DICAMethod, KernelProjection):
     r"""Domain-invariant component analysis (Muandet et al., 2013).
 
     The largest :math:`\gamma` in :math:`P_y K^2 \beta = \gamma (K L K + K + \lambda I) \beta`,
-    where :math:`L` measures how far the domains' means lie apart. Without ``y`` the left side is
+    where :math:`L` measures distances between the domains' means. Without ``y`` the left side is
     :math:`K^2 \beta` (unsupervised DICA).
 
     Parameters
@@ -191,7 +191,7 @@ class KPCA(ExactArguments, KPCAMethod, KernelProjection):
 
     See Also
     --------
-    DCM : Looks for variation with the target, not with the domain.
+    DCM : Finds directions that vary with the target, not with the domain.
 
     References
     ----------
@@ -234,7 +234,7 @@ class MIDAMethod(DomainArguments, ComponentArguments, Projection):
 @with_shared_arguments
 @arguments
 class SCA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Scatter component analysis: classes apart, domains together, rows of a class close.
+    r"""Scatter component analysis: separate classes, similar domains, compact classes.
 
     The largest :math:`\gamma` in
 
@@ -284,13 +284,13 @@ class SCA(ExactArguments, ScatterMethod, KernelProjection):
 @with_shared_arguments
 @arguments
 class MDA(ExactArguments, ScatterMethod, KernelProjection):
-    r"""Multidomain discriminant analysis: classes apart, each class alike in all domains.
+    r"""Multidomain discriminant analysis: separate classes, each similar in all domains.
 
     The largest :math:`\gamma` in
 
     .. math:: K (b F + (1 - b) P) K \beta = \gamma \, (w K G K + v K W K + K + N \rho I) \beta
 
-    where :math:`F` and :math:`P` set class means apart from each other and from the overall mean,
+    where :math:`F` and :math:`P` separate class means from each other and from the overall mean,
     :math:`G` compares the means of a class over pairs of domains, and :math:`W` is the scatter
     inside classes; :math:`b, w, v, \rho` are ``between``, ``domain_weight``, ``within_weight`` and
     ``ridge``. A class mean weighs its domains by the class's share in each.
@@ -308,8 +308,8 @@ class MDA(ExactArguments, ScatterMethod, KernelProjection):
 
     Notes
     -----
-    Where a class has no rows in a domain, pairs with that domain are left out of :math:`G` and of
-    the count it is divided by, with a warning. With one domain :math:`G` is zero.
+    Where a class has no rows in a domain, pairs with that domain are omitted from :math:`G` and
+    from the count it is divided by, with a warning. With one domain :math:`G` is zero.
 
     References
     ----------

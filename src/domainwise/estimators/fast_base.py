@@ -94,7 +94,7 @@ class LandmarkProjection(Projection, OnePass):
     #: What later batches must share with the first one; None in older model files.
     _first_batch: dict[str, str] | None = None
 
-    #: Whether the method looks at the second moment of the features, the dearest of the sums.
+    #: Whether the method needs the second moment of the features, the most expensive of the sums.
     _needs_moments = True
 
     def partial_fit(
@@ -249,8 +249,10 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         """Store the function of the features with these weights, and what was seen."""
         kernel = self._map.kernel
-        seen = zip((classes, domains), ("y", "sample_domain"), strict=True)
-        self._record(kernel, *(label_array(*each) if each[0] else None for each in seen))
+        pairs = zip((classes, domains), ("y", "sample_domain"), strict=True)
+        self._record(
+            kernel, *(label_array(labels, name) if labels else None for labels, name in pairs)
+        )
         names = ["landmarks_", "frequencies_"]
         if self._map.triangle is None:
             names.reverse()
@@ -277,7 +279,7 @@ class LandmarkProjection(Projection, OnePass):
     @property
     @abstractmethod
     def _relative_shift(self) -> float:
-        """Regularisation of the solution per row, as far as it is known before the rows are."""
+        """Regularisation of the solution per row, as far as arguments determine it."""
 
     @property
     def _support(self) -> Array:
@@ -324,7 +326,7 @@ class FastProjection(LandmarkProjection, MethodProjection):
 def chosen_landmarks(
     estimator: Any, backend: Backend, rows: Any, domain: Labels, kernel: Kernel, n_rows: int
 ) -> Array:
-    """Landmarks that were given to an estimator, or some of these rows, of ``n_rows`` in all."""
+    """Landmarks that an estimator was given, or some of these rows, of ``n_rows`` in all."""
     X = backend.indexable(rows)
     if not isinstance(estimator.landmarks, str):
         return given_landmarks(to_host(estimator.landmarks), X)
@@ -332,8 +334,7 @@ def chosen_landmarks(
     if m > len(X):
         raise ValueError(
             f"n_landmarks={estimator.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
-            f"{len(X)} rows were looked at to choose from; give a smaller number, or the landmarks "
-            "themselves"
+            f"only {len(X)} rows were read to choose from; pass a smaller number, or the landmarks themselves"
         )
     stratified = estimator.landmarks == "stratified" and domain.codes is not None
     codes = to_host(domain.codes) if stratified else None
@@ -342,11 +343,11 @@ def chosen_landmarks(
 
 
 def fourier_map(estimator: Any, kernel: Any, gamma: float, width: int, m: int) -> NystromMap:
-    """M columns for rows of a width, from what an estimator says and from no row."""
+    """Map to M columns for rows of a width, by the arguments of an estimator alone."""
     if not isinstance(estimator.landmarks, str):
         raise ValueError(
-            'landmarks are given, but feature_map="fourier" has none: it draws frequencies; leave '
-            'landmarks out, or choose feature_map="nystroem"'
+            'landmarks are set, but feature_map="fourier" has none: it draws frequencies; omit '
+            'landmarks, or choose feature_map="nystroem"'
         )
     seed = fixed_seed(estimator.random_state)
     return NystromMap.fourier(FourierMap(kernel, gamma, width, m, seed))

@@ -122,7 +122,7 @@ def _projected(
 
 @dataclass(frozen=True)
 class RowFold:
-    """A split whose training rows are at hand; the template has all arguments but the path's."""
+    """A split with its training rows; the template has all arguments but those of the path."""
 
     template: Any
     data: Data  #: of the training rows
@@ -161,7 +161,7 @@ class ExactFold(RowFold):
         return gram, labels.space
 
     def project(self, gram: Any, dual: Array, image: Array) -> tuple[ProjectedRows, Array]:
-        """Training rows are at hand; test rows take one pass over the cross kernel."""
+        """Project test rows in one pass over the cross kernel; the image has the training rows."""
         dual = dual - dual.mean(axis=0)
         rows = self.kernel.prepare(self.data.X)
         test = cross_product(self.kernel, self.X_test, rows, dual) - gram.offset(dual)

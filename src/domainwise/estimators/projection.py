@@ -104,7 +104,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _kernel: Basis
     _offset: Any
 
-    #: What stands for arguments that a method does not have.
+    #: Values of arguments that a method does not have.
     n_components: int | None = None
     target_kernel: Any = "auto"
     target_gamma: float | str = "median"
@@ -114,7 +114,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     conditional: bool = False
     epsilon: float = 0.0
 
-    #: Whether the method has a use for targets and for domains.
+    #: Whether the method uses targets and domains.
     _uses_target = True
     _uses_domain = True
     _needs_target = False
@@ -153,7 +153,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 self._fit(backend, X, y, sample_domain)
             except np.linalg.LinAlgError as error:
                 raise ValueError(
-                    f"the problem is too badly scaled to be solved ({error}): scale X"
+                    f"the problem is too badly scaled to be solved ({error}). Scale X"
                 ) from error
             backend.settle(self, X)
         return self
@@ -163,7 +163,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     ) -> Array:
         """Fit, and return the projected training rows.
 
-        An exact form has them at hand; one on landmarks makes a second pass over the rows.
+        An exact estimator has them after the fit; one on landmarks makes a second pass over rows.
 
         {as_in_fit}
         Z : ndarray of shape (n_samples, n_components)
@@ -224,13 +224,16 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             target = backend.check_target(y, rows, self.target_kernel, least_classes=least_classes)
             if self._needs_classes and target.codes is None:
                 raise ValueError(
-                    f"{type(self).__name__} compares the means of classes, so that y has to hold "
-                    "class labels; got continuous values"
+                    f"{type(self).__name__} compares the means of classes: y has to hold class "
+                    "labels; got continuous values"
                 )
         domain = backend.check_sample_domain(sample_domain, rows, self.domain_kernel)
         if self.conditional and (target is None or target.codes is None):
-            given = "y is missing" if target is None else "y is continuous"
-            raise ValueError(f"conditional=True measures domains inside classes, but {given}")
+            problem = "y is missing" if target is None else "y is continuous"
+            raise ValueError(
+                f"conditional=True compares domains inside classes, but {problem}. Pass classes as "
+                "y, or use conditional=False"
+            )
         return target, domain
 
     def _warn_about_domains(self, sample_domain: Any, domain: Labels, n_rows: int) -> None:
@@ -258,7 +261,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self.classes_ = classes
 
     def _record_solution(self, gram: Gram, solution: Components) -> None:
-        """Store what a method tells about its solution."""
+        """Store eigenvalues and information about the solution."""
         self.eigenvalues_ = solution.eigenvalues
         self.n_informative_ = solution.n_informative
         self.solver_info_ = {"operator": type(gram).__name__, **gram.info, **solution.info}
@@ -286,9 +289,9 @@ class MethodProjection(Projection):
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method with those of the estimator's arguments that it takes."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
-        given = {name: getattr(self, name) for name in names - {"continuous"}}
-        given |= {"continuous": continuous} if "continuous" in names else {}
-        return self._method(gram, labels, **given)
+        options = {name: getattr(self, name) for name in names - {"continuous"}}
+        options |= {"continuous": continuous} if "continuous" in names else {}
+        return self._method(gram, labels, **options)
 
 
 def fixed_seed(random_state: Any) -> int:

@@ -24,16 +24,16 @@ from domainwise.methods.contract import Images, Matrix, RitzPairs, Solution, pai
 LAPACK_ROWS = 800
 #: And from here ARPACK for a few of the eigenpairs of K is quicker than LAPACK.
 ARPACK_ROWS = 200
-#: A search for eigenpairs starts with random columns that were multiplied by K so often,
+#: A search for eigenpairs starts with random columns that were multiplied by K this many times,
 POWERS = 4
 #: and rough inverses serve for shifts above this share of the trace of K.
 ROUGH = 1e-4
 #: Inverses in float32 are tried for traces of K that leave room there, and for shifts above this
 #: share of them,
 SMALLEST_TRACE, LARGEST_TRACE, REFINABLE = 1e-20, 1e30, 1e-6
-#: by so many products where the norm of K is below this share of the shift,
+#: by this many products where the norm of K is below this share of the shift,
 FAR, TERMS = 0.2, 3
-#: refined at most so often,
+#: refined at most this many times,
 REFINEMENTS = 6
 #: and used if they reach this relative residual.
 REFINED = 1e-12
@@ -82,8 +82,8 @@ class DenseGram(RowsGram):
             if shift == 0 and rank < self.n_samples - 1:
                 warn_caller(
                     f"ridge=0: the kernel matrix has numerical rank {rank} of "
-                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off, as "
-                    "it would not with a positive ridge"
+                    f"{self.n_samples - 1}; the projection of new rows depends on that cut-off; "
+                    "pass a positive ridge to avoid this"
                 )
         KX = self.uncentred_product(X)
         scale = column_norms(V)
@@ -133,9 +133,9 @@ class DenseGram(RowsGram):
         few = n > ARPACK_ROWS and 8 * k < n and not self._asked_for_lapack
         if not few and not self.lapack:
             return super().leading(k)
-        known = self._leading
-        if known is not None and k <= len(known.values):
-            return RitzPairs(known.values[:k], known.X[:, :k], known.KX[:, :k], known.info)
+        pairs = self._leading
+        if pairs is not None and k <= len(pairs.values):
+            return RitzPairs(pairs.values[:k], pairs.X[:, :k], pairs.KX[:, :k], pairs.info)
         try:
             # The matrix is as good as symmetric; both read one half of it, or products.
             if few:
@@ -179,7 +179,7 @@ def check_dense_memory(
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory free to use, or None where the system does not tell."""
+    """Return the bytes of memory free to use, or None where the system does not report them."""
     with suppress(OSError), open("/proc/meminfo") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):
@@ -286,15 +286,16 @@ class RefinedCholesky:
 def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     """Solve with a semi-definite K by its eigenvalues; shift 0 gives the pseudo-inverse.
 
-    Eigenvalues at or below N eps of the largest count as zero and, at shift 0, are left out.
-    Returns the solution and the rank that was kept.
+    Eigenvalues at or below N eps of the largest count as zero and, at shift 0, are ignored.
+    Returns the solution and the numerical rank.
     """
     xp = namespace(K)
     d, U = xp.linalg.eigh(K)
     if float(d[0]) < -INDEFINITE * float(d[-1]) - shift:
         warn_caller(
-            "the kernel is not positive semi-definite (its centred matrix has the eigenvalues "
-            f"{d[0]:.1e} and {d[-1]:.1e}): new rows are not projected to the training rows' scale"
+            "the kernel is not positive semi-definite (its centred matrix has eigenvalues "
+            f"{d[0]:.1e} and {d[-1]:.1e}): projections of new rows differ in scale from those of "
+            "the training rows"
         )
     keep = d > len(d) * np.finfo(float).eps * max(float(d[-1]), 0.0)
     shifted = xp.where(keep, d, 0.0) + shift

@@ -31,7 +31,7 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import warn_stopped
 from domainwise.methods.contract import Matrix, Solution
 
-#: Relative residual that products in float32 can tell from rounding.
+#: Smallest relative residual that products in float32 resolve.
 FLOAT32_TOLERANCE = 1e-5
 #: How far a residual falls with products in float32 before it is computed anew.
 ROUGH_STEP = 2e-7
@@ -132,7 +132,7 @@ def inverse_root(A: Any, eps: float) -> tuple[Any, Any]:
 
 
 class Preconditioner(ABC):
-    """Inverse of ``U D U' + shift I``, with D below the smallest value it knows left out."""
+    """Inverse of K + shift I, up to a factor, for eigenvalues D in U and their least elsewhere."""
 
     values: Any  #: the diagonal of D, ascending
 
@@ -290,7 +290,7 @@ class StreamedGram(IterativeGram):
         return DenseGram(kernel_matrix(self.kernel, self.prepared), self.labels, self.dtype)
 
     def _landmark_features(self) -> Array:
-        """Nystrom features of the rows, in float32: a preconditioner needs no more."""
+        """Nystrom features of the rows, in float32, which is enough for a preconditioner."""
         compiled = worth_compiling(self.n_samples**2)
         most = COMPILED_RANK * self.n_samples**0.5 if compiled else float("inf")
         chosen = landmark_rows(self.n_samples, self.seed, most)

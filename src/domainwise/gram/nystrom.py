@@ -43,11 +43,11 @@ MAX_CANDIDATES = 10_000
 
 @dataclass(frozen=True)
 class NystromMap:
-    """The map from rows to Nystrom features, or to columns that serve as they are."""
+    """The map from rows to Nystrom features, or to columns that are used unchanged."""
 
     kernel: Basis
     landmarks: Array  #: independent to working precision; the others add nothing
-    #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns as they are.
+    #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns used unchanged.
     triangle: Array | None
     n_asked: int  #: how many landmarks were given
     direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
@@ -80,7 +80,7 @@ class NystromMap:
         with np.errstate(over="ignore", invalid="ignore"):
             W = check_finite(_exact(kernel, landmarks), landmarks.dtype)
         eps, eps_double = np.finfo(landmarks.dtype).eps, np.finfo(np.float64).eps
-        # What float32 rows cannot tell apart, or what rounding of W leaves.
+        # Differences that float32 rows do not resolve, or rounding errors of W.
         share = max(eps, len(W) * eps_double)
         tolerance = share * float(np.abs(np.diagonal(W)).max(initial=0.0))
         triangle, pivots = _independent_rows(W, tolerance, kernel.sound)
@@ -139,14 +139,14 @@ class NystromMap:
 
     def gram(self, X: Array) -> Array:
         """Return ``Phi Phi'``: among landmarks, and between them and others, the kernel itself."""
-        place = {row.tobytes(): i for i, row in enumerate(X)}
-        mine = np.array([place.get(row.tobytes(), -1) for row in self.landmarks])
-        if not isinstance(self.kernel, Kernel) or mine.min() < 0:
+        index_of = {row.tobytes(): i for i, row in enumerate(X)}
+        indices = np.array([index_of.get(row.tobytes(), -1) for row in self.landmarks])
+        if not isinstance(self.kernel, Kernel) or indices.min() < 0:
             Phi = self.features(X).astype(np.float64, copy=False)
             return np.asarray(Phi @ Phi.T)
         K = _exact(self.kernel, X)
-        others = np.setdiff1d(np.arange(len(X)), mine)
-        V = solve_triangular(self.triangle, K[np.ix_(mine, others)], lower=True)
+        others = np.setdiff1d(np.arange(len(X)), indices)
+        V = solve_triangular(self.triangle, K[np.ix_(indices, others)], lower=True)
         K[np.ix_(others, others)] = V.T @ V
         return K
 
@@ -173,7 +173,7 @@ def _exact(kernel: Kernel, X: Array) -> Array:
 def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, Array]:
     """Pivots of W down to residuals of ``tolerance``, and the Cholesky factor of their rows.
 
-    Of what is known to be no kernel these are rows for which it is one.
+    Where it is known not to be a kernel, these are rows among which it is one.
     """
     scale = float(np.diagonal(W).max(initial=0.0))
     factor, order, rank, _ = dpstrf(W, tol=tolerance, lower=1)
@@ -185,7 +185,7 @@ def _independent_rows(W: Array, tolerance: float, sound: bool) -> tuple[Array, A
             "times -1, or distances?)"
         )
     if sound and residual.min(initial=0.0) < -1e-6 * scale:
-        raise ValueError("the kernel is not a positive semi-definite kernel")
+        raise ValueError("the kernel is not positive semi-definite. Choose another kernel")
     return np.tril(factor[:rank, :rank]), pivots
 
 
@@ -259,15 +259,15 @@ def _given_points(points: Any, values: Array, kernel: Kernel) -> Array:
                 f"than {MAX_GRID}: give a smaller target_gamma or the points themselves"
             )
         return np.linspace(points[0], points[1], n_points)[:, None]
-    given = np.asarray(points, dtype=np.float64)
-    given = given[:, None] if given.ndim == 1 else given
-    if given.ndim != 2 or given.shape[1] != values.shape[1] or not len(given):
+    landmarks = np.asarray(points, dtype=np.float64)
+    landmarks = landmarks[:, None] if landmarks.ndim == 1 else landmarks
+    if landmarks.ndim != 2 or landmarks.shape[1] != values.shape[1] or not len(landmarks):
         raise ValueError(
-            f"target_landmarks must have shape (q, {values.shape[1]}), got {given.shape}"
+            f"target_landmarks must have shape (q, {values.shape[1]}), got {landmarks.shape}"
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(landmarks).all():
         raise ValueError("target_landmarks contain NaN or infinite values")
-    return given
+    return landmarks
 
 
 class NystromGram(Gram):
@@ -296,7 +296,7 @@ class NystromGram(Gram):
         return np.vstack([np.zeros((self.size, coordinates.shape[1])), coordinates])
 
     def inner(self, U: Array, V: Array) -> Array:
-        """Return the inner products of the rows that were never kept."""
+        """Return inner products over the rows, which are not stored."""
         mixed = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
         return np.asarray(U[: self.size].T @ self.weights(V) + mixed)
 

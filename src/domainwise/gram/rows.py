@@ -133,7 +133,7 @@ class RowsGram(Gram):
         return self.random(min(self.n_samples, k + 8))
 
     def anchors(self, dual: Matrix, values: Matrix) -> Array:
-        """Signs are settled on all rows, of which those with a largest value tell."""
+        """Signs are those of the largest values among all rows."""
         rows = self.xp.unique(abs(values).argmax(0))
         return to_host(values[rows])
 
@@ -211,7 +211,7 @@ def krylov_pairs(
 
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:
-    """Orthonormal basis of V's part outside the columns of ``against``; rounding is left out."""
+    """Orthonormal basis of V's part outside the columns of ``against``, without rounding."""
     sizes = norms(gram, V)
     V = gram.combine(V, np.diag(np.where(sizes > 0, 1.0 / np.where(sizes > 0, sizes, 1.0), 0.0)))
     for _ in range(2):

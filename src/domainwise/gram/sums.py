@@ -219,9 +219,9 @@ class CellRows:
         domains: Any,
         sizes: tuple[int, int],
         dense: Any,
-        apart: bool,
+        by_class: bool,
     ) -> CellRows:
-        """Cells of parts of the rows, and of the classes in them if these are kept apart.
+        """Cells of parts of the rows, divided by class if ``by_class``.
 
         ``classes`` and ``domains`` are codes, and ``sizes`` how many there are of each; 0 where
         there are none.
@@ -230,9 +230,9 @@ class CellRows:
         n_domains = max(1, sizes[1])
         parts = range(int(part_of.max()) + 1)
         return cls(
-            part_of * len(labels) + classes if apart else part_of,
+            part_of * len(labels) + classes if by_class else part_of,
             classes * n_domains + domains,
-            list(product(parts, labels)) if apart else [(part, None) for part in parts],
+            list(product(parts, labels)) if by_class else [(part, None) for part in parts],
             list(product(labels, range(n_domains))),
             dense,
         )
@@ -243,7 +243,7 @@ class CellRows:
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Array]]:
-        """Yield the key of a cell and up to so many of its rows, cell by cell."""
+        """Yield the key of a cell and a batch of its rows, cell by cell."""
         order = np.argsort(self.cells, kind="stable")
         ends = np.cumsum(np.bincount(self.cells, minlength=len(self.cell_keys)))
         for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
@@ -316,7 +316,7 @@ def cells_by_split(
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield the cells to train on and to test on of each split, by class.
 
-    Cells come by (part, class); a part is a set of rows that no split takes apart. Splits are pairs
+    Cells come by (part, class); a part is a set of rows that no split divides. Splits are pairs
     of the parts to train on and the parts to test on.
     """
     parts: dict[int, Cells] = {}
@@ -392,7 +392,7 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
 
 
 def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) -> None:
-    """Refuse cells of maps with so many columns if they do not fit where X is.
+    """Refuse cells of maps with these numbers of columns if they do not fit the memory of X.
 
     Merges of cells take about as much again as the cells.
     """

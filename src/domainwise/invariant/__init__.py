@@ -1,4 +1,4 @@
-"""The invariant kernel: DCM's price for telling domains apart, inside every kernel machine.
+"""The invariant kernel: DCM's penalty on differences between domains, in any kernel machine.
 
 The denominator of DCM, ``||f||^2 + w f'P_d f``, is the squared norm of another kernel (theory
 12). :class:`InvariantKernel` evaluates it for any machine that takes a precomputed kernel,

@@ -37,13 +37,12 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     Attributes
     ----------
     landmarks_ : ndarray of shape (M, n_features)
-        The landmarks in use, those that depend on others left out: one feature each. Not with
-        Fourier features.
+        The linearly independent landmarks, one per feature. Not with Fourier features.
     {frequencies}
     dual_coef_ : ndarray of shape (M, M)
         Coefficients of the landmarks' kernel functions, or of the Fourier features, in each.
     domain_eigenvalues_ : ndarray
-        Squared singular values of ``Phi'F``: how far the plain features tell domains apart.
+        Squared singular values of ``Phi'F``: how much the plain features separate domains.
     n_samples_seen_ : int
         Rows seen so far.
     gamma_ : float
@@ -53,7 +52,7 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
     classes_ : ndarray
         Class labels seen so far, if ``conditional``.
     solver_info_ : dict
-        How many landmarks were asked for and are of use.
+        Numbers of landmarks that were requested and that are used.
     {features_seen}
 
     See Also
@@ -97,11 +96,11 @@ class InvariantFeatures(LandmarkArguments, InvarianceArguments, LandmarkProjecti
         return bool(self.conditional)
 
     def _check_labels(self, *arguments: Any, **options: Any) -> Any:
-        """Check labels; one class will do."""
+        """Check labels; one class is enough."""
         return super()._check_labels(*arguments, **options | {"least_classes": 1})
 
     def _finish(self) -> None:
-        """Scale the features by what the sums tell about domains."""
+        """Shorten the features along the directions in which domains differ."""
         gram, classes, domains, mean = self._finalized()
         space = gram.labels
         factor = np.zeros((space.size, 0))

@@ -50,7 +50,7 @@ DENSE_ROWS = 3000
 class InvariantKernel(
     InvarianceArguments, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""A kernel whose functions pay for telling domains apart.
+    r"""A kernel whose functions are penalised for differences between domains.
 
     With the centred kernel :math:`k` of the training rows and the factor :math:`F` of the domain
     smoother :math:`P_d = FF'`, the kernel of the squared norm :math:`\|f\|^2 + w f'P_d f` is
@@ -68,7 +68,7 @@ class InvariantKernel(
     Attributes
     ----------
     domain_eigenvalues_ : ndarray
-        Eigenvalues of ``F'KF`` in descending order: how far the plain kernel tells domains apart.
+        Eigenvalues of ``F'KF`` in descending order: how much the plain kernel separates domains.
     X_fit_ : ndarray of shape (n_samples, n_features)
         The training rows; not there for ``kernel="precomputed"``.
     gamma_ : float
@@ -280,11 +280,11 @@ def centred_cross(kernel: Kernel, X: Array, rows: Prepared | None, row_means: Ar
 
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Check X, or X and y. Tensors and Dask collections are refused, not copied behind the back."""
+    """Check X, or X and y. Tensors and Dask collections are refused, not copied silently."""
     refuse_elsewhere(estimator, X, "InvariantFeatures follows X")
     if y is not None and not isinstance(y, str):
-        # Labels as they are: of NaN among strings the class "nan" would be made, of nullable
-        # columns of whole numbers fractions.
+        # Labels are not converted: NaN among strings would become the class "nan", and nullable
+        # columns of whole numbers would become fractions.
         y = label_array(y, "y")
     return validate_rows(estimator, X, y, dtype=(np.float64, np.float32), **options)
 
@@ -298,12 +298,15 @@ def check_invariance_labels(
         return domain, None
     if y is None:
         raise ValueError(
-            "conditional=True measures domains inside classes: "
+            "conditional=True compares domains inside classes: "
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
     target = check_target(y, n_samples, "auto", least_classes=1)
     if target.codes is None:
-        raise ValueError("conditional=True measures domains inside classes, but y is continuous")
+        raise ValueError(
+            "conditional=True compares domains inside classes, but y is continuous. Use "
+            "conditional=False"
+        )
     return domain, target
 
 
@@ -346,8 +349,8 @@ def domain_factor(
 def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Array]:
     """Directions A with ``k_w(x, x') = k(x, x') - k(x)'F A A' F'k(x')``, and the spectrum.
 
-    ``inner`` is ``F'KF``; its eigenvalues, in descending order, say how far the kernel tells
-    domains apart. An infinite weight forbids that, but for those below ``tolerance`` of the first.
+    ``inner`` is ``F'KF``; its eigenvalues, in descending order, measure how much the kernel
+    separates domains. An infinite weight removes all of them above ``tolerance`` times the first.
 
     >>> A, _ = correction(np.array([[3.0]]), weight=1.0, tolerance=1e-10)
     >>> float((A @ A.T).squeeze())
@@ -359,7 +362,7 @@ def correction(inner: Array, weight: float, tolerance: float) -> tuple[Array, Ar
     if np.isinf(weight):
         keep = values > tolerance * largest
         return U[:, keep] / np.sqrt(values[keep]), values
-    # What is rounding of the largest would be blown up by a huge weight.
+    # A huge weight would amplify eigenvalues that are rounding errors of the largest.
     keep = values > len(values) * np.finfo(float).eps * largest
     kept = values[keep]
     return U[:, keep] * np.sqrt(weight / (1.0 + weight * kept)), values

@@ -40,8 +40,8 @@ from domainwise.splits.folds import domain_folds, row_folds
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
 #: it is made.
 EXACT_ROWS = 5000
-#: Steps of an exact machine, after which it warns and stops: on rows that are not scaled it may go
-#: back and forth for ever.
+#: Steps of an exact machine, after which it warns and stops: on rows that are not scaled it may not
+#: converge.
 MOST_STEPS = 50_000_000
 #: Linear machines penalise their intercept; this makes that penalty a hundredth of a weight's.
 INTERCEPT_SCALING = 10.0
@@ -68,7 +68,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
 
         {source_rows}
         y : array-like of shape (n_samples,)
-            Classes, or for regression numbers.
+            Classes, or continuous targets for regression.
         {row_domains}
         """
         self._validate_params()
@@ -77,7 +77,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         return self
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return the class of each row, or its number.
+        """Predict the class, or the continuous target, of each row.
 
         {new_rows}
 
@@ -154,15 +154,15 @@ def _calibrated(estimator: InvariantSVC) -> bool:
 @with_shared_arguments
 @arguments
 class InvariantSVC(ClassifierMixin, InvariantMachine):
-    r"""Support vector classifier that pays for telling domains apart.
+    r"""Support vector classifier with a penalty on differences between domains.
 
     :class:`sklearn.svm.SVC` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
-    single domain, is the plain SVC. Several classes are told apart one against one.
+    single domain, is the plain SVC. Several classes are separated one against one.
 
     Parameters
     ----------
     C : float, default=1.0
-        Price of errors, as in SVC.
+        Weight of training errors, as in SVC.
     {kernel} {domain} {invariance}
     class_weight : dict or "balanced", default=None
         As in SVC.
@@ -220,7 +220,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
     def _held_out_values(self, X: Array, y: Array, sample_domain: Any) -> tuple[Array, Array]:
         """Decision values for domains that were held out, and the classes of their rows."""
         domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
-        given = None if sample_domain is None else np.asarray(sample_domain)
+        domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
             splits, held_out = domain_folds(
@@ -233,19 +233,21 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         if len(np.unique(tested)) < len(self.classes_):  # its only domain cannot be held out
             splits, held_out = row_folds(y, True), "rows"
         if held_out == "rows":
-            several = domain.codes is not None and domain.n_categories > 1
+            has_domains = domain.codes is not None and domain.n_categories > 1
             reason = "a class occurs in one group of domains only"
             warn_caller(
                 "probabilities are calibrated on stratified folds, not on held-out domains: "
-                f"{reason if several else 'sample_domain names fewer than two domains'}; on unseen "
-                "domains they may be too sure"
+                f"{reason if has_domains else 'sample_domain names fewer than two domains'}; on "
+                "unseen domains they may be overconfident"
             )
         values = []
         for train, test in splits:
             model = clone(self).set_params(probability=False)
             columns = train if self.kernel == "precomputed" else slice(None)
             with quiet_about_domains():
-                model.fit(X[train][:, columns], y[train], None if given is None else given[train])
+                model.fit(
+                    X[train][:, columns], y[train], None if domains is None else domains[train]
+                )
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
         return np.concatenate(values), y[np.concatenate([test for _, test in splits])]
 
@@ -277,7 +279,7 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
 @with_shared_arguments
 @arguments
 class InvariantSVR(RegressorMixin, InvariantMachine):
-    r"""Support vector regression that pays for telling domains apart.
+    r"""Support vector regression with a penalty on differences between domains.
 
     :class:`sklearn.svm.SVR` with the kernel of :class:`InvariantKernel`; ``domain_weight=0``, or a
     single domain, is the plain SVR.
@@ -285,9 +287,9 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     Parameters
     ----------
     C : float, default=1.0
-        Price of errors, as in SVR.
+        Weight of training errors, as in SVR.
     epsilon : float, default=0.1
-        Errors up to here are free, as in SVR.
+        Errors up to this size have no loss, as in SVR.
     {kernel} {domain} {invariance} {svm_solver}
 
     Attributes
@@ -321,7 +323,7 @@ class InvariantSVR(RegressorMixin, InvariantMachine):
     def _fit_target(self, X: Any, y: Any, sample_domain: Any) -> None:
         if self.conditional:
             raise ValueError(
-                "conditional=True measures domains inside classes, but the target of InvariantSVR "
+                "conditional=True compares domains inside classes, but the target of InvariantSVR "
                 "is continuous; use conditional=False"
             )
         X, y = check_rows(self, X, y, ensure_min_samples=2, multi_output=False, y_numeric=True)

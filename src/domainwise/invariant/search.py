@@ -188,28 +188,30 @@ class InvariantKind:
         machines = [_with_arguments(machine, candidate, prefix) for candidate in batch]
         # The positive part of what is not a kernel is taken by the machines' own fit.
         if not (machine._is_exact(len(train)) and _is_sound(machine, X)):
-            values = []
+            scores = []
             for candidate in machines:
                 with quiet_about_domains(), warnings.catch_warnings():
                     warnings.simplefilter("ignore", NotAKernelWarning)  # the last fit warns
                     candidate.fit(X, y, sample_domain=domain)
-                values.append(score.outcome(candidate, X_test, y_test))
-            return Outcomes([[value] for value in values])
+                scores.append(score.outcome(candidate, X_test, y_test))
+            return Outcomes([[value] for value in scores])
         path = KernelPath.evaluate(machine, X, X_test)
-        # Without a weight there is nothing to be conditional on: the same kernel.
+        # With weight 0 the kernel does not depend on conditional.
         kernels = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in machines]
-        known: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
         for kernel in dict.fromkeys(kernels):
             members = [i for i in range(len(batch)) if kernels[i] == kernel]
-            own = {i: [getattr(machines[i], name, None) for name in SVM_ARGUMENTS] for i in members}
+            values = {
+                i: [getattr(machines[i], name, None) for name in SVM_ARGUMENTS] for i in members
+            }
             for i in members:
-                same = next(j for j in members if own[j] == own[i])
-                if same == i:
+                first_equal = next(j for j in members if values[j] == values[i])
+                if first_equal == i:
                     fitted, cross = path.fitted(machines[i], y, domain)
                     with config_context(assume_finite=True, skip_parameter_validation=True):
-                        known[i] = score.outcome(fitted, cross, y_test)
-                known[i] = known[same]
-        return Outcomes([[known[i]] for i in range(len(batch))])
+                        outcomes[i] = score.outcome(fitted, cross, y_test)
+                outcomes[i] = outcomes[first_equal]
+        return Outcomes([[outcomes[i]] for i in range(len(batch))])
 
 
 def _is_sound(machine: Any, X: Array) -> bool:
@@ -267,13 +269,13 @@ class InvariantSearchCV(Searched, AroundEstimator):
     param_grid : dict or list of dict
         As in GridSearchCV.
     cv : int, splitter or iterable, default=None
-        None leaves out one domain at a time. Splitters get the domains as ``groups``.
+        None holds out one domain at a time. Splitters get the domains as ``groups``.
     scoring : str or callable, default=None
         A scikit-learn scorer; None is the estimator's own score.
     n_average : int, default=1
-        How many machines predict together.
+        Number of machines whose predictions are combined.
     n_jobs : int, default=None
-        Splits and kernels evaluated at a time.
+        Number of splits and kernels evaluated in parallel.
 
     Attributes
     ----------
@@ -282,7 +284,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
     best_score_ : float
         Its mean score.
     best_index_ : int
-        Its place in ``cv_results_``.
+        Its index in ``cv_results_``.
     best_estimator_ : estimator
         The estimator with these arguments, fitted to all rows.
     members_ : list of dict
@@ -358,10 +360,10 @@ class InvariantSearchCV(Searched, AroundEstimator):
         )
         if target.names is not None:
             labels = target.names[target.codes]
-        given = None if sample_domain is None else plain_array(sample_domain)
+        domains = None if sample_domain is None else plain_array(sample_domain)
         splits, _ = domain_folds(
             labels,
-            None if given is None else check_sample_domain(given, len(rows)).codes,
+            None if domains is None else check_sample_domain(domains, len(rows)).codes,
             classification=is_classifier(self.estimator),
             cv=self.cv,
             max_splits=None,
@@ -371,7 +373,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
-        data = Data(rows, labels, given)
+        data = Data(rows, labels, domains)
         with one_thread_for_few(rows):
             result = search(
                 kind, data, splits, as_score(scorer), kind.rule(self.n_average), n_jobs=self.n_jobs
@@ -393,7 +395,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         return np.asarray(self.best_estimator_.classes_)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Predict with all members: by vote, or by the mean of their numbers.
+        """Predict with all members: by vote, or by the mean of their predictions.
 
         Parameters
         ----------
@@ -460,7 +462,7 @@ class InvariantSearchCV(Searched, AroundEstimator):
         Parameters
         ----------
         X, y
-            Rows, and their classes or numbers.
+            Rows, and their classes or continuous targets.
 
         Returns
         -------

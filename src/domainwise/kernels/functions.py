@@ -44,7 +44,7 @@ SMALLEST_ROW, LARGEST_ROW = 1e-153, 1e153
 #: Values of a polynomial and a linear kernel up to which sums of products of them are safe.
 LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
-#: Exponentials taken at a time, which stay in the cache, and how many are worth it.
+#: Exponentials taken at a time, which stay in the cache, and the number from which that is quicker.
 CHUNK, LEAST_CHUNK = 2**15, 2**12
 #: Places of a table of exponentials for each unit, and where it ends.
 TABLE_STEPS, TABLE_END = 2048, 40
@@ -145,7 +145,7 @@ class Kernel:
 
     @property
     def constant(self) -> float:
-        """What :meth:`block` leaves out of the kernel."""
+        """Constant that :meth:`block` omits from the kernel."""
         if self.name in ("rbf", "laplacian"):
             return 1.0
         if self.name == "poly" and float(self.degree).is_integer():
@@ -388,8 +388,8 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     median = positive_median(pair_distances(rows, l1=kernel == "laplacian"))
     if median is None:
         raise ValueError(
-            f"gamma={gamma!r} needs rows that differ: all {len(rows)} rows looked at are the same; "
-            "give gamma as a number"
+            f"gamma={gamma!r} needs rows that differ, but all {len(rows)} rows that it is computed "
+            "from are the same; pass gamma as a number"
         )
     return 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
 

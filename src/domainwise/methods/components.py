@@ -1,4 +1,4 @@
-"""What a method finds, and how it is brought to scale and sign (theory 11.3)."""
+"""Solutions of the methods, and their scale and sign (theory 11.3)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CONTINUOUS_CUT = 1e-2
 #: Components of an unsupervised method when their number is not given.
 UNSUPERVISED_COMPONENTS = 10
 CONSTANT = (
-    "the projection is constant: the rows of X do not differ as far as this kernel tells "
-    "(check gamma and the scale of the features)"
+    "the projection is constant: this kernel has the same values for all rows of X. Check gamma, "
+    "and the scale of the features"
 )
 
 
 @dataclass
 class Components:
-    """What a method returns."""
+    """Solution of a method."""
 
     dual: Matrix  #: coefficients; a row x projects to ``k(x)'dual``, centred
     values: Matrix  #: projected training rows, ``K dual``
     eigenvalues: Array
-    n_informative: int  #: how many of the problem's eigenvalues tell targets apart
+    n_informative: int  #: number of eigenvalues whose directions separate targets
     info: dict[str, Any] = field(default_factory=dict)
     floor: float | Array = 0.0  #: standard deviation up to which a component's values are rounding
 
@@ -40,7 +40,7 @@ def standardise(
 ) -> Components:
     """Give components unit variance and their sign, and drop those without variance.
 
-    ``warn`` says whether dropping one is worth a warning: the caller asked for their number.
+    ``warn`` is for callers that asked for a number of components: dropping one is a warning.
     """
     size = norms(gram, components.values) / np.sqrt(gram.n_samples)
     alive = size > components.floor
@@ -103,8 +103,8 @@ def with_extras(
     if not extra:
         return components
     warn_caller(
-        f"only {components.values.shape[1]} components tell the target apart; the other {extra} "
-        "are principal directions that neither target nor domain explains"
+        f"only {components.values.shape[1]} components are informative about the target; the other "
+        f"{extra} are principal directions that neither target nor domain explains"
     )
     d, U = np.linalg.eigh((G + G.T) / 2)
     keep = d > gram.tolerance * max(float(d[-1]), 0.0)
@@ -115,8 +115,8 @@ def with_extras(
     weights = G_pinv @ gram.inner(Q, pairs.KX)
     dual = pairs.X - gram.combine(Q, weights)
     values = pairs.KX - gram.combine(KQ, weights)
-    # Principal directions are as long as their coefficients are short; the others' size says
-    # nothing about them. What K does to label directions does, if nothing else is left.
+    # The size of the other components is no scale for principal directions. The image of the
+    # label directions under K is one, also where no principal direction is left.
     scale = max(pairs.values.max(initial=0.0), norms(gram, KQ).max(initial=0.0))
     floor = 1e-2 * gram.tolerance * scale / np.sqrt(gram.n_samples)
     m, extra = len(components.eigenvalues), len(pairs.values)
@@ -135,8 +135,9 @@ def component_count(
     """How many components to take from the problem and how many extras to add (theory 4)."""
     if not n_informative:
         warn_caller(
-            "the target cannot be told from the domain: no direction separates targets without "
-            "separating domains at least as well"
+            "the target cannot be separated from the domain: no direction separates targets "
+            "without separating domains at least as well. Check whether classes occur in several "
+            "domains"
         )
     if n_components is None:
         cut = CONTINUOUS_CUT * values[0] if continuous and n_informative else -np.inf
@@ -146,12 +147,12 @@ def component_count(
 
 
 def unsupervised_count(n_samples: int, n_components: int | None) -> int:
-    """How many components a method takes that could have as many as there are rows."""
+    """Number of components of a method that could have as many as there are rows."""
     return min(UNSUPERVISED_COMPONENTS, n_samples - 1) if n_components is None else n_components
 
 
 def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
-    """Say how far conjugate gradients came."""
+    """Warn that conjugate gradients stopped before they converged."""
     warn_caller(
         f"conjugate gradients stopped at a relative residual of {residual:.1e} after "
         f"{n_iterations} iterations (tol={tol:g}): raise max_iter, tol, or the ridge",
@@ -160,7 +161,7 @@ def warn_stopped(residual: float, n_iterations: int, tol: float) -> None:
 
 
 def warn_unconverged(pairs: RitzPairs) -> None:
-    """Say how far an iteration for eigenvectors came, if it did not get there."""
+    """Warn if an iteration for eigenvectors stopped before it converged."""
     if not pairs.info.get("converged", True):
         warn_caller(
             f"eigenvectors reached a residual of {pairs.info['residual']:.1e} after "

@@ -52,7 +52,7 @@ class Gram(ABC):
     #: Relative residual at which iterations stop, and how many there are at most.
     tol: float = 1e-10
     max_iter: int = 200
-    #: What ``solver_info_`` tells about the operator itself.
+    #: Entries of ``solver_info_`` about the operator itself.
     info: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod

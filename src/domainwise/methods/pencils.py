@@ -85,7 +85,7 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
     L = U * root
     LY, LD = L.T @ Y, L.T @ D
     target = LY @ LY.T
-    # The right side, I + w LD LD', is taken apart by singular values: as a sum it would lose the I
+    # The right side, I + w LD LD', is factored by singular values: as a sum it would lose the I
     # of a badly scaled kernel. With W its inverse root, W domain W has eigenvalues below 1.
     V, size, _ = svd(LD, full_matrices=False)
     load = weight * size**2
@@ -102,8 +102,8 @@ def dcm_scores(G: Array, Y: Array, D: Array, weight: float, tolerance: float) ->
         lead, size = Z[:, :n_informative], mu[:n_informative]
         a = (Y @ (Y.T @ (L @ lead)) - weight * D @ (D.T @ (L @ lead)) * (1.0 + size)) / size
         return Scores(mu[:n_informative], a, n_informative)
-    # Nothing is told apart beyond the domains. Directions that the kernel does not have lose
-    # nothing, and are none.
+    # Targets are not separated beyond the domains. Directions outside the range of the kernel
+    # would lose nothing, and are excluded.
     has = d > tolerance * max(float(d.max(initial=0.0)), 0.0)
     if not has.any():
         raise ValueError(CONSTANT)
@@ -151,7 +151,7 @@ def _smoothed(gram: Gram, images: Images, pairs: RitzPairs, usable: Array) -> Ri
     """Put pairs through ``v <- v + (A v - mu B v) / mu``, and measure what is left to do.
 
     The problem is symmetric in the inner product of K, which says nothing about the part of v that
-    K maps to zero: there Ritz vectors hold rounding. The equation itself tells that part.
+    K maps to zero: there Ritz vectors hold rounding. The equation itself determines that part.
     """
     mu = pairs.values
     step = np.diag(np.divide(1.0, mu, out=np.zeros_like(mu), where=usable))
@@ -183,8 +183,8 @@ def dica(
     """
     if labels.domain is not None and labels.domain_means is None:
         raise ValueError(
-            "DICA compares the means of domains, so that sample_domain has to hold labels; "
-            "got continuous descriptors"
+            "DICA compares the means of domains: sample_domain has to hold labels; got "
+            "continuous descriptors"
         )
     n = gram.n_samples
     Z_label = dica_domain_factor(labels)
@@ -192,12 +192,12 @@ def dica(
         return _unsupervised_dica(gram, Z_label, n_components, lam)
     F_label = label_factor(labels.target, n, epsilon)
     r = F_label.shape[1]
-    both = gram.lift(np.hstack([F_label, Z_label]))
-    K_both = gram.product(both)
-    solution = gram.solve(both, lam)
-    pick_F, pick_Z = np.split(np.eye(both.shape[1]), [r], axis=1)
-    Z, Y_F = gram.combine(both, pick_Z), gram.combine(solution.X, pick_F)
-    KF, KZ = gram.combine(K_both, pick_F), gram.combine(K_both, pick_Z)
+    FZ = gram.lift(np.hstack([F_label, Z_label]))
+    KFZ = gram.product(FZ)
+    solution = gram.solve(FZ, lam)
+    pick_F, pick_Z = np.split(np.eye(FZ.shape[1]), [r], axis=1)
+    Z, Y_F = gram.combine(FZ, pick_Z), gram.combine(solution.X, pick_F)
+    KF, KZ = gram.combine(KFZ, pick_F), gram.combine(KFZ, pick_Z)
     W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
@@ -258,12 +258,12 @@ def real_positive_pairs(M: Array, tolerance: float) -> tuple[Array, Array]:
     if (big & ~good).any():
         warn_caller(
             f"{int((big & ~good).sum())} of DICA's eigenvalues are complex or negative (a badly "
-            "scaled kernel) and were left out"
+            "scaled kernel) and were dropped"
         )
     if not good.any():
         raise ValueError(
-            "DICA has no real positive eigenvalue for this kernel: the features do not tell the "
-            "targets apart, or lam is too small for the kernel's scale"
+            "DICA has no real positive eigenvalue for this kernel: the features do not separate "
+            "the targets, or lam is too small for the kernel's scale. Scale X, or raise lam"
         )
     order = np.flatnonzero(good)[np.argsort(-values[good].real, kind="stable")]
     return values[order].real, C[:, order].real
@@ -285,8 +285,8 @@ def mida(
     """Maximum independence domain adaptation of Yan et al. (2018), on centred rows.
 
     The leading eigenvectors of ``K (I - w F F') K``, where ``F F'`` is the centred kernel of the
-    domains. At most as many eigenvalues are negative as domains have directions; they say that a
-    direction tells domains apart more than rows, and are left out.
+    domains. At most as many eigenvalues are negative as domains have directions; their directions
+    separate domains more than rows, and are dropped.
     """
     k = unsupervised_count(gram.n_samples, n_components)
     F = KF = start = None
@@ -308,12 +308,12 @@ def mida(
     m = int(positive.sum())
     if not m:
         raise ValueError(
-            f"domain_weight={domain_weight:g} leaves no direction: every one tells the domains "
-            "apart more than the rows; try weights around 1 / n_samples"
+            f"domain_weight={domain_weight:g} leaves no direction: all of them separate domains "
+            "more than rows; try weights around 1 / n_samples"
         )
     if m < min(k, len(pairs.values)) and n_components is not None:
         warn_caller(
-            f"only {m} of {n_components} components are left: the others tell domains apart more "
+            f"only {m} of {n_components} components are left: the others separate domains more "
             "than rows, or have no variance"
         )
     first = np.eye(len(positive))[:, :m]

@@ -84,7 +84,7 @@ def _pairs_in_classes(cell_means: Array, of_class: Array, n_domains: int) -> Arr
     if absent:
         warn_caller(
             f"{absent} of {of_class.shape[1] * n_domains} pairs of a class and a domain have no "
-            "rows; they are left out of the scatter of domains, and of the count it is divided by"
+            "rows; they are omitted from the scatter of domains and from the count it is divided by"
         )
     if not n_pairs:
         return cell_means[:, :0]

@@ -13,7 +13,7 @@ between them is a *kind* of search, an object with the methods of :class:`Search
    batch, with all splits; else once for each split, on several workers with ``n_jobs``.
 4. ``fit(data, chosen)`` fits the chosen candidates, the best first.
 
-An outcome is a number, or the outputs for the test rows of a split where the score looks at all
+An outcome is a number, or the outputs for the test rows of a split where the score uses all
 splits together (:class:`~domainwise.search.scores.SmoothScore`). A *rule* turns the table of scores
 into the indices that are chosen: :func:`best`, :func:`one_standard_error` or
 :func:`best_of_paths`, the last two with their arguments set by ``functools.partial``.
@@ -61,7 +61,7 @@ from domainwise.gram.tiles import single_blas_thread
 from domainwise.search.scores import Outcome, Score
 from domainwise.splits.folds import Split
 
-#: Memory of a worker: what is imported, and so many copies of the rows.
+#: Memory of a worker: imported modules, and copies of the rows.
 WORKER_BYTES, WORKER_COPIES = 2**28, 4
 Candidate = dict[str, Any]  #: arguments by name
 Rule = Callable[[Sequence[Candidate], Array], list[int]]
@@ -69,7 +69,7 @@ Rule = Callable[[Sequence[Candidate], Array], list[int]]
 
 @dataclass(frozen=True)
 class Data:
-    """What a search learns from; what a kind has no use for is None."""
+    """Rows and labels of a search; what a kind does not use is None."""
 
     X: Any  #: rows, sums or partitions
     y: Any  #: the target, as estimators and scorers take it
@@ -81,13 +81,13 @@ class Data:
 
     def take(self, rows: Array) -> Data:
         """Return some of the rows; labels keep the categories that occur among them."""
-        given = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
+        domains = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
         target, domain = (_subset(labels, rows) for labels in (self.target, self.domain))
         return replace(
             self,
             X=take_rows(self.X, rows),
             y=take_rows(self.y, rows),
-            sample_domain=given,
+            sample_domain=domains,
             target=target,
             domain=domain,
         )
@@ -101,7 +101,7 @@ def _subset(labels: Labels | None, rows: Array) -> Labels | None:
 
 
 class Outcomes(NamedTuple):
-    """What the candidates of a batch achieve."""
+    """Outcomes of the candidates of a batch."""
 
     values: Sequence[Sequence[Outcome]]  #: of each candidate, on each split
     #: What a kind with ``one_pass`` wants to use again when it fits the chosen candidates.
@@ -185,13 +185,13 @@ def search(
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
     left, kept = list(range(len(candidates))), []
     done: list[int] = []
-    for some in rounds:
+    for split_numbers in rounds:
         if done and race is not None and len(left) > 1:
             scores = _table(score, [outcomes[i] for i in left], done, splits)
             remaining = [candidates[i] for i in left]
             left = [left[i] for i in race.survivors(remaining, scores, rule)]
         batches = kind.batches([candidates[i] for i in left])
-        parts = [some] if kind.one_pass else [[split] for split in some]
+        parts = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
         tasks = [([left[i] for i in batch], part) for batch in batches for part in parts]
         computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
             delayed(_outcomes)(
@@ -202,8 +202,8 @@ def search(
         for (batch, part), result in zip(tasks, computed, strict=True):
             for i, values in zip(batch, result.values, strict=True):
                 outcomes[i].update(zip(part, values, strict=True))
-        kept = [each.kept for each in computed] if kind.one_pass else []
-        done = sorted(done + some)
+        kept = [result.kept for result in computed] if kind.one_pass else []
+        done = sorted(done + split_numbers)
     raced = [outcomes[i] for i in left]
     scores = _table(score, raced, done, splits)
     result = SearchResult.of([candidates[i] for i in left], scores, rule)
@@ -263,7 +263,7 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, Hashable) else id(value)
 
 
-# What comes of a search.
+# The result of a search.
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class SearchResult:
     def of(
         cls, candidates: Sequence[Candidate], scores: Array, rule: Rule | None = None
     ) -> SearchResult:
-        """Choose by scores; those that are not defined on a split are left out there."""
+        """Choose by scores; splits on which they are not defined are ignored."""
         rule = best if rule is None else rule
         return cls(list(candidates), scores, rule(candidates, comparable(scores)))
 

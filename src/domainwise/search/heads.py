@@ -16,16 +16,16 @@ from domainwise.calibration.curves import class_columns
 
 
 def quick_head(head: Any) -> Any:
-    """Return what predicts as a head does, not fitted, and takes less time to fit if it can."""
-    known = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
-    if known and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
+    """Return an unfitted predictor like the head; one that is quicker to fit where there is one."""
+    is_lda = type(head) is LinearDiscriminantAnalysis or hasattr(head, "equal_priors")
+    if is_lda and repr(head.get_params()) == repr(LinearDiscriminantAnalysis().get_params()):
         return QuickDiscriminant(getattr(head, "equal_priors", False))
     return clone(head)
 
 
 @cache
 def rows_lost() -> int:
-    """How many rows for each class covariances are short of: scikit-learn's versions differ."""
+    """Rows per class that the divisor of covariances lacks: scikit-learn's versions differ."""
     fitted = LinearDiscriminantAnalysis().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1])
     return round(2 - 2 * float(fitted.coef_[0, 0]) / 3)
 
@@ -58,7 +58,7 @@ class ProjectedRows:
 class ProjectedMoments:
     """Moments of projected training rows, with their classes or their continuous target.
 
-    They are all that linear discriminant analysis and ridge regression look at.
+    They are all that linear discriminant analysis and ridge regression need.
     """
 
     counts: Array  #: rows of each class; of all rows where the target is continuous
@@ -100,7 +100,7 @@ class QuickRidge(RegressorMixin, BaseEstimator):
         self._bias = moments.target - (moments.means @ self._coef).ravel()
 
     def predict(self, X: Array) -> Array:
-        """Numbers; one column is flat."""
+        """Predicted targets; one column is returned as a vector."""
         values = X @ self._coef + self._bias
         return np.asarray(values[:, 0] if values.shape[1] == 1 else values)
 
@@ -133,9 +133,9 @@ class QuickDiscriminant(ClassifierMixin, BaseEstimator):
         spread[spread == 0] = 1.0
         scale = spread * np.sqrt(max(n - k * rows_lost(), 1))
         values, V = np.linalg.eigh(moments.scatter / np.outer(scale, scale))
-        sizes, assured = np.sqrt(values[::-1].clip(0.0)), moments.classes
-        assert assured is not None
-        return self._whitened(assured, moments.counts, moments.means, sizes, V.T[::-1] / spread)
+        sizes, classes = np.sqrt(values[::-1].clip(0.0)), moments.classes
+        assert classes is not None
+        return self._whitened(classes, moments.counts, moments.means, sizes, V.T[::-1] / spread)
 
     def _whitened(
         self, classes: Array, counts: Array, means: Array, sizes: Array, V: Array

@@ -1,10 +1,10 @@
-"""What candidates of a search are compared by: a scorer, or a smooth score of all splits together.
+"""Scores by which a search compares candidates: a scorer, or a smooth score of all splits.
 
-Which rows are predicted correctly on a few domains is noise; the smooth score asks how clearly. For
-classes it is minus the log loss of probabilities that a logistic curve makes of outputs for
-held-out domains, for numbers minus the squared error. The classes of a domain, then the domains,
-count the same. The curve is common to all splits, so that a search hands in the outputs for all of
-them instead of a score of each.
+Which rows are predicted correctly on a few domains is noisy; the smooth score measures
+confidence. For classes it is minus the log loss of probabilities that a logistic curve makes of
+outputs for held-out domains, for continuous targets minus the squared error. The classes of a
+domain have equal weights, and so have the domains. The curve is common to all splits, so that a
+search passes the outputs for all of them instead of a score of each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEAST_PROBABILITY = 1e-3
 
 
 class Score(Protocol):
-    """What candidates are compared by."""
+    """Score by which candidates are compared."""
 
     def outcome(self, model: Any, X: Any, y: Array) -> Outcome:
         """Return what the score needs of a fitted candidate: its score, or its outputs."""
@@ -66,11 +66,12 @@ class Scorer:
                 raise
             raise ValueError(
                 "this scoring needs probabilities, which candidates do not have while they are "
-                "compared: choose one of decisions or decision values, such as balanced_accuracy"
+                "compared: choose one that uses predictions or decision values, such as "
+                "balanced_accuracy"
             ) from error
 
     def table(self, outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array]) -> Array:
-        """Return the scores as they are."""
+        """Return the scores unchanged."""
         return np.array(outcomes, dtype=np.float64)
 
 
@@ -126,7 +127,7 @@ def _all_classes(known: Array, least: Array, codes: Array, n_classes: int) -> Ar
 
 
 def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array:
-    """What each row of a held-out domain adds to the loss; y are codes of classes, or numbers."""
+    """Loss of each row of a held-out domain; y are codes of classes, or continuous targets."""
     if not n_classes:
         return np.asarray(equal_weights(domains) * (y - values[:, 0]) ** 2)
     weights = equal_weights(domains, y)
@@ -139,7 +140,7 @@ def row_losses(values: Array, y: Array, domains: Array, n_classes: int) -> Array
 class SmoothScore:
     """The smooth score, for searches: they keep outputs, and have them scored together."""
 
-    y: Array  #: classes as they are called, or a continuous target, of all rows of the search
+    y: Array  #: classes by name, or a continuous target, of all rows of the search
     domains: Array | None
     classes: Array | None  #: names of the classes; None for a continuous target
 
@@ -161,9 +162,9 @@ class SmoothScore:
         if self.classes is None:
             return outputs(model, X, 0)
         codes = codes_of(model.classes_, self.classes)
-        found = outputs(model, X, len(self.classes), codes)
+        columns = outputs(model, X, len(self.classes), codes)
         # A model that knows all classes may have them in another order.
-        return found if len(codes) < len(self.classes) else found[:, np.argsort(codes)]
+        return columns if len(codes) < len(self.classes) else columns[:, np.argsort(codes)]
 
     def scores(self, values: Sequence[Any], tests: Sequence[Array]) -> Array:
         """Scores of a candidate on the splits, whose mean is the score of all rows.
@@ -173,10 +174,10 @@ class SmoothScore:
         rows = np.concatenate(tests)
         domains = np.zeros(len(rows), int) if self.domains is None else self.domains[rows]
         domains = np.unique(domains, return_inverse=True)[1]
-        kept = draw_rows(domains, max(COMPARED_ROWS, 2 * (int(domains.max()) + 1)), 0)
-        y = self.y[rows[kept]]
+        drawn = draw_rows(domains, max(COMPARED_ROWS, 2 * (int(domains.max()) + 1)), 0)
+        y = self.y[rows[drawn]]
         n_classes = 0 if self.classes is None else len(self.classes)
         y = y if self.classes is None else codes_of(y, self.classes)
-        losses = row_losses(np.concatenate(values)[kept], y, domains[kept], n_classes)
-        split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[kept]
+        losses = row_losses(np.concatenate(values)[drawn], y, domains[drawn], n_classes)
+        split = np.repeat(np.arange(len(tests)), [len(test) for test in tests])[drawn]
         return -len(tests) * np.bincount(split, losses, minlength=len(tests))
