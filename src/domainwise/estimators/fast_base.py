@@ -334,7 +334,8 @@ def chosen_landmarks(
     if m > len(X):
         raise ValueError(
             f"n_landmarks={estimator.n_landmarks} of {n_rows} rows makes {m} landmarks, but "
-            f"only {len(X)} rows were read to choose from; pass a smaller number, or the landmarks themselves"
+            f"only {len(X)} rows were read to choose from; pass a smaller number, or the "
+            "landmarks themselves"
         )
     stratified = estimator.landmarks == "stratified" and domain.codes is not None
     codes = to_host(domain.codes) if stratified else None
