@@ -170,8 +170,8 @@ def test_a_projection_checks_names_and_number_of_features(given, rows):
 @pytest.mark.parametrize("search", [DCMCV, FastDCMCV])
 def test_searches_say_what_follows_x(search, given):
     _, X, y, domain = given
-    said = f"{search.__name__} takes NumPy arrays .* which follows X; InvariantRidge...CV search"
-    with pytest.raises(TypeError, match=said):
+    remedy = "which supports them; InvariantRidge...CV search on them"
+    with pytest.raises(TypeError, match=f"{search.__name__} takes NumPy arrays .* {remedy}"):
         search().fit(X, y, sample_domain=domain)
 
 

@@ -100,12 +100,13 @@ def partitions_of(
         else:
             check_aligned(X, labels, name)
             separate.append(tasks_of(labels))
+    y_tasks, domain_tasks = separate
     if known is not None:
         rows: list[Task] = list(known.unread)
-        return Partitions(layout, empty, rows, *separate, known.lengths, known.sources)
+        return Partitions(layout, empty, rows, y_tasks, domain_tasks, known.lengths, known.sources)
     rows = tasks_of(X)
     sources = tuple(f"partition {i}" for i in range(len(rows)))
-    return Partitions(layout, empty, rows, *separate, known_lengths(X), sources)
+    return Partitions(layout, empty, rows, y_tasks, domain_tasks, known_lengths(X), sources)
 
 
 def is_frame(X: Any) -> bool:

@@ -62,7 +62,7 @@ from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
-#: Beyond this, landmarks are common to all splits, whose moments are kept.
+#: With more rows, landmarks are common to all splits, which share moments.
 HELD_ROWS = 1000
 
 
@@ -100,7 +100,7 @@ class DCMKind:
         return Outcomes(values)
 
     def _folds(self, template: Any, data: Data, splits: Sequence[Split]) -> Iterator[Any]:
-        """Yield what projects the training and test rows of each split."""
+        """Yield a fold, which projects training and test rows, for each split."""
         if not self.one_pass:
             for train, test in splits:
                 yield self.fold(clone(template), data.take(train), data.X[test])
@@ -118,7 +118,7 @@ class DCMKind:
 
 
 def _regularised(point: Candidate) -> tuple[float, float, float]:
-    """Order of candidates that score alike: the largest ridge and weight, the smallest gamma."""
+    """Order of candidates with equal scores: the largest ridge and weight, the smallest gamma."""
     return -point["ridge"], -point["domain_weight"], point["gamma"]
 
 
@@ -159,13 +159,13 @@ class _Search(Searched):
         refuse_elsewhere(
             self,
             X,
-            "search on some rows in memory, and give best_params_ to "
-            f"{self._estimator.__name__}, which follows X; InvariantRidge...CV search where X is",
+            "search on some rows in memory, and pass best_params_ to "
+            f"{self._estimator.__name__}, which supports them; InvariantRidge...CV search on them",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
             raise ValueError(
-                f'{type(self).__name__} chooses gamma and so needs rows, not kernel="precomputed"'
+                f'{type(self).__name__} chooses gamma and needs rows; got kernel="precomputed"'
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
         continuous = target.values is not None
@@ -198,10 +198,10 @@ class _Search(Searched):
         )
         self._record_search(result)
         (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
-        # What it has learnt is held here as well, so that this search projects as it does.
-        theirs = self.best_estimator_.get_params(deep=False)
+        # Fitted attributes are copied, so that the search itself projects rows.
+        parameters = self.best_estimator_.get_params(deep=False)
         for name, value in vars(self.best_estimator_).items():
-            if name not in theirs:
+            if name not in parameters:
                 setattr(self, name, value)
 
     def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
@@ -210,8 +210,8 @@ class _Search(Searched):
 
     def searched(self: Any, arguments: dict[str, Any]) -> Projection:
         """Return the estimator that is searched for, not fitted, with chosen arguments."""
-        theirs = self._estimator().get_params()
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k in theirs}
+        parameters = self._estimator().get_params()
+        shared = {k: v for k, v in self.get_params(deep=False).items() if k in parameters}
         return self._estimator(**shared).set_params(**arguments)
 
     def _points(self: Any, X: Any) -> list[Candidate]:
@@ -226,10 +226,8 @@ class _Search(Searched):
         return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
 
     def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        given = getattr(self, name)
-        if isinstance(given, str):
-            return default
-        return tuple(float(value) for value in given)
+        values = getattr(self, name)
+        return default if isinstance(values, str) else tuple(map(float, values))
 
     def _gammas(self: Any, X: Any) -> tuple[float, ...]:
         if not isinstance(self.gammas, str):
@@ -252,7 +250,7 @@ class DCMCV(ExactArguments, _Search, KernelProjection):
     Parameters
     ----------
     n_components : int, default=None
-        See :class:`~domainwise.DCM`; no more than the informative ones are used in the search.
+        See :class:`~domainwise.DCM`; the search uses only informative components.
     {search} {kernel_no_gamma} {target} {domain} {solver}
 
     Attributes
@@ -322,4 +320,4 @@ class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
     def partial_fit(
         self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
     ) -> None:
-        """Not available: a search needs all rows. Give ``best_params_`` to FastDCM instead."""
+        """Not available: a search needs all rows. Pass ``best_params_`` to FastDCM instead."""

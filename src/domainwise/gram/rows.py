@@ -1,4 +1,4 @@
-"""What operators over N rows of arrays or tensors have in common."""
+"""Base of the operators over N rows of arrays or tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RowsGram(Gram):
     eigenvectors are found to a hundredth of it.
     """
 
-    #: The module of their functions.
+    #: The module of array functions, NumPy or torch.
     xp: Any = np
 
     def __init__(
@@ -103,7 +103,7 @@ class RowsGram(Gram):
         return self._row_means
 
     def offset(self, dual: Matrix) -> Matrix:
-        """What to subtract from ``k(x)'dual`` so that training rows have mean zero."""
+        """Value to subtract from ``k(x)'dual`` so that training rows have mean zero."""
         return self.row_means @ dual
 
     def ritz(
@@ -117,8 +117,8 @@ class RowsGram(Gram):
         **options: Any,
     ) -> RitzPairs:
         """Return leading eigenpairs by block Krylov subspaces."""
-        # Vectors are known to the root of what their eigenvalues are: ask for more than tol, but at
-        # depth 2, where small eigenvalues of K keep the residual up, for tol.
+        # The error of an eigenvector is the root of that of its eigenvalue: ask for less than tol.
+        # At depth 2, where small eigenvalues of K bound the residual from below, ask for tol.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
         first = self.first_block(k)
         if start is not None:
@@ -138,7 +138,7 @@ class RowsGram(Gram):
         return to_host(values[rows])
 
     def report(self, message: str) -> None:
-        """Print progress when asked to."""
+        """Print progress if ``verbose``."""
         if self.verbose:
             print(f"[domainwise] {message}", flush=True)
 
@@ -184,28 +184,28 @@ def krylov_pairs(
                 KKX = gram.hstack([KKX, gram.product(image)])
         values, C, AX, BX = project_pencil(gram, images, X, KX, KKX)
         width = min(block, C.shape[1])
-        wanted = min(k, width)
+        n_pairs = min(k, width)
         lead = C[:, :width]
         left, right = gram.combine(AX, lead), gram.combine(BX, lead * values[:width])
         residual, preimage = left - right, gram.combine(KX, lead)
-        # Relative to the largest pair: a small eigenvalue is known no better than that.
+        # Relative to the largest pair, which bounds the precision of small eigenvalues.
         size = norms(gram, left).max(initial=np.finfo(float).tiny)
         error = norms(gram, residual) / size
-        info.update(n_iterations=iteration, residual=float(error[:wanted].max(initial=0.0)))
+        info.update(n_iterations=iteration, residual=float(error[:n_pairs].max(initial=0.0)))
         info["converged"] = info["residual"] <= tol
         history.append(info["residual"])
         stalled = len(history) > STALL and history[-1] > 0.5 * min(history[:-STALL])
         if info["converged"] or stalled or not new.shape[1] or iteration >= max_iter:
-            lead = C[:, :wanted]
-            return RitzPairs(values[:wanted], gram.combine(X, lead), gram.combine(KX, lead), info)
+            lead = C[:, :n_pairs]
+            return RitzPairs(values[:n_pairs], gram.combine(X, lead), gram.combine(KX, lead), info)
         if X.shape[1] + block > max(max_columns, 3 * block):
-            kept = C[:, : 2 * block]
-            d, U = np.linalg.eigh(kept.T @ gram.inner(X, X) @ kept)
+            basis = C[:, : 2 * block]
+            d, U = np.linalg.eigh(basis.T @ gram.inner(X, X) @ basis)
             keep = d > 1e-12 * d[-1]
-            kept = kept @ (U[:, keep] / np.sqrt(d[keep]))
-            X, KX = gram.combine(X, kept), gram.combine(KX, kept)
-            KKX = gram.combine(KKX, kept) if depth == 2 else None
-        # Through K twice a residual is too smooth to bring anything new; its preimage is not.
+            basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
+            X, KX = gram.combine(X, basis), gram.combine(KX, basis)
+            KKX = gram.combine(KKX, basis) if depth == 2 else None
+        # After two products with K a residual is too smooth to extend the space: use its preimage.
         step = residual if depth == 1 else preimage
         new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
 

@@ -18,10 +18,7 @@ from domainwise.arrays.namespace import to_host
 from domainwise.gram.dense import available_memory
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
 from domainwise.gram.tiles import in_threads, worth_compiling
-from domainwise.labels.factors import (
-    LabelSpace,
-    category_space,
-)
+from domainwise.labels.factors import LabelSpace, category_space
 
 #: Rows summed at a time: their features take a few megabytes.
 BATCH_ROWS = 4096
@@ -31,11 +28,11 @@ BATCH_ROWS = 4096
 class NystromSums:
     """Sums over rows of the features Phi, followed by those of continuous labels.
 
-    ``partial`` makes them of a batch, ``merge`` joins two, and :func:`finalize` turns them into a
-    Gram operator. That is all a distributed engine has to know.
+    ``partial`` sums over a batch, ``merge`` joins two, and :func:`finalize` turns them into a Gram
+    operator. A distributed engine needs no more than these.
 
     Centred second moments are merged by Chan's update so that no digits are lost; those between
-    features are left zero where nobody asks for them.
+    features are zero where a method does not use them.
     """
 
     n_samples: int
@@ -84,18 +81,18 @@ class NystromSums:
         rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
         mean = rows.mean(axis=0, dtype=np.float64)
         rows -= mean.astype(rows.dtype)
-        # What rounding the mean to the rows' precision left over.
-        rest = rows.mean(axis=0, dtype=np.float64)
+        # The error of rounding the mean to the precision of the rows.
+        rounding = rows.mean(axis=0, dtype=np.float64)
         mean = mean.astype(rows.dtype).astype(np.float64)
         second = np.zeros((rows.shape[1], rows.shape[1]))
         first = 0 if moments else m
         second[first:] = (rows[:, first:].T @ rows).astype(np.float64)
-        second[first:] -= n * np.outer(rest[first:], rest)
+        second[first:] -= n * np.outer(rounding[first:], rounding)
         second[:first, first:] = second[first:, :first].T
         present, inside = np.unique(codes, return_inverse=True)
         counts = np.bincount(inside)
         if len(present) == 1:
-            sums = n * (mean + rest)[None]
+            sums = n * (mean + rounding)[None]
         else:
             one = np.ones(n, dtype=rows.dtype)
             indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
@@ -104,7 +101,7 @@ class NystromSums:
             keys[g]: (int(count), total)
             for g, count, total in zip(present, counts, sums, strict=True)
         }
-        return cls(n, mean + rest, second, groups)
+        return cls(n, mean + rounding, second, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
         """Turn sums over :meth:`NystromMap.summands` into sums over features."""
@@ -153,8 +150,8 @@ def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int,
     """Add up the counts and sums of groups that have the same key."""
     sums: dict[Any, tuple[int, Any]] = {}
     for key, (count, total) in groups:
-        mine = sums.get(key)
-        sums[key] = (count, total) if mine is None else (mine[0] + count, mine[1] + total)
+        n, before = sums.get(key, (0, None))
+        sums[key] = (n + count, total if before is None else before + total)
     return sums
 
 
@@ -260,7 +257,7 @@ class CellSums:
     def merge(self, other: CellSums) -> CellSums:
         """Join the sums of two sets of rows."""
         pairs = zip(self.maps, other.maps, strict=True)
-        return CellSums([merged_cells(mine, theirs) for mine, theirs in pairs])
+        return CellSums([merged_cells(a, b) for a, b in pairs])
 
     def mapped(self, convert: Callable[[Any], Any]) -> CellSums:
         """Return the same sums with every array converted."""
@@ -283,10 +280,10 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         # Lists instead of dicts with tuples as keys, which saved models cannot hold.
-        held = self.mapped(to_host)  # a file is read where there may be no such device
+        on_host = self.mapped(to_host)  # the machine that loads a file may lack the device
         return {
-            "keys": [list(cells) for cells in held.maps],
-            "cells": [list(cells.values()) for cells in held.maps],
+            "keys": [list(cells) for cells in on_host.maps],
+            "cells": [list(cells.values()) for cells in on_host.maps],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -301,8 +298,7 @@ def merged_cells(a: Cells, b: Cells) -> Cells:
     """Join two sets of cells, those of the same key into one."""
     joined = dict(a)
     for key, cell in b.items():
-        mine = joined.get(key)
-        joined[key] = cell if mine is None else mine.merge(cell)
+        joined[key] = joined[key].merge(cell) if key in joined else cell
     return joined
 
 
@@ -334,7 +330,7 @@ def cells_by_split(
         for train, test in splits:
             yield union(train), union(test)
         return
-    # Each part is held out once: what stands before a split and what stands behind it.
+    # Each part is held out once: join the parts before a split and those behind it.
     tests = [union(test) for _, test in splits]
     behind: list[Cells] = [{}]
     for held_out in tests[:0:-1]:
@@ -354,10 +350,10 @@ def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
     shared = given_landmarks(maps)
 
     def work(thread: int, threads: int) -> CellSums:
-        own = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
+        share = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
         memory = np.empty(BATCH_ROWS * max(m.n_features + rows.width for m in maps))
         total: list[Cells] = [{} for _ in maps]
-        for key, index in own:
+        for key, index in share:
             batch = np.asarray(X[_as_slice(index)])
             distances = None if shared is None else cdist(batch, shared, "cityblock")
             for cells, nystrom in zip(total, maps, strict=True):
@@ -411,7 +407,7 @@ def check_cell_memory(n_cells: int, widths: Sequence[int], X: Any, advice: str) 
 
 
 def given_landmarks(maps: Sequence[NystromMap]) -> Array | None:
-    """Landmarks that several maps were made from; zeros for those that none of them uses."""
+    """Landmarks that several maps have in common; zeros for those that none of them uses."""
     first = maps[0]
     if len(maps) == 1 or first.chosen is None:
         return None

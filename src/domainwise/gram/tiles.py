@@ -39,11 +39,11 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: A tile larger than this gains nothing: it no longer fits the cache.
+#: A larger tile would not fit the cache.
 MAX_TILE_BYTES = 4 * 2**20
 #: Entries of a matrix from which on functions are compiled, or loaded, for it; up to MAX_DEGREE.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
-#: One that is copied, and mirrored, is quickest if small; not a caller's function, called for each.
+#: Size of a tile that is copied and mirrored; not for a caller's function, called for each tile.
 COPIED_TILE_BYTES = 2**18
 
 
@@ -97,7 +97,7 @@ def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
 def tile_values(
     kernel: Basis, left: Array, right: Array, buffer: Array, *, compiled: bool = False
 ) -> Array:
-    """Evaluate a tile in memory that is there already."""
+    """Evaluate a tile into a buffer."""
     out = buffer[: len(left) * len(right)].reshape(len(left), len(right))
     return np.asarray(kernel.block(left, right, out, compiled=compiled))
 
@@ -124,7 +124,7 @@ class FusedTiles:
 
     @classmethod
     def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
-        """Plan products of ``n_left`` rows, or None where they are left to NumPy."""
+        """Plan products of ``n_left`` rows, or None where NumPy evaluates them."""
         if not worth_compiling(n_left * len(rows.right)) or not isinstance(kernel, Kernel):
             return None
         functions = compiled_functions()
@@ -161,10 +161,10 @@ class FusedTiles:
     ) -> None:
         """Add products of some pairs of blocks to ``out``, mirrored ones if Z_left has blocks."""
         pairs = np.ascontiguousarray(pairs)  # another layout would be compiled anew
-        # The interpreter looks for interrupts between these, a tenth of a second apart.
-        for some in panels(len(pairs), 4096):
+        # The interpreter checks for interrupts between batches, about every tenth of a second.
+        for batch in panels(len(pairs), 4096):
             self.functions.multiply(
-                left, self.right, self.kind, self.coefs, pairs[some], Z_left, Z_right, out
+                left, self.right, self.kind, self.coefs, pairs[batch], Z_left, Z_right, out
             )
 
     def symmetric(self, V: Array) -> Array:
@@ -201,17 +201,17 @@ class FusedTiles:
 
 
 def worth_compiling(entries: int) -> bool:
-    """Whether a matrix is so large that compiled functions are quicker, and they are there."""
+    """Whether compiled functions are available, and quicker for a matrix of this size."""
     return entries >= COMPILED_ENTRIES and compiled_functions() is not None
 
 
 def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
-    """Whether products in float32 are quicker than in the precision of the rows, and near them."""
+    """Whether products in float32 are quicker than those of the rows, and close to them."""
     if rows.left.dtype != np.float64 or kernel.is_product or not isinstance(kernel, Kernel):
         return False
     eps = float(np.finfo(np.float32).eps)
     if kernel.name == "rbf" and not kernel.by_differences:
-        # The last column but one is half the squared norm: what an exponent may be off by.
+        # The last column but one is half the squared norm, which bounds the error of an exponent.
         return float(np.abs(rows.left[:, -2]).max()) * eps <= EXPONENT_ERROR["float32"]
     if not worth_compiling(len(rows.left) ** 2):
         return False
@@ -223,7 +223,7 @@ def can_be_rough(kernel: Basis, rows: Prepared) -> bool:
 
 
 def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
-    """Say what multiplies: the library, and the precision of kernel values."""
+    """Name the library that multiplies, and the precision of kernel values."""
     if kernel.is_product:
         return "feature products"
     n, dtype = len(rows.left), np.float32 if rough else rows.left.dtype
@@ -291,7 +291,7 @@ def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
 
 
 def column_scale(V: Array) -> Array:
-    """Largest number of each column, by which float32 is given columns of any size."""
+    """Largest magnitude of each column, to scale columns into the range of float32."""
     largest = np.abs(V).max(axis=0, initial=0.0)
     return np.asarray(np.where(largest > 0, largest, 1.0))
 
@@ -322,8 +322,8 @@ def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
 def thin_product(A: Array, B: Array) -> Array:
     """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
 
-    A product of rows in float32 would leave the range of K, which a projection with a small ridge
-    does not forgive.
+    A product of rows in float32 would leave the range of K, which makes a projection with a small
+    ridge inaccurate.
     """
     if A.dtype == np.float64:
         return np.asarray(A @ B)
@@ -364,7 +364,7 @@ def centred_inner_products(
     centred: NDArray[np.float64] = (
         products - 2.0 / n_samples * row_sums @ row_sums.T + np.outer(totals, totals) / n_samples**2
     )
-    # A constant side leaves only rounding: report it as the exact zero it stands for.
+    # A constant side leaves only rounding: return an exact zero.
     constant = np.diag(centred) <= 1e-13 * np.diag(products)
     centred[constant, :] = 0.0
     centred[:, constant] = 0.0

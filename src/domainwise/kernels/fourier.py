@@ -1,4 +1,4 @@
-"""Random Fourier features: columns that depend on nobody's rows (theory 9.4)."""
+"""Random Fourier features: columns that do not depend on rows (theory 9.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class FourierMap:
 
     Frequencies w come from the kernel's spectrum: normal for ``exp(-gamma |x - y|^2)``, Cauchy in
     each coordinate for ``exp(-gamma |x - y|_1)``. Each serves two columns, a cosine and a sine,
-    which errs less than two frequencies with random phases; the last of an odd number has one.
+    which has a smaller error than two frequencies with random phases; the last of an odd number
+    has a random phase.
 
     With ``orthogonal``, which is for few columns and the RBF kernel, frequencies are orthogonal
     in blocks of as many as rows have columns, and as long as they are on average. The sines of a
@@ -47,7 +48,7 @@ class FourierMap:
     #: Frequencies, one row for each of the M columns, and their phases behind them.
     points: Array = field(init=False, repr=False, compare=False)
 
-    # What is asked of a kernel.
+    # Attributes of a kernel.
     name: ClassVar[str] = "fourier"
     constant: ClassVar[float] = 0.0
     is_product: ClassVar[bool] = False
@@ -57,17 +58,17 @@ class FourierMap:
             raise ValueError(f"orthogonal frequencies need the RBF kernel, got {self.kernel!r}")
         if self.kernel not in FOURIER_KERNELS:
             raise ValueError(
-                f"kernel={self.kernel!r} has no random Fourier features here: choose one of "
+                f"kernel={self.kernel!r} has no random Fourier features: choose one of "
                 f'{", ".join(FOURIER_KERNELS)}, or feature_map="nystroem"'
             )
         if not (isinstance(self.gamma, Real) and self.gamma > 0 and isfinite(self.gamma)):
-            raise ValueError(f"gamma={self.gamma!r} has to be a positive number")
+            raise ValueError(f"gamma={self.gamma!r} must be a positive number")
         for argument in ("n_columns", "n_features"):
             count = getattr(self, argument)
             if not isinstance(count, Integral) or count < 1:
-                raise ValueError(f"{argument}={count!r} has to be a whole number of at least 1")
-        # NumPy will never change the numbers that RandomState draws: two places that share nothing
-        # but the seed have the same columns whatever their versions.
+                raise ValueError(f"{argument}={count!r} must be a whole number of at least 1")
+        # NumPy will never change the numbers that RandomState draws: two machines that share only
+        # the seed have the same columns in all versions.
         rng = np.random.RandomState(self.seed)
         points = self._orthogonal(rng) if self.orthogonal else self._independent(rng)
         object.__setattr__(self, "points", points)
@@ -124,12 +125,12 @@ def _orthonormal(rng: np.random.RandomState, n_vectors: int, size: int) -> Array
 
     Each row is made orthogonal to those before it twice, after which only rounding is left.
     """
-    found = np.zeros((n_vectors, size))
+    basis = np.zeros((n_vectors, size))
     for i, vector in enumerate(rng.standard_normal((n_vectors, size))):
         for _ in range(2):
-            vector = vector - (found[:i] @ vector) @ found[:i]
-        found[i] = vector / np.linalg.norm(vector)
-    return found
+            vector = vector - (basis[:i] @ vector) @ basis[:i]
+        basis[i] = vector / np.linalg.norm(vector)
+    return basis
 
 
 #: Functions of rows, one for each row of an array beside it.

@@ -46,7 +46,7 @@ LARGEST_POWER = {"float32": 1e17, "float64": 1e100}
 LARGEST_PRODUCT = {"float32": 1e38, "float64": 1e154}
 #: Exponentials taken at a time, which stay in the cache, and the number from which that is quicker.
 CHUNK, LEAST_CHUNK = 2**15, 2**12
-#: Places of a table of exponentials for each unit, and where it ends.
+#: Entries of a table of exponentials for each unit, and its last argument.
 TABLE_STEPS, TABLE_END = 2048, 40
 
 
@@ -57,8 +57,8 @@ def compiled_functions() -> Any:
         from domainwise.kernels import compiled
     except ImportError:
         return None
-    except Exception as error:  # of an installation that does not fit together
-        message = f"Numba cannot be imported ({error}), so that NumPy is used instead of it"
+    except Exception as error:  # of incompatible versions
+        message = f"Numba cannot be imported ({error}): NumPy is used instead"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return None
     return compiled
@@ -105,14 +105,14 @@ def _table() -> Array:
 
 
 def _expm1_by_table(x: Array) -> None:
-    """``e^x - 1 = E + P + E P``: E of the nearest place in a table, P of the rest as a series."""
-    place = np.rint(x * -TABLE_STEPS)
-    np.clip(place, 0.0, TABLE_END * TABLE_STEPS, out=place)
-    with np.errstate(invalid="ignore"):  # NaN has no place, and stays in x
-        E = _table().take(place.astype(np.intp), mode="clip")
-    place /= TABLE_STEPS
-    x += place
-    # Beyond the table's end e^x is less than the last digit of 1, and the rest does not count.
+    """``e^x - 1 = E + P + E P``: E of the nearest table entry, P of the remainder as a series."""
+    entry = np.rint(x * -TABLE_STEPS)
+    np.clip(entry, 0.0, TABLE_END * TABLE_STEPS, out=entry)
+    with np.errstate(invalid="ignore"):  # NaN has no entry, and stays in x
+        E = _table().take(entry.astype(np.intp), mode="clip")
+    entry /= TABLE_STEPS
+    x += entry
+    # Beyond the table's end e^x is less than the last digit of 1, and the remainder is irrelevant.
     np.maximum(x, -1.0, out=x)
     P = x * (1.0 / 24.0)
     P += 1.0 / 6.0
@@ -141,7 +141,7 @@ class Kernel:
     function: Callable[..., Array] | None = None  #: a user's kernel ``function(X, Y, **params)``
     params: Mapping[str, Any] = field(default_factory=dict)
     symmetrised: bool = False  #: average ``function(X, Y)`` with ``function(Y, X)'``
-    sound: bool = True  #: False for a function that was found to be no kernel
+    sound: bool = True  #: False for a function that is not positive semi-definite
 
     @property
     def constant(self) -> float:
@@ -209,7 +209,7 @@ class Kernel:
     def block(self, left: Any, right: Any, out: Any = None, *, compiled: bool = False) -> Any:
         """Evaluate ``k - constant`` between the left form of some rows and the right of others.
 
-        ``compiled`` says that exponentials are to be compiled ones, for a large matrix.
+        ``compiled`` uses compiled exponentials, for a large matrix.
         """
         if self.name == "callable":
             return self._call(left, right)
@@ -257,8 +257,8 @@ class Kernel:
             base = T + c
             if bool((base < 0).any()):
                 raise ValueError(
-                    f"degree={self.degree} has no value where gamma x'y + coef0 is negative, as "
-                    "for some rows here: choose a whole degree, or features that are not negative"
+                    f"degree={self.degree} is not defined where gamma x'y + coef0 is negative, as "
+                    "for some rows of X: choose a whole degree, or features that are not negative"
                 )
             return base ** float(self.degree)
         d = int(self.degree)
@@ -282,7 +282,8 @@ class Kernel:
             )
         if is_tensor(X) and K.device != X.device:
             raise ValueError(
-                f"the callable kernel returned values on {K.device} for rows on {X.device}"
+                f"the callable kernel returned values on {K.device} for rows on {X.device}. Return "
+                "them on the device of the rows"
             )
         if not is_tensor(X) and K.dtype.kind not in "biuf":
             raise ValueError(f"the callable kernel returned {K.dtype} values; expected numbers")
@@ -340,7 +341,7 @@ def make_kernel(
 
 
 def _check_powers(kernel: Kernel, X: Any) -> None:
-    """Refuse values that leave no room for the sums and squares made of them."""
+    """Refuse values whose sums and squares would overflow."""
     power = kernel.name == "poly"
     limit = (LARGEST_POWER if power else LARGEST_PRODUCT)[precision_name(X)]
     with np.errstate(over="ignore"):
@@ -350,7 +351,7 @@ def _check_powers(kernel: Kernel, X: Any) -> None:
     if exponent > np.log10(limit):
         raise ValueError(
             f"the {'polynomial' if power else 'linear'} kernel overflows {precision_name(X)}: its "
-            f"values reach 1e{exponent:.0f}, and {limit:.0e} is the most; scale X"
+            f"values reach 1e{exponent:.0f}, and the limit is {limit:.0e}; scale X"
             f"{', or choose a smaller gamma or degree' * power}"
         )
 
@@ -382,8 +383,8 @@ def resolve_gamma(gamma: float | str, kernel: str, X: Any) -> float:
     farthest = float(abs(rows).max())
     if kernel == "rbf" and farthest > 0 and not SMALLEST_ROW < farthest < LARGEST_ROW:
         raise ValueError(
-            f"gamma={gamma!r} cannot be found for features of size {farthest:.0e}, whose squared "
-            "distances leave the range of numbers: scale X, or give gamma as a number"
+            f"gamma={gamma!r} cannot be computed for features of size {farthest:.0e}, whose "
+            "squared distances overflow or underflow: scale X, or pass gamma as a number"
         )
     median = positive_median(pair_distances(rows, l1=kernel == "laplacian"))
     if median is None:

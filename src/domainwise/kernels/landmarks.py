@@ -1,4 +1,4 @@
-"""Which rows become landmarks, and how many (theory 9.3)."""
+"""Choice and number of landmarks (theory 9.3)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from domainwise.arrays import Array
 from domainwise.kernels.functions import Kernel
 
 LANDMARK_RULES = ("uniform", "stratified", "kmeans++", "leverage")
-#: ``n_landmarks="auto"`` is ``AUTO_FACTOR * sqrt(N)``, but no fewer and no more than these.
+#: ``n_landmarks="auto"`` is ``AUTO_FACTOR * sqrt(N)``, within these limits.
 AUTO_FACTOR, AUTO_LEAST, AUTO_MOST = 5, 100, 2000
-#: Rows that ``"kmeans++"`` and ``"leverage"`` look at: at most this many, drawn uniformly.
+#: Largest number of rows, drawn uniformly, that ``"kmeans++"`` and ``"leverage"`` choose from.
 SUBSAMPLE = 5000
 #: Leverage scores are ``diag(K (K + N s I)^-1)`` of the subsample with this s.
 LEVERAGE_RIDGE = 1e-3
@@ -22,7 +22,7 @@ LEVERAGE_RIDGE = 1e-3
 def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: bool = True) -> int:
     """Resolve ``n_landmarks``: a number of rows, a fraction of them, or ``"auto"``.
 
-    There may be more of what is not taken from among the rows.
+    Landmarks that are not rows (``among_rows=False``) may be more than the rows.
 
     >>> landmark_count("auto", 10_000)
     500
@@ -35,7 +35,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
     if isinstance(n_landmarks, Integral):
         if among_rows and n_landmarks > n_rows:
             raise ValueError(
-                f"n_landmarks={n_landmarks} is more than the {n_rows} rows to choose from; give a "
+                f"n_landmarks={n_landmarks} is more than the {n_rows} rows to choose from; pass a "
                 "smaller number, a fraction, or the landmarks themselves"
             )
         return int(n_landmarks)
@@ -43,7 +43,7 @@ def landmark_count(n_landmarks: int | float | str, n_rows: int, *, among_rows: b
 
 
 def given_landmarks(landmarks: Array, X: Array) -> Array:
-    """Check landmarks that were given for rows such as those of X."""
+    """Check landmarks passed by the user for rows like those of X."""
     if landmarks.ndim != 2 or landmarks.shape[1] != X.shape[1] or not len(landmarks):
         raise ValueError(
             f"landmarks must have shape (n_landmarks, {X.shape[1]}), got {landmarks.shape}"
@@ -81,7 +81,7 @@ def choose_landmarks(
 
 
 def _stratified(n: int, m: int, domains: Array | None, rng: np.random.Generator) -> Array:
-    """As equal a number from each domain as its rows allow."""
+    """Numbers of rows from each domain that are as equal as its rows allow."""
     if domains is None:
         return rng.choice(n, m, replace=False)
     members = [rng.permutation(np.flatnonzero(domains == d)) for d in np.unique(domains)]
