@@ -18,8 +18,8 @@ CONTINUOUS_CUT = 1e-2
 #: Components of an unsupervised method when their number is not given.
 UNSUPERVISED_COMPONENTS = 10
 CONSTANT = (
-    "the projection is constant: this kernel has the same values for all rows of X. Check gamma, "
-    "and the scale of the features"
+    "the projection is constant: for this kernel the rows of X do not differ. Check gamma, and the "
+    "scale of the features"
 )
 
 
