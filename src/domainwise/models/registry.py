@@ -243,9 +243,21 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
     return regressor(**options)
 
 
+def _bins(s: Setting) -> int:
+    """Bins of boosting: up to 255 rows each value has its own, and few rows need few.
+
+    With weights of classes, scikit-learn computes the ends of bins one by one, which takes longer
+    than the trees.
+    """
+    if s.n_rows <= 255:
+        return 255
+    weighted = s.classification and s.class_weight is not None
+    return (32 if weighted else 63) if s.n_rows < FEW_ROWS else (63 if weighted else 255)
+
+
 def _boosting(s: Setting) -> Any:
     options: dict[str, Any] = dict(early_stopping=False, max_iter=TREES, random_state=s.seed)
-    options["max_bins"] = 63 if s.n_rows < FEW_ROWS else 255
+    options["max_bins"] = _bins(s)
     return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
 
