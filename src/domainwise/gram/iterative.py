@@ -1,7 +1,7 @@
 """Operators that only multiply: linear systems by preconditioned conjugate gradients.
 
-The default one evaluates K in tiles that are used and forgotten, in O(N (p + r)) memory. The
-preconditioners are the leading part of K as a few landmarks see it (theory 8.2).
+The default one evaluates K in tiles that are not stored, in O(N (p + r)) memory. The
+preconditioners are the leading part of K, approximated from a few landmarks (theory 8.2).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from domainwise.methods.contract import Matrix, Solution
 
 #: Smallest relative residual that products in float32 resolve.
 FLOAT32_TOLERANCE = 1e-5
-#: How far a residual falls with products in float32 before it is computed anew.
+#: Factor by which products in float32 reduce a residual before it is computed anew.
 ROUGH_STEP = 2e-7
 #: Landmarks: cheap next to one product, and enough for default ridges; fewer, by the root of the
 #: number of rows, where products are compiled.
@@ -86,7 +86,7 @@ def conjugate_gradients(
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
         best = largest_residual(R, scale)
-        # A rough product knows a residual to its own precision; what is beyond is for the next one.
+        # A rough product reduces a residual to its own precision; the next round continues there.
         goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
         while done < max_iter and best > goal:
             KP = product(P) + shift * P
@@ -154,7 +154,7 @@ class Preconditioner(ABC):
 
 
 class StoredPreconditioner(Preconditioner):
-    """A preconditioner that keeps its U, from centred Nystrom features F with ``F F' ~ K``.
+    """A preconditioner that stores its U, from centred Nystrom features F with ``F F' ~ K``.
 
     The features, which are the largest array of a fit, are overwritten by U.
     """
@@ -176,7 +176,7 @@ class StoredPreconditioner(Preconditioner):
 
 
 class IterativeGram(RowsGram):
-    """Centred Gram matrix that is not stored; products are all there is.
+    """Centred Gram matrix that is not stored, and known by its products.
 
     A subclass multiplies, and builds a preconditioner.
     """
@@ -200,7 +200,7 @@ class IterativeGram(RowsGram):
         return self.product, None
 
     def preconditioner(self, shift: float) -> Callable[[Matrix], Matrix]:
-        """Return the inverse that a few landmarks know."""
+        """Return the inverse, approximated from a few landmarks."""
         if self._preconditioner is None:
             self._preconditioner = self._build_preconditioner()
         return self._preconditioner.at(shift)
@@ -212,7 +212,7 @@ class IterativeGram(RowsGram):
     def solve_shifts(self, V: Matrix, shifts: Sequence[float]) -> list[Solution]:
         """Solve with all shifts side by side: kernel values are computed once for all of them."""
         if min(shifts, default=1.0) <= 0:
-            raise ValueError('a shift of 0 (ridge=0) needs solver="dense"')
+            raise ValueError('ridge=0 needs the whole Gram matrix: use solver="dense" or "auto"')
         if not shifts:
             return []
         inverses, n = [self.preconditioner(shift) for shift in shifts], len(shifts)
@@ -236,9 +236,9 @@ class IterativeGram(RowsGram):
         if stored is not None:
             self.report("conjugate gradients stalled; solving by Cholesky")
             direct = [stored.solve(V, shift) for shift in shifts]
-            if max(one.info["residual"] for one in direct) < result.residual:
-                for one in direct:
-                    one.info["pcg_iterations"] = result.n_iterations
+            if max(solution.info["residual"] for solution in direct) < result.residual:
+                for solution in direct:
+                    solution.info["pcg_iterations"] = result.n_iterations
                 return direct
         if not result.converged:
             warn_stopped(result.residual, result.n_iterations, self.tol)
@@ -277,7 +277,7 @@ class StreamedGram(IterativeGram):
         self.info = {**self.info, "iterations": path}
         if not rough:
             return self.product, None
-        assert self.row_means is not None  # which the first product makes, and not a rough one
+        assert self.row_means is not None  # computed by an accurate product, before rough ones
         multiply = partial(symmetric_product, self.kernel, self.prepared, rough=True)
         return lambda V: self.centred_product(V, multiply), self.product
 

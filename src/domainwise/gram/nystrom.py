@@ -1,7 +1,7 @@
 """Thin Nystrom features, and the sums over rows from which everything else follows (theory 9).
 
 ``K ~ Phi Phi'`` with ``Phi = k(X, landmarks) L^-T`` and ``L L' = k(landmarks, landmarks)``. Rows
-are seen once and forgotten: :class:`NystromSums` keeps their number, the mean and centred second
+are read once and not stored: :class:`NystromSums` has their number, the mean and centred second
 moment of Phi, and sums per (class, domain) group, in a form that can be merged in any order.
 """
 
@@ -31,13 +31,13 @@ from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, Solutio
 
 #: Panels into which a product with a triangular matrix is cut: skips most of the zeros.
 PANELS = 4
-#: Moments of plain kernel values may be turned into those of the features afterwards while what
-#: rounding they carry into the solution, about this over the smallest squared pivot of the
-#: landmarks times the ridge, is small enough.
+#: Moments of plain kernel values may be turned into those of the features afterwards while their
+#: rounding error in the solution, about this over the smallest squared pivot of the landmarks
+#: times the ridge, is small enough.
 DIRECT_ROUNDING = 2e-18
 #: Spacing of a grid of target landmarks in bandwidths of the RBF kernel, and its size at most.
 GRID_STEP, MAX_GRID = 0.5, 5000
-#: Labels of the first batch among which landmarks are looked for: evenly spaced ones beyond.
+#: Labels of the first batch from which landmarks are chosen: evenly spaced ones if there are more.
 MAX_CANDIDATES = 10_000
 
 
@@ -49,9 +49,9 @@ class NystromMap:
     landmarks: Array  #: independent to working precision; the others add nothing
     #: Lower Cholesky factor of the landmarks' kernel matrix; None for columns used unchanged.
     triangle: Array | None
-    n_asked: int  #: how many landmarks were given
+    n_asked: int  #: number of landmarks before dependent ones were dropped
     direct: bool = False  #: sums are taken of plain kernel values, which saves most of the work
-    #: Which of the given landmarks these are.
+    #: Indices of these among all landmarks.
     chosen: Array | None = field(default=None, repr=False, compare=False)
 
     @cached_property

@@ -23,7 +23,7 @@ from domainwise.arrays import Array
 
 #: Rows of a block; those of the last block that are missing count as zeros.
 BLOCK = 128
-#: Features are taken by so many at a time, and padded with zeros.
+#: Number of features taken at a time; they are padded with zeros.
 FEATURES = 4
 #: How a tile is evaluated: from inner products, squared or absolute differences, or as a power.
 INNER, DIFFERENCES, ABSOLUTE, POLYNOMIAL = range(4)
@@ -120,7 +120,7 @@ def expm1(values):
 
 @njit(fastmath=_FUSED, **_OPTIONS)
 def _inner(left, i, right, width, t):
-    """Inner products of four rows with a block, and what stands behind the features of both."""
+    """Inner products of four rows with a block, and the columns behind the features of both."""
     last = width * BLOCK
     for j in range(BLOCK):
         t[j] = left[last + i] + right[last + j]

@@ -1,8 +1,8 @@
 """The contract between methods and Gram operators (theory 8.1).
 
-A *thin* matrix has one row per sample and few columns, in whatever form its operator keeps
-samples: an array of N rows, a tensor on a device, or coordinates where the rows are not kept at
-all. Methods add and scale thin matrices, and do everything else through the verbs below, so that
+A *thin* matrix has one row per sample and few columns, in the form in which its operator stores
+samples: an array of N rows, a tensor on a device, or coordinates where the rows are not stored.
+Methods add and scale thin matrices, and do everything else through the verbs below, so that
 each method is written once. Small matrices are float64 NumPy arrays everywhere.
 """
 
@@ -44,12 +44,12 @@ class RitzPairs:
 
 
 class Gram(ABC):
-    """A centred Gram matrix K of N samples, known by what it does to thin matrices."""
+    """A centred Gram matrix K of N samples, known by its products with thin matrices."""
 
     n_samples: int
     #: Relative size below which an eigenvalue of a small problem is rounding.
     tolerance: float = 1e-10
-    #: Relative residual at which iterations stop, and how many there are at most.
+    #: Relative residual at which iterations stop, and their largest number.
     tol: float = 1e-10
     max_iter: int = 200
     #: Entries of ``solver_info_`` about the operator itself.

@@ -201,7 +201,7 @@ def dica(
     W, KY_F = gram.combine(solution.image, pick_Z), gram.combine(solution.image, pick_F)
     KW = KZ - lam * W  # W is (K + lam I)^-1 K Z
     if (norms(gram, KW) < 1e-4 * norms(gram, KZ)).any():
-        KW = gram.product(W)  # next to a small kernel lam leaves nothing of the difference
+        KW = gram.product(W)  # the difference cancels where the kernel is small
     core = np.eye(Z_label.shape[1]) + gram.inner(Z, KW)
     S = np.linalg.solve(core, gram.inner(Z, KY_F))
     X = Y_F - gram.combine(W, S)  # R^-1 F

@@ -29,9 +29,9 @@ class Inverse:
 
 
 class Quadratic:
-    """The positive definite matrix ``A = c K^2 + K + delta I``, known by what it does.
+    """The positive definite matrix ``A = c K^2 + K + delta I``, known by its products.
 
-    Neither c nor delta is negative. Zeros are fine: K is inverted on its own range only.
+    Neither c nor delta is negative. Both may be 0: K is inverted on its own range only.
     """
 
     def __init__(self, gram: Gram, c: float, delta: float) -> None:
@@ -73,11 +73,11 @@ class Quadratic:
             Y = (near.image - far.image) / root
             KY = (large * far.image - small * near.image) / root
         if (norms(gram, KY) < 1e-4 * norms(gram, KV)).any():
-            KY = gram.product(Y)  # next to a small kernel the shift leaves nothing of a difference
+            KY = gram.product(Y)  # the difference cancels where the kernel is small
         return Inverse(Y, KY, dict(info))
 
     def form(self, inverse: Inverse, KV: Matrix) -> Array:
-        """Return ``V'K A^-1 K V``; of an error E of a rough inverse only ``E'A E`` is left."""
+        """Return ``V'K A^-1 K V``; an error E of a rough inverse changes it by ``E'A E`` only."""
         inner, Y, KY = self.gram.inner, inverse.Y, inverse.KY
         S = inner(KV, Y)
         if not inverse.rough:

@@ -1,4 +1,4 @@
-"""SCA and MDA: scatters of class and domain means, and the scatter inside classes, weighed.
+"""SCA and MDA: weighted scatters of class means, of domain means, and inside classes.
 
 With ``e`` the mean indicator of a group of rows, ``K e`` is the group's mean in feature space. A
 scatter of such means is ``K F F' K`` with a thin factor F of label space; the one inside classes is
@@ -31,8 +31,8 @@ class Scatters:
 
     between: Array  #: of the scatter that is to be large
     domain: Array  #: of the scatter of domains
-    within_added: Array  #: what the scatter inside classes has beyond ``I / N``
-    within_removed: Array  #: and what it lacks
+    within_added: Array  #: terms of the scatter inside classes that are added to ``I / N``
+    within_removed: Array  #: terms that are subtracted from it
 
 
 def sca_scatters(labels: LabelSpace) -> Scatters:
@@ -50,7 +50,7 @@ def sca_scatters(labels: LabelSpace) -> Scatters:
 def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     """Scatters of multidomain discriminant analysis.
 
-    A class's mean counts its domains by the class's share in each. ``between`` weighs the
+    A class's mean weights its domains by the class's share in each. ``between`` weights the
     discrepancy of all pairs of classes against the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
@@ -95,8 +95,8 @@ def _pairs_in_classes(cell_means: Array, of_class: Array, n_domains: int) -> Arr
 def _cells(labels: LabelSpace, method: str) -> Cells:
     if labels.cells is None:
         raise ValueError(
-            f"{method} compares the means of domains, so that sample_domain has to hold labels; "
-            "got continuous descriptors"
+            f"{method} compares the means of domains: sample_domain has to hold labels; got "
+            "continuous descriptors"
         )
     return labels.cells
 
@@ -213,7 +213,7 @@ def sca(
 
 
 def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> components.Components:
-    """Solve a problem whose left side lives in label space: ``b = A^-1 K Q a``."""
+    """Solve a problem whose left side lies in label space: ``b = A^-1 K Q a``."""
     Q, KQ, A = problem.Q, problem.KQ, problem.A
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)

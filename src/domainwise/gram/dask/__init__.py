@@ -1,1 +1,1 @@
-"""The exact operator on Dask, and what its task graphs are made of."""
+"""The exact operator on Dask, and its task graphs."""

@@ -1,8 +1,8 @@
-"""What task graphs over rows have in common: constants, trees of merges, one thread per task.
+"""Parts of task graphs over rows: constants, trees of merges, one thread per task.
 
 A function marked :func:`task` keeps BLAS to one thread and gets arrays that BLAS can use, and
 partial results are merged in a tree that depends on their number alone. The bits of a result
-therefore do not depend on how many workers there are or on who computed what.
+therefore do not depend on the number of workers, or on which of them computed what.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread while any task of this process runs.
 
     The limit belongs to the process, and tasks of a threaded scheduler overlap: the first sets it
-    and the last one takes it back.
+    and the last one restores the previous one.
     """
     global _running, _limit
     with _lock:
@@ -56,7 +56,7 @@ def one_blas_thread() -> Iterator[None]:
 class Constant:
     """A value that travels in one piece, so that its arrays arrive aligned.
 
-    ``size`` is the number of bytes that it came in, which Dask has to know to count what moves.
+    ``size`` is its number of bytes as received, from which Dask counts transfers.
     """
 
     def __init__(self, value: Any, size: int = 0) -> None:
@@ -100,7 +100,7 @@ def task(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def received(value: Any) -> Any:
-    """Return what a task was sent in a form to compute with.
+    """Return an argument of a task in a form to compute with.
 
     Arrays come out of network buffers at any address. NumPy multiplies those that are not aligned
     without BLAS: slowly, and to other bits.
@@ -124,13 +124,12 @@ def call(function: Callable[..., Any], *arguments: Any, n_results: int | None = 
 def calls(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Task]:
     """Return the tasks of many calls as one group.
 
-    Tasks of a group that need next to nothing from others are dealt out to the workers that are
-    free. Without a group the scheduler would send each of them where its constants already are,
-    that is all of them to one worker.
+    Tasks of a group that depend on little data are distributed among the free workers. Without a
+    group the scheduler would send all of them to the one worker that has their constants.
     """
     name = f"{function.__name__}-{uuid4().hex}"
-    made = dask.delayed(function, pure=False, traverse=False)
-    return [made(*each, dask_key_name=(name, i)) for i, each in enumerate(arguments)]
+    delayed = dask.delayed(function, pure=False, traverse=False)
+    return [delayed(*values, dask_key_name=(name, i)) for i, values in enumerate(arguments)]
 
 
 def tree(parts: Sequence[Task], merge: Callable[[list[Any]], Any]) -> Task:
@@ -165,7 +164,7 @@ def current_client() -> Any:
 
 
 def memory_per_task() -> float | None:
-    """Bytes that one task may count on: the smallest worker's memory over its threads."""
+    """Bytes available to one task: the smallest worker's memory divided by its threads."""
     client = current_client()
     if client is None:
         free = available_memory()

@@ -2,7 +2,7 @@
 
 Thins are NumPy arrays of N rows in the client's memory; the rows of X and all kernel values stay
 on workers. A task multiplies one block of K, tile by tile, and adds the result to the running
-sums of its two row blocks. Pairs are played in the rounds of a tournament, in which every block
+sums of its two row blocks. Pairs are scheduled as rounds of a tournament, in which every block
 meets every other once: within a round all tasks are independent, there is one running sum for each
 block at any time, and the order of additions is fixed.
 """
@@ -33,7 +33,7 @@ from domainwise.labels.factors import RowLabels
 
 #: Rows of a block at most: with more, tasks get long and recovery from a lost worker expensive.
 MAX_BLOCK_ROWS = 16_384
-#: Blocks that even a small X is cut into, so that a few workers share the work.
+#: Smallest number of blocks, so that a few workers share the work of a small X.
 LEAST_BLOCKS = 8
 #: Share of its memory that a task's two blocks of rows may take with everything made of them.
 MEMORY_SHARE = 1 / 8
@@ -63,8 +63,8 @@ class DaskGram(IterativeGram):
         sums = [call(_square, kernel, blocks[i], parts[i]) for i in range(n)]
         for pairs in tournament(n):
             for i, j in pairs:
-                both = (blocks[i], blocks[j], parts[i], parts[j], sums[i], sums[j])
-                sums[i], sums[j] = call(_pair, kernel, *both, n_results=2)
+                operands = (blocks[i], blocks[j], parts[i], parts[j], sums[i], sums[j])
+                sums[i], sums[j] = call(_pair, kernel, *operands, n_results=2)
         return np.vstack(run(sums))
 
     def _constants(self, V: Array) -> tuple[Task, list[Task], list[Task]]:
@@ -76,7 +76,7 @@ class DaskGram(IterativeGram):
 
 
 class BlockPreconditioner(Preconditioner):
-    """A preconditioner whose features are evaluated by workers and never kept."""
+    """A preconditioner whose features are evaluated by workers and not stored."""
 
     def __init__(self, gram: DaskGram) -> None:
         self.gram, n = gram, gram.n_samples
@@ -179,8 +179,8 @@ def _checked(rows: Any, cut: slice) -> Array:
     X = np.asarray(rows)
     if len(X) != cut.stop - cut.start:
         raise ValueError(
-            f"rows {cut.start} to {cut.stop} of X: got {len(X)} rows, so the chunks that X names "
-            "are not those it has"
+            f"rows {cut.start} to {cut.stop} of X: got {len(X)} rows, which is not the size of the "
+            "chunk. Call X.compute_chunk_sizes() where X is created"
         )
     if not np.isfinite(X).all():
         raise ValueError(f"rows {cut.start} to {cut.stop}: Input X contains NaN or infinity.")

@@ -20,7 +20,7 @@ Tensor = Any
 
 #: Bytes of the features of one batch.
 BATCH_BYTES = {"cuda": 512 * 2**20, "cpu": 16 * 2**20}
-#: Groups up to here are summed by a product with their indicators, whose bits repeat.
+#: Up to this many groups are summed by a product with their indicators, which is reproducible.
 MAX_INDICATORS = 512
 #: GPUs (compute capability) that multiply float64 about as quickly as float32.
 QUICK_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
@@ -69,9 +69,9 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums
     dense = None if rows.dense is None else torch.as_tensor(rows.dense)
     rounded = X.dtype == torch.float32 and current_precision() == "tf32"
     features = [_Features(nystrom, X, X.dtype if rounded else None) for nystrom in maps]
-    given = given_landmarks(maps)
-    shared = None if given is None else beside(given, X)
-    batch_rows = min(each.batch_rows for each in features)
+    landmarks = given_landmarks(maps)
+    shared = None if landmarks is None else beside(landmarks, X)
+    batch_rows = min(of_map.batch_rows for of_map in features)
     total: list[Cells] = [{} for _ in maps]
     start = 0
     with full_precision(tf32=rounded):
@@ -82,8 +82,8 @@ def sum_cells(maps: Sequence[NystromMap], X: Tensor, rows: CellRows) -> CellSums
                 index = inside[part]
                 batch = X[index]
                 distances = None if shared is None else cross_distances(batch, shared, l1=True)
-                for k, each in enumerate(features):
-                    values = each(batch, distances).double()
+                for k, of_map in enumerate(features):
+                    values = of_map(batch, distances).double()
                     if dense is not None:
                         columns = dense[index.to(dense.device)]
                         values = torch.cat([values, columns.to(values)], 1)
@@ -130,15 +130,15 @@ class _Features:
 class _Sums:
     """Running sums about the mean of the first batch.
 
-    The second moments of the first ``skipped`` columns with each other are left zero.
+    The second moments of the first ``skipped`` columns with each other stay zero.
     """
 
     def __init__(self, first: Tensor, skipped: int, n_groups: int) -> None:
-        width, place = first.shape[1], {"dtype": torch.float64, "device": first.device}
+        width, options = first.shape[1], {"dtype": torch.float64, "device": first.device}
         self.centre, self.skipped = first.mean(0), skipped
-        self.second = torch.zeros((width, width), **place)
-        self.groups = torch.zeros((n_groups, width), **place)
-        self.counts = torch.zeros(n_groups, **place)
+        self.second = torch.zeros((width, width), **options)
+        self.groups = torch.zeros((n_groups, width), **options)
+        self.counts = torch.zeros(n_groups, **options)
 
     def add(self, values: Tensor, codes: Tensor) -> None:
         """Add a batch, which is overwritten."""
@@ -156,8 +156,8 @@ class _Sums:
         """Return the sums, second moments about the mean of all rows."""
         n, first = float(self.counts.sum()), self.skipped
         centre = self.centre.double()
-        rest = self.groups.sum(0) / n
-        self.second[first:] -= n * torch.outer(rest[first:], rest)
+        shift = self.groups.sum(0) / n
+        self.second[first:] -= n * torch.outer(shift[first:], shift)
         self.second[:first, first:] = self.second[first:, :first].T
         totals = self.groups + self.counts[:, None] * centre
         groups = {
@@ -165,7 +165,7 @@ class _Sums:
             for key, count, total in zip(keys, self.counts.tolist(), totals, strict=True)
             if count
         }
-        return NystromSums(int(n), centre + rest, self.second, groups)
+        return NystromSums(int(n), centre + shift, self.second, groups)
 
 
 def sum_dtype(X: Tensor) -> Any:

@@ -31,7 +31,7 @@ Tensor = Any
 
 #: Rows whose features are held at a time while their second moment is summed.
 PANEL_ROWS = 32768
-#: A tile's bytes at most: beyond this a GPU is filled.
+#: Largest number of bytes of a tile: it fills a GPU.
 CUDA_TILE_BYTES = 256 * 2**20
 
 
@@ -50,8 +50,8 @@ class TensorMatrices:
     def random(self, columns: int) -> Tensor:
         """Return a thin matrix of normal numbers, the same for the same seed."""
         generator = torch.Generator(self.device).manual_seed(self.seed)
-        place = {"dtype": torch.float64, "device": self.device}
-        return torch.randn((self.n_samples, columns), generator=generator, **place)
+        options = {"dtype": torch.float64, "device": self.device}
+        return torch.randn((self.n_samples, columns), generator=generator, **options)
 
 
 class TorchDenseGram(TensorMatrices, DenseGram):
@@ -71,7 +71,7 @@ class TorchStreamedGram(TensorMatrices, IterativeGram):
         self._lifted: tuple[Any, Array] | None = None
 
     def lift(self, coordinates: Array) -> Tensor:
-        """Turn label-space coordinates into rows, and remember what they were made of."""
+        """Turn label-space coordinates into rows, and remember the coordinates."""
         thin = super().lift(coordinates)
         self._lifted = (weakref.ref(thin), coordinates)
         return thin
@@ -196,7 +196,7 @@ class _FactorProduct:
 
 
 class _BlockedProduct:
-    """Tiles of the kernel matrix, used and forgotten; a symmetric one is evaluated half."""
+    """Tiles of the kernel matrix, which are not stored; of a symmetric one half is evaluated."""
 
     path = "blocked torch"
 
@@ -246,15 +246,15 @@ def tile_side(X: Tensor) -> int:
 
 @contextmanager
 def full_precision(*, tf32: bool = False) -> Iterator[None]:
-    """Keep torch from rounding float32 products to TF32, whatever the program has asked for.
+    """Keep torch from rounding float32 products to TF32, whatever torch's setting is.
 
-    ``tf32`` asks for it instead.
+    ``tf32`` allows it instead.
     """
-    before, wanted = torch.get_float32_matmul_precision(), "high" if tf32 else "highest"
-    if before == wanted:
+    before, setting = torch.get_float32_matmul_precision(), "high" if tf32 else "highest"
+    if before == setting:
         yield
         return
-    torch.set_float32_matmul_precision(wanted)
+    torch.set_float32_matmul_precision(setting)
     try:
         yield
     finally:
