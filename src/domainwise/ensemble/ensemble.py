@@ -135,13 +135,14 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     Examples
     --------
     >>> from domainwise import DomainEnsembleClassifier
-    >>> from domainwise.datasets import make_synthetic
-    >>> data = make_synthetic(n_domains=5, n_per_domain=40, random_state=0)
-    >>> model = DomainEnsembleClassifier(["linear", "extra_trees"])
-    >>> model = model.fit(data.data, data.target, sample_domain=data.sample_domain)
-    >>> sorted(model.weights_)
-    ['extra_trees', 'linear']
-    >>> model.predict_proba(data.data[:3]).shape
+    >>> from domainwise.datasets import load_heart
+    >>> heart = load_heart()  # four hospitals
+    >>> model = DomainEnsembleClassifier(["linear", "extra_trees"], random_state=0)
+    >>> model = model.fit(heart.data, heart.target, sample_domain=heart.sample_domain)
+    >>> low, high = model.expected_range_
+    >>> print(f"accuracy at one new hospital: {low:.1f} to {high:.1f}")
+    accuracy at one new hospital: 0.5 to 0.9
+    >>> model.predict_proba(heart.data[:3]).shape
     (3, 2)
     """
 
