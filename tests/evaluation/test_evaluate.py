@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 
 from domainwise import evaluate
+from domainwise.evaluation.problem import SEEN_FOLDS
 from domainwise.models.registry import METHODS, ClassMeans, choose_methods
 from domainwise.search.grids import ALPHAS
 from domainwise.splits.folds import draw_rows
@@ -147,7 +148,7 @@ def test_methods_get_rows_of_source_domains_only(monkeypatch):
     evaluate(X, y, domain, methods=["linear"])
     # The fits after those of all splits are for the score where domains are seen.
     assert [seen for _, seen in Spy.seen[:5]] == [set(range(4))] * 5
-    assert [seen for _, seen in Spy.seen[5:]] == [set(range(5))] * 5
+    assert [seen for _, seen in Spy.seen[5:]] == [set(range(5))] * SEEN_FOLDS
     for rows, _ in Spy.seen[:5]:
         # Standardised with the sources' own mean, which the left-out domain would shift.
         assert len(rows) == 64
