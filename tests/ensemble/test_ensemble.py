@@ -307,7 +307,7 @@ def test_estimators_of_the_user_get_domains_if_they_want_them():
 
 @pytest.mark.parametrize(
     ("types", "message"),
-    [(["forest"], "'forest'; use some of linear"), ([], "at least one"), (["linear"] * 2, "once")],
+    [(["forest"], "'forest'; choose from linear"), ([], "at least one"), (["linear"] * 2, "once")],
 )
 def test_members_that_are_unknown_or_double_are_refused(types, message):
     X, y, domain = table()

@@ -146,7 +146,7 @@ def test_what_answers_another_question_is_refused(folders, second, words):
 
 def test_a_method_that_one_lacks_is_refused(folders):
     base, _ = folders
-    with pytest.raises(ValueError, match="method='svm' is not in both; .* linear"):
+    with pytest.raises(ValueError, match="method='svm' is not in both evaluations; .* linear"):
         compare_evaluations(base / "whole", base / "less", "svm")
 
 

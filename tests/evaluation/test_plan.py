@@ -63,6 +63,14 @@ def test_scores_are_of_all_rows_of_held_out_domains_and_models_of_those_that_wer
     assert few.everything.index[few.scored_rows(half)[0]].tolist() == few.index[half].tolist()
 
 
+def test_a_quick_evaluation_states_the_number_of_rows_in_one_note():
+    X, y, domain = table()
+    result = evaluate(X, y, domain, methods=["constant"], quick=True, progress=False)
+    (note,) = [note for note in result.notes if "600 of 2,000 rows" in note]
+    assert note == result.notes[0] == result.facts["quick"]
+    assert "drawn evenly from the domains" in note
+
+
 @pytest.mark.parametrize("quick", [False, True])
 def test_two_domains_are_held_out_one_at_a_time(quick):
     X, y, domain = table(2, 40)

@@ -134,7 +134,7 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
     ("change", "error", "words"),
     [
         (dict(groups=[1]), TypeError, "the domain of each row is sample_domain"),
-        (dict(metric="f1"), TypeError, "what is measured is scoring"),
+        (dict(metric="f1"), TypeError, "pass metrics as scoring"),
         (dict(max_row=3), TypeError, "no argument 'max_row'"),
         (dict(y="il"), ValueError, "y='il' is not a column of X, which has age"),
         (dict(sample_domain="ward"), ValueError, "sample_domain='ward' is not a column"),

@@ -89,7 +89,7 @@ def test_attributes_of_a_search_are_there_when_it_has_run(rows, monkeypatch):
         patch.setattr(InvariantRidgeClassifierCV, "_search_sums", None)
         assert not hasattr(model, "members_")
         assert not hasattr(model, "cv_results_")
-        with pytest.raises(AttributeError, match="after partial_fit call finalize"):
+        with pytest.raises(AttributeError, match="after partial_fit call finalize or predict"):
             model.expansions_  # noqa: B018
         assert model.classes_.tolist() == sorted(set(y[:9]))
         assert model.domains_.tolist() == sorted(set(d[:9]))
@@ -129,7 +129,7 @@ def test_a_batch_that_is_refused_leaves_no_trace(rows):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scoring": "accuracy"}, "scoring='accuracy' looks at predictions"),
+        ({"scoring": "accuracy"}, "scoring='accuracy' needs predictions of rows"),
         ({"cv": KFold(3)}, "splits rows"),
         ({"cv": 3}, "splits rows"),
     ],
@@ -143,8 +143,8 @@ def test_what_needs_rows_again_is_refused(rows, arguments, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("scoring", "accuracy", "scoring='accuracy' looks at predictions of rows, which partial"),
-        ("cv", KFold(2), "splits rows, which partial_fit does not keep"),
+        ("scoring", "accuracy", "scoring='accuracy' needs predictions of rows, which partial"),
+        ("cv", KFold(2), "splits rows, which partial_fit does not store"),
         ("domain_epsilon", -1.0, "'domain_epsilon' parameter"),
     ],
 )

@@ -71,7 +71,7 @@ def predict(
     reported on stderr. Rows are predicted one by one, unless --context is given.
     """
     if one_domain and not context:
-        raise ValueError("--one-domain is used together with --context: give both")
+        raise ValueError("--one-domain needs --context: add it, or omit --one-domain")
     together = ("one" if one_domain else "column") if context else None
     _apply(shared, project=False, coverage=coverage, context=together, **reading.arguments())
 

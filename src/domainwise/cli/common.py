@@ -1,4 +1,4 @@
-"""What commands share: printing, errors in words, and checks of inputs and outputs."""
+"""What commands share: printing, error messages, and checks of inputs and outputs."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def compare(
     console = stdout()
     for columns, *rows in comparison.tables():
         cells = (list(map(shown, row)) for row in rows)
-        console.print(common.text_table(columns, cells, wrapped=(columns[0], "in words")), "")
+        console.print(common.text_table(columns, cells, wrapped=(columns[0], "result")), "")
     console.print(f"[dim]{shown(comparison.legend())}[/]")
     console.print(f"\n[bold]Verdict.[/] {shown(comparison.verdict())}")
     common.print_notes(console, comparison.notes)

@@ -57,11 +57,12 @@ def plan(
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Columns of the feature map, instead of as many as sites may send.", min=1
+            help="Number of columns of the feature map. Default: as many as sites may send.", min=1
         ),
     ] = None,
     smallest: Annotated[
-        int, typer.Option(help="Send nothing about fewer rows of a class or category.", min=3)
+        int,
+        typer.Option(help="Fewest rows of a class or category that sites report.", min=3),
     ] = 10,
     task: options.TaskOption = "auto",
     features: options.FeaturesOption = None,
@@ -69,12 +70,14 @@ def plan(
     auto_drop: options.AutoDropOption = False,
     dates: options.DatesOption = None,
     reading: options.ReadingOptions,
-    more: Annotated[Path | None, options.option(f"JSON with more of the plan: {MORE}.")] = None,
+    more: Annotated[
+        Path | None, options.option(f"JSON file with further settings of the plan: {MORE}.")
+    ] = None,
     seed: options.SeedOption = 0,
     force: options.ForceOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Make the plan of the first round of a table's columns, or that of the second of files."""
+    """Write the plan of the first round from a table, or that of the second round from files."""
     from domainwise.federated import Plan, merge
 
     check_apart(source, out)
@@ -82,7 +85,7 @@ def plan(
     check_seed(seed)
     if files:
         _refuse_beside_files(context)
-        with working("merging what sites have sent"):
+        with working("merging the files of the sites"):
             made = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError("name --target, or files of the first round to merge")
@@ -124,7 +127,7 @@ def _more_of(path: Path | None) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     known = f"{MORE}, {OPTIONS}".split(", ")
     if odd := [n for n in given if n not in known] if isinstance(given, dict) else [given]:
-        raise ValueError(f"{path} holds {odd[0]!r}: an object is expected, with some of {MORE}")
+        raise ValueError(f"{path} holds {odd[0]!r}: expected an object with keys from {MORE}")
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
@@ -136,12 +139,13 @@ def _site_command(kind: str, about: str) -> None:
         data: options.DataArgument,
         plan: PlanOption,
         out: OutOption,
-        site: Annotated[str | None, typer.Option(help="Name; of one domain, that of it.")] = None,
+        site: Annotated[str | None, typer.Option(help="Name. Default: the only domain.")] = None,
         encoding: options.EncodingOption = None,
         accept_disclosure: Annotated[
             bool,
             typer.Option(
-                "--accept-disclosure", help="Write the file even if rows can be worked out from it."
+                "--accept-disclosure",
+                help="Write the file even if it discloses rows.",
             ),
         ] = False,
         force: options.ForceOption = False,
@@ -163,8 +167,8 @@ def _site_command(kind: str, about: str) -> None:
     federate.command(kind, help=about)(at_site)
 
 
-_site_command("statistics", "First round: what preprocessing needs of this site's rows.")
-_site_command("moments", "Second round: what the model is fitted from, of this site's rows.")
+_site_command("statistics", "First round: write this site's statistics for preprocessing.")
+_site_command("moments", "Second round: write this site's sums, from which the model is fitted.")
 
 
 @federate.command()
@@ -186,9 +190,9 @@ def fit(
     print_model(stderr() if as_json else stdout(), info, brief=True)
     scores = [f"{site} {error:.4g}" for site, error in info["expected_score"].items()]
     words = [
-        f"error on each site without it: {', '.join(scores)}",
-        "contains: a function of the features, preprocessing, and of each domain the sums of the "
-        "second round that new rows are compared with",
+        f"error on each site when it is held out: {', '.join(scores)}",
+        "contains: the fitted function, preprocessing, and for each domain the second-round sums "
+        "with which new rows are compared",
         "does not contain: rows, or the moments by class",
     ]
     _write(out, words, model.save, info if as_json else None)
@@ -200,8 +204,8 @@ def _write(
 ) -> None:
     """Say what a file contains, and then write it; JSON has stdout for itself, and comes last."""
     console = stdout() if summary is None else stderr()
-    for each in words:
-        console.print(shown(each), soft_wrap=True)
+    for line in words:
+        console.print(shown(line), soft_wrap=True)
     save(out)
     if summary is not None:
         typer.echo(json.dumps({"file": str(out), **summary}, indent=2))

@@ -1,4 +1,4 @@
-"""The command fit: a model of a table in one file, also the one that evaluate has measured."""
+"""The command fit: a model of a table in one file, from a table or from an evaluation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fit(
     source: Annotated[
         Path | None,
         options.option(
-            "Fit a method that evaluate has measured: its folder names the table, columns, metric "
+            "Fit a method of an evaluation: the results folder names the table, columns, metric "
             "and seed. The method is the best one unless --method names another.",
             "--from",
             metavar="FOLDER",
@@ -69,8 +69,8 @@ def fit(
     rows: Annotated[
         bool,
         options.option(
-            "Whether the model may contain rows of the table. Methods without: constant, linear, "
-            "boosting.",
+            "Whether the model may contain rows of the table. Methods that store none: "
+            "constant, linear, boosting.",
             "--rows/--no-rows",
         ),
     ] = True,
@@ -106,9 +106,9 @@ def fit(
     measured, recipe = "", None if source is None else Recipe(source)
     if recipe is None:
         if data is None or target is None or domain is None:
-            raise ValueError("name a table, --target and --domain, or an evaluation with --from")
+            raise ValueError("pass a table, --target and --domain, or an evaluation with --from")
         if estimator:
-            raise ValueError("--estimator is for models of an evaluation: name it with --from")
+            raise ValueError("--estimator needs an evaluation; name its folder with --from")
         find_method(method, 0)
         arguments["method"] = method
     else:

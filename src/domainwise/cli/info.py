@@ -37,7 +37,7 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
             print_facts(console, [("model", header["model"]), ("columns", "not recorded")])
         versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
         rows = header.get("training_rows")
-        contained = "unknown: the file is of an older version" if rows is None else "none"
+        contained = "unknown: the file was written by an older version" if rows is None else "none"
         facts = [("training rows", f"contained: {', '.join(rows)}" if rows else contained)]
         if targets := header.get("training_targets"):
             words = "contained, with held-out predictions and without features"

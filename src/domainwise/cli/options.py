@@ -28,7 +28,7 @@ def flag(name: str, about: str) -> Any:
 
 
 Names = list[str] | None
-ModelArgument = Annotated[Path, argument("A model file that fit has written.")]
+ModelArgument = Annotated[Path, argument("Model file written by fit.")]
 DataArgument = Annotated[
     Path,
     argument(

@@ -67,7 +67,7 @@ MAX_SPLITS = 10
 EXPENSIVE_SPLITS = 5
 #: Rows on which members are compared, at most; all rows tell what their domains are like.
 MAX_ROWS = 20_000
-#: Members in context that count less are left out where trust is measured.
+#: Members in context with a smaller weight are ignored where trust is measured.
 LEAST_WEIGHT = 0.02
 #: What stands before the name of a member that sees rows in context.
 IN_CONTEXT = "context_"
@@ -154,7 +154,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         types = self._member_types()
         domain = domain_labels(sample_domain, X)
         if self.context is True and domain.n_categories < 2:
-            raise ValueError("context=True needs two domains, or more, in sample_domain")
+            raise ValueError(
+                f"context=True needs two domains or more, but sample_domain holds "
+                f"{domain.n_categories}. Pass rows of several domains, or use context=False"
+            )
         self._seed = fixed_seed(self.random_state)
         self.domains_ = domain.names
         self.domain_context_ = DomainContext().fit(X)
@@ -224,7 +227,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
                 print(f"{type(self).__name__}: {name} in {seconds[name]:.1f} s", flush=True)
         if self.dropped_:
             warn_caller(
-                f"time_budget={self.time_budget} s is over: left out {', '.join(self.dropped_)}"
+                f"time_budget={self.time_budget} s was exceeded, so these members were not fitted: "
+                f"{', '.join(self.dropped_)}. Raise time_budget to include them"
             )
         self._weigh(predicted, scores[False], scores[True], mixed)
         if self.uses_context:
@@ -235,9 +239,9 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     def _member_types(self) -> list[MemberType]:
         """Types of members by name, and the user's own estimators."""
-        asked: list[Any] = list(AUTO if isinstance(self.members, str) else self.members)
+        members: list[Any] = list(AUTO if isinstance(self.members, str) else self.members)
         types: list[MemberType] = []
-        for member in asked:
+        for member in members:
             if isinstance(member, str) and member in MEMBER_TYPES:
                 types.append(MEMBER_TYPES[member]())
             elif isinstance(member, tuple) and len(member) == 2 and hasattr(member[1], "fit"):
@@ -245,19 +249,21 @@ class DomainEnsemble(Adaptable, BaseEstimator):
                 types.append(Own(str(member[0]), member[1]))
             else:
                 raise ValueError(
-                    f"members holds {member!r}; use some of {', '.join(MEMBER_TYPES)}, or pairs of "
-                    "a name and an estimator"
+                    f"members holds {member!r}; choose from {', '.join(MEMBER_TYPES)}, or pass "
+                    "pairs of a name and an estimator"
                 )
         names = [member.name for member in types]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"members={self.members!r} must hold at least one name, each once")
+            raise ValueError(
+                f"members={self.members!r} must hold at least one name, and each name only once"
+            )
         return types
 
     def _check_member(self, name: Any, estimator: Any) -> None:
         """Refuse a regressor among classifiers, and a classifier among regressors."""
         right, wrong = ("classifier", "regressor")[:: 1 if is_classifier(self) else -1]
-        known = hasattr(estimator, "__sklearn_tags__")
-        if known and estimator.__sklearn_tags__().estimator_type == wrong:
+        has_tags = hasattr(estimator, "__sklearn_tags__")
+        if has_tags and estimator.__sklearn_tags__().estimator_type == wrong:
             raise ValueError(
                 f"members holds {name!r}, a {type(estimator).__name__}, which is a {wrong}; "
                 f"{type(self).__name__} needs a {right}"
@@ -462,7 +468,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     @property
     def _batch_size(self) -> float:
-        """Rows of a source domain; larger batches are divided into parts of so many."""
+        """Rows of a source domain; larger batches are divided into parts of this size."""
         return np.inf if self._trust is None else self._trust.size
 
     def batch_of(self, X: Array, n_rows: int, moments: Moments) -> Batch:
@@ -501,8 +507,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         alone = {code: outlier for code, outlier in outliers.items() if outlier is not None}
         if known is not None and known.without_context is not None:
             names = np.asarray(domain.names).tolist()
-            told = {c for c, name in enumerate(names) if name in known.without_context}
-            return {code: alone.get(code) for code in sorted(told | set(alone))}
+            listed = {c for c, name in enumerate(names) if name in known.without_context}
+            return {code: alone.get(code) for code in sorted(listed | set(alone))}
         outside = np.zeros(domain.n_categories, dtype=bool)
         for predicted, known_shares in ((mixed, self._shares), (plain, self._plain_shares)):
             if known_shares is not None:
@@ -541,12 +547,12 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that takes the statistics of domains from here, not from the rows in X."""
-        known = copy(self)
-        known.domain_context_ = self.domain_context_.with_statistics(statistics)
-        return known
+        ensemble = copy(self)
+        ensemble.domain_context_ = self.domain_context_.with_statistics(statistics)
+        return ensemble
 
     def settled(self) -> Self:
-        """An ensemble of the best of each member, not fitted, that searches no more."""
+        """Return an unfitted ensemble of the best model of each member, without a search."""
         check_is_fitted(self)
         best = {n: m.estimators[0] for n, m in self.members_.items() if not m.in_context}
         chosen = [(n, m.settled() if hasattr(m, "settled") else clone(m)) for n, m in best.items()]
@@ -566,7 +572,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
 
 def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[Split]:
-    """Splits of which neighbours are held out together, so that there are at most a few."""
+    """Join neighbouring splits, so that their number is at most ``EXPENSIVE_SPLITS``."""
     groups = np.array_split(np.arange(len(splits)), min(len(splits), EXPENSIVE_SPLITS))
     joined = []
     for group in groups:
@@ -578,16 +584,16 @@ def joined_splits(splits: list[Split], y: Array, classification: bool) -> list[S
 
 
 def mix(members: dict[str, Array], weights: dict[str, float]) -> Array:
-    """Weighted sum of some members; a weight that is not there is 0."""
+    """Weighted sum of the outputs of members; a missing weight is 0."""
     return np.asarray(sum(weights.get(name, 0.0) * values for name, values in members.items()))
 
 
 def _places(learn_from: Any, n: int) -> Array:
-    """Places of some rows, each once."""
+    """Check row numbers, or a boolean for each row, and return row numbers."""
     rows = np.asarray(learn_from)
     rows = np.flatnonzero(rows) if rows.dtype == bool and len(rows) == n else rows
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError("learn_from must hold places of rows, or a truth value for each row")
+        raise ValueError("learn_from must hold row numbers, or one boolean for each row")
     if rows.min() < 0 or rows.max() >= n or len(np.unique(rows)) < len(rows):
-        raise ValueError(f"learn_from must hold places from 0 to {n - 1}, each once")
+        raise ValueError(f"learn_from must hold row numbers from 0 to {n - 1}, each only once")
     return rows

@@ -281,8 +281,8 @@ class SourceRange:
     """What means and variances of features are in source domains, given the number of rows.
 
     A statistic s of a batch of n rows is ``z = (s - mean) / sqrt(between + within / n)`` away from
-    those of source domains. Its largest ``|z|`` is compared with what source domains have, thinned
-    to n rows and left out in turn: the upper end of their range, on the logarithm (theory 18).
+    those of source domains. Its largest ``|z|`` is compared with that of source domains, thinned
+    to n rows and held out in turn: the upper end of their range, on the logarithm (theory 18).
     """
 
     features: Array  #: those that are judged

@@ -1,4 +1,4 @@
-"""DomainContext: each row beside what it is relative to its own domain."""
+"""DomainContext: each row, beside its values relative to its own domain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DomainStatistics:
     """Statistics of whole domains, where only some of their rows are predicted at a time."""
 
     moments: dict[Any, Moments]  #: by domain, in the sources' units
-    #: Domains that an ensemble predicts row by row; None lets the rows at hand decide.
+    #: Domains that an ensemble predicts row by row; None: decided from the rows that are predicted.
     without_context: frozenset[Any] | None = None
     #: The same as batches, for ensembles.
     batches: dict[Any, Batch] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     summary. A feature and its relative value are both divided by :math:`\sqrt 2`, so that without
     domains rows are as far apart as they were.
 
-    Missing values (NaN) are left out of a domain's mean, variance and number of rows, feature by
+    Missing values (NaN) are excluded from a domain's mean, variance and number of rows, feature by
     feature. A relative value is 0 where the value is missing.
 
     Tensors give tensors. Dask collections give Dask collections: the domains' statistics are

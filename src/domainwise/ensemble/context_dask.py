@@ -1,4 +1,4 @@
-"""DomainContext on Dask: statistics in one pass over partitions, rows when they are asked for."""
+"""DomainContext on Dask: statistics in one pass over partitions, rows on demand."""
 
 from __future__ import annotations
 

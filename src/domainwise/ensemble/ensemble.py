@@ -53,7 +53,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         the coverage is *approximate*. "split" keeps half of the domains apart for it: the coverage
         is *guaranteed*, on average over new domains that are drawn as these were.
     cv : int, splitter or iterable, default=None
-        None leaves out one domain at a time, several together where there are more than ten (for
+        None holds out one domain at a time, several together where there are more than ten (for
         trees and boosting, more than five).
         Splitters get the domains as ``groups``.
     scoring : str or callable, default=None
@@ -64,7 +64,7 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
     random_state : int, RandomState instance or None, default=None
         Seed of the trees. None is a fixed seed: refitting repeats every bit.
     time_budget : float, default=None
-        Seconds after which no further member is begun. Those left out are named.
+        Seconds after which no further member is fitted. A warning names the omitted members.
     verbose : int, default=0
         Whether to print a line for each member.
 
@@ -239,14 +239,14 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         """Domains by which members in context are judged; none where there should be none."""
         if self.context is False or domain.n_categories < 2:
             return np.array([], dtype=np.intp)
-        kept = mixed_domains(target.codes, domain.codes, domain.n_categories)
-        if 2 * len(kept) >= domain.n_categories and len(kept) > 1:
-            return kept
+        usable = mixed_domains(target.codes, domain.codes, domain.n_categories)
+        if 2 * len(usable) >= domain.n_categories and len(usable) > 1:
+            return usable
         if self.context is True:
             warn_caller(
-                f"context=True is not used: {len(kept)} of {domain.n_categories} source domains "
-                "hold two classes with five rows each, and in the others the domain gives the "
-                "class away"
+                f"context=True is not used: {len(usable)} of {domain.n_categories} source domains "
+                "hold two classes with at least five rows each, and in the others the domain "
+                "determines the class. Use context='auto' or False to silence this warning"
             )
         return np.array([], dtype=np.intp)
 

@@ -99,7 +99,7 @@ class HeldOutScore:
         return -present * np.bincount(domains, losses, minlength=self.n_domains)
 
     def curve(self, values: Array) -> Curve:
-        """Curve for probabilities in which classes count as asked."""
+        """Calibration curve for probabilities, with the class weights of the estimator."""
         y, domains = self.y[self.rows], self.domains[self.rows]
         if self.balanced:
             weights = equal_weights(domains, y)

@@ -58,7 +58,7 @@ def batch_scores(
 ) -> BatchScores:
     """Score the records of a method with context, and those of the same fits without it.
 
-    Domains on which the measure is not defined are left out, and so is every score that needs the
+    Domains on which the measure is not defined are ignored, and so is every score that needs the
     model itself.
     """
     pairs: dict[str, list[tuple[float, float]]] = {}
@@ -86,7 +86,7 @@ def _summary(pairs: Array) -> dict[str, float]:
 
 
 def _score(measure: Measure, classes: Array | None, record: Row, rows: Array) -> float:
-    """Score of some rows; NaN where it is not defined."""
+    """Score of the given rows; NaN where it is not defined."""
 
     def score(some: Array) -> float:
         names = ("probabilities", "decisions")

@@ -63,21 +63,21 @@ class Comparison:
         return f"+{text}" if signed and value >= 0 else text
 
     def verdict(self) -> str:
-        """The difference of the first pair of methods, in words."""
+        """Describe the difference of the first pair of methods in sentences."""
         pair = self.pairs[0]
         first, second, difference, ends = self._cells(pair.mean)
         return (
             f"{self.names[1]} against {self.names[0]}, {pair.method}: {pair.words}. The mean "
-            f"{self.measure.label} over {len(pair.per_domain)} domains goes from {first} to "
-            f"{second}, by {difference} (95 %: {ends})."
+            f"{self.measure.label} over {len(pair.per_domain)} domains changes from {first} to "
+            f"{second}, a difference of {difference} (95 %: {ends})."
         )
 
     def legend(self) -> str:
         """What the columns are."""
         return (
-            f"Score: {self.measure.label}, {self.measure.direction}, on the domains of both. "
-            f"Differences: {self.names[1]} minus {self.names[0]}, with 95 % bootstrap intervals: "
-            f"domains are resampled, and for a single domain its rows. A difference below "
+            f"Score: {self.measure.label}, {self.measure.direction}, on the domains in both "
+            f"evaluations. Differences: {self.names[1]} minus {self.names[0]}, with 95 % bootstrap "
+            "intervals: domains are resampled, and for one domain its rows. A difference below "
             f"{self.show(self.margin)} has no practical meaning. p: Wilcoxon signed-rank test over "
             "domains, approximate."
         )
@@ -85,7 +85,7 @@ class Comparison:
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
         """A table of methods and one of domains for the first pair, headings first."""
         columns = [*self.names, "difference", "95 %"]
-        methods = [["method", *columns, "p", "in words"]]
+        methods = [["method", *columns, "p", "result"]]
         methods += [
             [pair.method, *self._cells(pair.mean), p_text(pair.p_value), pair.words]
             for pair in self.pairs
@@ -146,7 +146,9 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
     other.records = b.records
     shared = [domain for domain in a.domains if domain in other.domains]
     if not shared:
-        raise ValueError(f"{first} and {second} have no domain in common")
+        raise ValueError(
+            f"{first} and {second} have no domain in common. Compare evaluations that do"
+        )
     both = [(r, s) for r in a.results if (s := other.find(r.key)) is not None]
     pairs = [(a.best, other.best)]
     pairs += [(r, s) for r, s in both if r is not a.best or s is not other.best]
@@ -155,7 +157,7 @@ def compare_evaluations(first: Path, second: Path, method: str | None = None) ->
         pairs = [(r, s) for r, s in both if r is named]
         if not pairs:
             common = ", ".join(r.key for r, _ in both) or "none"
-            raise ValueError(f"method={method!r} is not in both; those that are: {common}")
+            raise ValueError(f"method={method!r} is not in both evaluations; choose from: {common}")
     differences = [_difference(a, other, shared, *pair) for pair in pairs]
     alike = first.name == second.name
     names = (str(first), str(second)) if alike else (first.name, second.name)
@@ -169,7 +171,9 @@ def _difference(
     """How a method of one evaluation differs from one of another."""
     common = [d for d in shared if d in first.known and d in second.known]
     if not common:
-        raise ValueError(f"{first.key} and {second.key} are scored on no domain that both have")
+        raise ValueError(
+            f"{first.key} and {second.key} have no scored domain in common. Choose other methods"
+        )
     names, sign = a.facts["classes"], a.measure.sign
     by_domain = [grouped(a.records.get(first.key, ())), grouped(b.records.get(second.key, ()))]
     classes = None if names is None else np.asarray(names)
@@ -225,7 +229,7 @@ def _asked(stored: dict[str, Any], name: str) -> Any:
 
 
 def _refuse(a: dict[str, Any], b: dict[str, Any], first: Path, second: Path) -> None:
-    """Refuse what answers different questions."""
+    """Refuse evaluations of different targets, domains or tasks."""
     questions = {name: (_asked(a, name), _asked(b, name)) for name in ("target", "domain")}
     for name in ("task", "positive", "classes"):
         questions[name] = a["facts"][name], b["facts"][name]
@@ -249,7 +253,7 @@ def _notes(
     elif rows != other_rows:
         notes.append("Different rows were evaluated, so the rows of a domain are not paired.")
     if folds != other_folds:
-        notes.append("Domains were held out in other groups, so the training domains differ.")
+        notes.append("Domains were held out in different groups, so the training domains differ.")
     if not notes:
         same = "Same table, rows and folds." if rows else "The folders have no predictions."
         notes.append(same)

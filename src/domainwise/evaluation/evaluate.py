@@ -18,7 +18,7 @@ from domainwise.checks.inputs import refuse_no_rows
 from domainwise.evaluation.evaluation import Evaluation
 from domainwise.evaluation.faults import describe_differences, leaking_columns, with_effects
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
-from domainwise.evaluation.gather import able_methods, scored_evaluation
+from domainwise.evaluation.gather import able_methods, drawn_rows_note, scored_evaluation
 from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
 from domainwise.evaluation.plan import (
     QUICK_SCORED,
@@ -39,10 +39,10 @@ from domainwise.tables.schema import Table
 LOW_COST, MODEST_COST = 5.0, 12.0
 #: Arguments of other libraries, and what they are called here.
 _MEANT = {
-    **dict.fromkeys(("groups", "domain", "domains"), "the domain of each row is sample_domain"),
-    **dict.fromkeys(("metric", "metrics"), "what is measured is scoring"),
-    **dict.fromkeys(("estimators", "models"), "what is compared is methods"),
-    "seed": "the seed is random_state",
+    **dict.fromkeys(("groups", "domain", "domains"), "pass domains as sample_domain"),
+    **dict.fromkeys(("metric", "metrics"), "pass metrics as scoring"),
+    **dict.fromkeys(("estimators", "models"), "pass models as methods"),
+    "seed": "pass the seed as random_state",
 }
 
 
@@ -129,8 +129,8 @@ def evaluate(
         The classes of a domain, then the domains, count the same in it.
     quick : bool, default=False
         Whether to be done in about half a minute: domains are held out in at most three groups,
-        methods learn from at most 600 rows, and long ones are left out where there is no time for
-        them. The first of the notes, and ``facts["quick"]``, say what was left out.
+        methods learn from at most 600 rows, and slow methods are skipped if there is no time for
+        them. The first of the notes, and ``facts["quick"]``, describe what was skipped.
     out : path-like, default=None
         A folder that every finished job is written to: the same call goes on where it was
         stopped, and gives the same numbers. With another ``scoring`` it computes that from the
@@ -254,7 +254,9 @@ def _evaluated(
     evaluation.inner_cv = plan.inner_cv
     if quick:
         evaluation.facts["quick"] = plan.in_words
-        evaluation.notes.insert(0, plan.in_words)
+        rows_note = drawn_rows_note(plan.problem)  # the same numbers as in the quick note
+        others = [note for note in evaluation.notes if note != rows_note]
+        evaluation.notes = [plan.in_words, *others]
         evaluation.left_out |= plan.left_out
     return evaluation
 
@@ -305,7 +307,7 @@ def compare_methods(
     able = able_methods(problem, methods, measures)
     if not able:
         raise ValueError(
-            f"{problem.measure.name} needs probabilities, and none of the methods gives them. "
+            f"{problem.measure.name} needs probabilities, and none of the methods predicts them. "
             "Choose other methods, or another score"
         )
     splits = outer_splits(problem, cv)
@@ -396,7 +398,7 @@ def _without_leaks(
 def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
     """Keep what is done of splits that all methods have done, or else of the first split.
 
-    Return in words what is missing.
+    Return a sentence about the splits that are missing.
     """
     done = set(map(job_key, finished.rows))
     numbers = sorted({job.number for job in jobs})

@@ -195,7 +195,7 @@ class Evaluation(Results):
         return make_answer(self)
 
     def verdict(self) -> str:
-        """Return in words which method to take, what to expect, and how certain that is.
+        """Return sentences: which method to take, what to expect, and how certain that is.
 
         Returns
         -------
@@ -379,7 +379,7 @@ def record_columns(
 ) -> dict[str, Any]:
     """Columns of a table of predictions for the rows of one domain.
 
-    Decision values are there where there are no probabilities, or ``both`` are asked for.
+    Decision values are there where there are no probabilities, or if ``both`` is True.
     """
     names = ("row", "domain", "target", "prediction")
     columns: dict[str, Any] = {name: record[name] for name in names}

@@ -1,4 +1,4 @@
-"""Errors of the recommended method on held-out domains, in words, numbers by domain, and plots.
+"""Errors of the recommended method on held-out domains: sentences, numbers by domain, and plots.
 
 They are computed from the predictions in a folder; no row of the table is needed.
 """
@@ -35,7 +35,7 @@ DomainPredictions = Mapping[
 
 @dataclass
 class Section:
-    """One question: an answer in words, pictures, and columns of the table by domain."""
+    """One question: an answer in sentences, plots, and columns of the table by domain."""
 
     title: str
     words: list[str]

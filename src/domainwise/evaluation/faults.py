@@ -286,13 +286,15 @@ def _missing(table: _Table) -> Iterator[Fault]:
         share = f"{low:.0f} %" if low == high else f"{low:.0f} to {high:.0f} %"
         part = "all rows" if low == 100 else f"{share} of the rows"
         verb = "is" if len(names) == 1 else "are"
+        few = "in less than 1 %" if lacking[best] > 0 else "in none"
+        rest = f"only in {100 * lacking[best]:.0f} %" if lacking[best] >= 0.01 else few
         yield table.fault(
             "missing",
             2,
             names,
             places,
-            f"{listed(names)} {verb} missing in {part} of {listed(table.names(places))}, but only "
-            f"in {100 * lacking[best]:.0f} % at {table.domains[best]}.",
+            f"{listed(names)} {verb} missing in {part} of {listed(table.names(places))}, but "
+            f"{rest} at {table.domains[best]}.",
             f"Check whether the values exist there; if not, evaluate again with {_drop(names)}.",
         )
 
@@ -414,7 +416,7 @@ def _identifiers(table: _Table) -> Iterator[Fault]:
     n = len(table.codes)
     for column in table.columns:
         name, size = column.name, len(column.labels)
-        action = f"Leave it out unless new domains have it in the same meaning: {_drop([name])}."
+        action = f"Leave it out unless it has the same meaning in new domains: {_drop([name])}."
         reason = ""
         if column.number:
             reason = identifier_reason(column.numbers, table.rows)
@@ -482,9 +484,7 @@ def _copied_rows(table: _Table) -> Iterator[Fault]:
     text = (
         f"{shared[a, b]:,.0f} rows occur both in {table.domains[a]} ({table.sizes[a]:,} rows) and "
     )
-    text += (
-        f"in {table.domains[b]} ({table.sizes[b]:,} rows){others}: neither is unseen by the other."
-    )
+    text += f"in {table.domains[b]} ({table.sizes[b]:,} rows){others}: they are not independent."
     action = "Remove the copies, or give these domains one name."
     yield table.fault("copied rows", 2, [], np.unique(pairs), text, action, rows=rows.sum())
 
@@ -581,5 +581,5 @@ def _too_good(results: Results, constant: Mapping[Any, float]) -> Fault | None:
         f"{results.measure.label} is {results.show(best.mean)} on held-out domains, which is too "
         "good for most tasks: a column may contain the answer.",
         f"Check the columns that matter most: {listed(columns)}." * bool(columns)
-        or "Check how the columns were made.",
+        or "Check how the columns were obtained.",
     )

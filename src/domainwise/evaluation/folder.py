@@ -1,6 +1,6 @@
 """An evaluation on disk: one line and one file of predictions per finished job.
 
-``FOLDER/jobs/results.jsonl`` holds what was asked and what each job selected; a Parquet file beside
+``FOLDER/jobs/results.jsonl`` holds the arguments and what each job selected; a Parquet file beside
 it holds the predictions of the job, for held-out rows and for folds inside their domain. The file
 is written before the line, so a line stands for a complete job. The line has the file's SHA-256,
 and ``FOLDER/evaluation.json`` has its own: a file that was changed later is refused by name.
@@ -256,7 +256,7 @@ def opened_folder(
     if problem.measure.own:
         raise ValueError(
             "out needs scoring by name: whether a function is the same cannot be checked later. "
-            "Pass the name of a scorer, or leave out out"
+            "Pass the name of a scorer, or omit out"
         )
     import_pandas()
     store = ResultStore(Path(folder) / JOBS)

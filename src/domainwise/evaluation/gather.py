@@ -215,14 +215,18 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
+def drawn_rows_note(problem: Problem) -> str:
+    """Describe how many rows methods learn from, and on how many they are scored."""
+    return (
+        f"Methods learn from {len(problem.y):,} of {problem.n_given:,} rows, drawn evenly from "
+        f"the domains (max_rows), and are scored on {len(problem.everything.scored):,}."
+    )
+
+
 def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> list[str]:
     notes = list(problem.notes)
     if len(problem.y) < problem.n_given:
-        n_scored = len(problem.everything.scored)
-        notes.append(
-            f"Methods learn from {len(problem.y):,} of {problem.n_given:,} rows, drawn evenly from "
-            f"the domains (max_rows), and are scored on {n_scored:,}."
-        )
+        notes.append(drawn_rows_note(problem))
     single = [str(name) for name in problem.domains[problem.unscored]]
     if single:
         notes.append(

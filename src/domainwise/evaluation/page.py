@@ -303,8 +303,9 @@ def shift_picture(evaluation: Results, name: str) -> Picture | None:
         display.plot(figure.subplots(), max_features=most, highlight=[worst])
         alt = f"Standardised medians and quartiles of {most} columns by domain"
         caption = (
-            f"Median and quartiles of each domain, those of {worst} in colour: from the middle of "
-            "the domains' medians, in deviations inside domains. What differs most is at the top"
+            f"Median and quartiles of each domain, those of {worst} in colour: difference from the "
+            "median of the domains' medians, in robust standard deviations within domains. Columns "
+            "that differ most are at the top"
         )
         return Picture(to_svg(figure, name, alt), alt, caption, wide=True)
 

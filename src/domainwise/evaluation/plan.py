@@ -1,4 +1,4 @@
-"""How long an evaluation takes, how many workers it gets, and what a quick one leaves out."""
+"""How long an evaluation takes, how many workers it gets, and what a quick one skips."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK_SECONDS = (10.0, 16.0)
 QUICK_SHARE = 0.45
 #: Rows that a quick evaluation learns from, or else fewer; groups of domains, and rows scored.
 QUICK_ROWS, QUICK_GROUPS, QUICK_SCORED = (600, 300), 3, 5000
-#: Methods that are never left out of it.
+#: Methods that a quick evaluation never skips.
 FIRST = ("constant", "linear")
 
 
@@ -51,7 +51,7 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
-    """Workers for so much work; -1 is for all cores, or for one where that is as quick.
+    """Workers for work of some seconds; -1: all cores, or one core where that is as fast.
 
     A worker needs memory for libraries, the table, and a few kernels.
     """
@@ -74,19 +74,20 @@ class Quick:
 
     @property
     def in_words(self) -> str:
-        """What a quick evaluation leaves out."""
+        """Describe how a quick evaluation differs from a full one."""
         problem, whole = self.problem, self.problem.everything
         parts = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
         if problem.whole is not None:
             n_rows, n_all = len(problem.y), len(whole.y)
-            parts.insert(0, f"methods learn from {n_rows:,} of {n_all:,} rows")
+            rows = f"{n_rows:,} of {n_all:,} rows, drawn evenly from the domains"
+            parts.insert(0, f"methods learn from {rows}")
             if len(whole.scored) < n_all:
-                parts.append(f"scores are of {len(whole.scored):,} rows")
+                parts.append(f"scores are computed on {len(whole.scored):,} rows")
         if self.left_out:
-            parts.append(f"{', '.join(self.left_out)} would take too long")
+            parts.append(f"{', '.join(self.left_out)} would take too long and are not run")
         parts.append("scores on seen domains are not computed")
         return (
-            f"Quick evaluation: {', '.join(parts)}. The table was checked on all rows. Run it "
+            f"Quick evaluation: {'; '.join(parts)}. The table was checked on all rows. Run it "
             "without quick for the full comparison."
         )
 
@@ -94,7 +95,7 @@ class Quick:
 def plan_quick(plan: Quick, max_rows: int | str | None, n_jobs: int | None) -> Quick:
     """Decide how many rows and which methods a quick evaluation takes, by timing boosting.
 
-    Methods are left out, the longest first, of the default list only: one that is named is run.
+    Methods of the default list are skipped, the slowest first; methods chosen by name all run.
     """
     source, cv, inner_cv = plan.problem, plan.cv, plan.inner_cv
     n_domains, methods, left_out = len(source.domains), list(plan.methods), {}
@@ -121,5 +122,5 @@ def plan_quick(plan: Quick, max_rows: int | str | None, n_jobs: int | None) -> Q
         if longest.key in FIRST:
             break
         methods.remove(longest)
-        left_out[longest.key] = f"left out: it takes about {clock(each * longest.cost)}"
+        left_out[longest.key] = f"not run: it would take about {clock(each * longest.cost)}"
     return Quick(problem, methods, cv, inner_cv, left_out)

@@ -221,12 +221,14 @@ def make_problem(
     labels = check_sample_domain(sample_domain, n, "delta")
     if len(labels.names) < 2:
         raise ValueError(
-            f"all rows are of one domain ({labels.names[0]!s}). At least two are needed, to "
-            "hold one out"
+            f"sample_domain holds only one domain ({labels.names[0]!s}). Pass rows of at least "
+            "two domains, so that one can be held out"
         )
     target, classes = check_task(y, n, task)
     if classes is None and pos_label is not None:
-        raise ValueError(f"pos_label={pos_label!r} names a class, and the target is continuous")
+        raise ValueError(
+            f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
+        )
     measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
     objection = measure.objection(target, target, classes is not None)
     if objection:
@@ -258,7 +260,7 @@ def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     """Return targets, and the names of the classes if that is what they are."""
     if task not in ("auto", "classification", "regression"):
         raise ValueError(
-            f"task={task!r} is not known; use 'auto', 'classification' or 'regression'"
+            f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
         plain = check_target(y, n, "auto", least_classes=1)
@@ -290,7 +292,7 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     n = len(problem.y)
     for train, test in splitter.split(np.zeros((n, 1)), problem.y, problem.codes):
         if max(np.max(train, initial=0), np.max(test, initial=0)) >= n:
-            raise ValueError(f"cv names rows beyond the {n} there are")
+            raise ValueError(f"cv yields row numbers above {n - 1}, but there are {n} rows")
         shared = np.intersect1d(problem.codes[train], problem.codes[test])
         if len(shared):
             raise ValueError(
@@ -300,12 +302,12 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
         if problem.classification and len(np.unique(problem.y[train])) < 2:
             names = ", ".join(str(problem.domains[c]) for c in np.unique(problem.codes[test]))
             raise ValueError(
-                f"without {names} only one class is left to train on: the classes of the target "
-                "have to occur in several domains"
+                f"with {names} held out, the training rows have only one class. Every class of "
+                "the target must occur in several domains"
             )
         splits.append((train, test))
     if not splits:
-        raise ValueError("cv gives no split")
+        raise ValueError("cv yields no split. Pass a splitter with at least one")
     return splits
 
 
@@ -337,8 +339,8 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | None]:
     """Return X in a form that rows can be taken from, a preprocessor for it, and its reader.
 
-    Columns of a data frame are read as those of a file, and ``notes`` takes what is left out and
-    how cells were read; the reader, None where there is nothing to do, does it to new rows.
+    Columns of a data frame are read as those of a file, and ``notes`` receives which are dropped
+    and how cells were read; the reader, None where there is nothing to do, does it to new rows.
     Missing numbers become the median of the sources, numbers are standardised, categories become
     one column each; see :func:`domainwise.tables.features.make_preprocessor`.
     """
@@ -346,7 +348,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if issparse(X):
-        raise TypeError("X is sparse: turn it into an array with X.toarray()")
+        raise TypeError("X is sparse. Convert it to an array with X.toarray()")
     if not hasattr(X, "columns"):
         X = np.asarray(X)
     if X.ndim != 2 or 0 in X.shape:
@@ -362,7 +364,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
         raise ValueError(f"X has more than one column named {', '.join(double)}")
     numbered = [name for name in names if holds_row_numbers(name)]
     if numbered:
-        notes.append("the first column has no name; it is taken for row numbers and left out")
+        notes.append("the first column has no name; it is taken for row numbers and dropped")
     X = X.drop(columns=numbered).reset_index(drop=True)
     marks = decimal_marks(X, list(X.columns))
     try:
@@ -370,7 +372,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     except ColumnError as error:
         raise TableError(
             *error.parts,
-            ". These are arguments for files: of a data frame, turn the columns into numbers "
+            ". These arguments apply to files. For a data frame, convert the columns to numbers "
             f"first, or use X.drop(columns={list(error.problems)!r})",
         ) from None
     if not schema.features:
@@ -389,7 +391,7 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
     read = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
     if task_of(read, task) == "regression":
-        notes.append("the target is text, and was read as numbers")
+        notes.append("the target is text and was read as numbers")
         return target_values(read, "regression", notes)
     refuse_quantities(read)
     return y
@@ -398,7 +400,7 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
 def _numbers(X: Any) -> tuple[Any, Any, None]:
     X = X.astype(np.float64, copy=False)
     if np.isinf(X).any():
-        raise ValueError("X contains infinity; use NaN for what is missing")
+        raise ValueError("X contains infinity; use NaN for missing values")
     refuse_too_large(X, "X")
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None

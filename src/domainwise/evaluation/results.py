@@ -355,7 +355,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def percent(share: float) -> str:
-    """A share in words, to the whole per cent."""
+    """A share as text, rounded to whole per cent."""
     return f"{100 * share:.0f} %"
 
 

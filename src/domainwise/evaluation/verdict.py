@@ -1,4 +1,4 @@
-"""The answer of an evaluation in words: what to take, what to expect, and how certain that is."""
+"""The answer of an evaluation as text: what to take, what to expect, and how certain that is."""
 
 from __future__ import annotations
 
@@ -247,8 +247,8 @@ def _certainty(results: Results) -> tuple[str, str]:
             f"prediction ({show(constant.mean)}) may be lost."
         )
     return "high", (
-        f"Clear: all of the range keeps more than half of the gain over a constant prediction "
-        f"({show(constant.mean)})."
+        f"Clear: in the whole range, more than half of the gain over a constant prediction "
+        f"({show(constant.mean)}) remains."
     )
 
 

@@ -233,7 +233,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self : object
         """
         if is_dask(X):
-            raise TypeError("partial_fit takes rows in memory; fit takes Dask collections")
+            raise TypeError("partial_fit takes rows in memory; call fit for Dask collections")
         self._check_without_rows()
         backend, first = backend_of(X), "_sums" not in vars(self)
         before = dict(vars(self))
@@ -294,7 +294,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def fit_sums(self, maps: list[NystromMap], sums: CellSums, width: int) -> Self:
         """Fit from sums over rows of some width that are elsewhere, of maps that they share.
 
-        Keys of cells name what is left out together; domains are those of their groups.
+        Keys of cells name what is held out together; domains are those of their groups.
         """
         self._forget()
         self._maps, self._sums, self._flat, self.n_features_in_ = maps, sums, True, width
@@ -310,14 +310,14 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         self._refuse_splits_of_rows("partial_fit")
         if needs_predictions(self.scoring, self.target_kernel == "delta"):
             raise ValueError(
-                f"scoring={self.scoring!r} looks at predictions of rows, which partial_fit does "
-                "not keep: leave scoring at None, the squared error, which needs none"
+                f"scoring={self.scoring!r} needs predictions of rows, which partial_fit does not "
+                "store. Use scoring=None, the squared error, which is computed from sums"
             )
 
     def _refuse_splits_of_rows(self, what: str) -> None:
         if not leaves_domains_out(self.cv):
             raise ValueError(
-                f"cv={self.cv!r} splits rows, which {what} does not keep: use None, "
+                f"cv={self.cv!r} splits rows, which {what} does not store. Use None, "
                 "LeaveDomainsOut, LeaveOneGroupOut or LeavePGroupsOut"
             )
 
@@ -330,7 +330,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     def __getattr__(self, name: str) -> Any:
         hint = ""
         if name.endswith("_") and "_sums" in vars(self):
-            hint = "; after partial_fit call finalize, which searches, or predict first"
+            hint = "; after partial_fit call finalize or predict, which select parameters"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -472,8 +472,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     ) -> None:
         if domain.values is not None:
             raise ValueError(
-                "sample_domain holds continuous descriptors: holding out domains without keeping "
-                "rows needs labels of domains"
+                "sample_domain holds continuous descriptors, but domains are held out by label "
+                "here. Pass one domain label per row, or call fit with all rows in memory"
             )
         self._maps = self._landmark_maps(backend, rows, domain, n_rows or len(rows))
         self._kinds = kinds_of_labels(target, domain)
@@ -503,8 +503,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         if len(domains) < 2 or (names is not None and len(names) < 2):
             what = f"domain ({domains[0]})" if len(domains) < 2 else f"class ({self.classes_[0]})"
             raise ValueError(
-                f"only one {what} has been seen so far: holding out domains needs two domains, "
-                "and a classifier two classes"
+                f"only one {what} has been seen so far. Pass rows of at least two domains and, "
+                "to a classifier, of at least two classes"
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
@@ -574,13 +574,13 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
 
     @abstractmethod
     def _uncorrected(self, X: Any) -> Any:
-        """Probabilities, or values in a column, of rows at hand."""
+        """Probabilities, or values in a column, of rows in memory."""
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
         return np.asarray(to_host(self._apply("_uncorrected", X)))
 
     def _corrected_rows(self, X: Any) -> Any:
-        """Corrected outputs of rows at hand, where they are."""
+        """Corrected outputs of rows in memory, on the device of the rows."""
         values = self._uncorrected(X)
         if not hasattr(self, "corrections_"):
             return values

@@ -124,8 +124,9 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], tested: list
     needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
     if needed > free:
         raise MemoryError(
-            f"scoring={kind.estimator.scoring!r} sees the values of all rows that a split leaves "
-            f"out, {max(rows)} with {n_columns} columns: a worker needs {needed / 2**30:.1f} GiB "
-            f"for them and has {free / 2**30:.1f} GiB for a task; choose fewer alphas or "
-            "domain_weights, or a scoring that adds up, such as None or balanced_accuracy"
+            f"scoring={kind.estimator.scoring!r} needs the values of all held-out rows of a split, "
+            f"{max(rows)} rows with {n_columns} columns: a worker needs {needed / 2**30:.1f} GiB "
+            f"for them and has {free / 2**30:.1f} GiB per task. Choose fewer alphas or "
+            "domain_weights, or a scoring that is a sum over rows, such as None or "
+            "balanced_accuracy"
         )

@@ -216,7 +216,7 @@ def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Arra
 
 
 class PairSearch(RowSearch):
-    """Few rows: the values of all pairs of them are held, and every split takes what it needs."""
+    """Few rows: kernel values of all pairs are in memory, and each split uses its part of them."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
