@@ -113,10 +113,10 @@ def adapt(
 
     common.check_output(out, force, [".skops"])
     with common.working(f"adapting {model}"):
-        known = TableModel.load(model)
-        X, y, ignored = labelled_rows(known, labelled, **reading.arguments())
-        X_site = None if site is None else known.read_rows(site, **reading.arguments())
-        adapted = known.adapt(X, y, X_site=X_site)
+        fitted = TableModel.load(model)
+        X, y, ignored = labelled_rows(fitted, labelled, **reading.arguments())
+        X_site = None if site is None else fitted.read_rows(site, **reading.arguments())
+        adapted = fitted.adapt(X, y, X_site=X_site)
         adapted.save(out)
     facts, notes = adapted_in_words(adapted.info), []
     if ignored:

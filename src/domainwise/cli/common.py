@@ -188,7 +188,7 @@ def require(extra: str, without: str = "") -> None:
 
 
 def read_input(
-    data: Path, *, dates: str | None, read: Callable[..., Any] | None = None, **asked: Any
+    data: Path, *, dates: str | None, read: Callable[..., Any] | None = None, **arguments: Any
 ) -> Any:
     """Read and check the table of a command.
 
@@ -197,7 +197,7 @@ def read_input(
     from domainwise.tables.schema import load_table
 
     with working(f"reading {data}"):
-        return (read or load_table)(data, dates=parts_of(dates), **asked)
+        return (read or load_table)(data, dates=parts_of(dates), **arguments)
 
 
 def parts_of(text: str | None) -> list[str]:

@@ -103,9 +103,9 @@ def evaluate(
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
     # Whether jobs in the folder belong to this command is checked once the table has been read.
     _check_folder(folder, files, force or (folder / JOBS).is_dir())
-    asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    asked |= {**vars(columns), **reading.arguments()}
-    table = common.read_input(data, **asked)
+    table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
+    table_options |= {**vars(columns), **reading.arguments()}
+    table = common.read_input(data, **table_options)
     common.print_notes(common.stderr(), table.notes)
     with connected(dask) as client, folds_on(client):
         result = evaluate_table(
@@ -131,7 +131,7 @@ def evaluate(
         folder,
         result,
         # All that is needed to fit the same models again.
-        table={"path": str(data.absolute()), "sha256": digest(data), "asked": asked},
+        table={"path": str(data.absolute()), "sha256": digest(data), "asked": table_options},
         estimators=list(estimator or ()),
         title=title,
     )
@@ -185,9 +185,9 @@ def _scores_table(result: Evaluation) -> Any:
         spread = result.show(result.measure.sign * method.spread)
         rows.append((label, mean, worst, spread, seen, p, shown(domain)))
     columns = ("method", "mean", "worst", "spread", "seen", "p", "worst domain")
-    some = [i for i in range(len(columns)) if any(row[i] != "–" for row in rows)]
-    cells = [[row[i] for i in some] for row in rows]
-    return common.text_table([columns[i] for i in some], cells, wrapped=columns[-1:])
+    filled = [i for i in range(len(columns)) if any(row[i] != "–" for row in rows)]
+    cells = [[row[i] for i in filled] for row in rows]
+    return common.text_table([columns[i] for i in filled], cells, wrapped=columns[-1:])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:

@@ -86,30 +86,36 @@ def plan(
     if files:
         _refuse_beside_files(context)
         with working("merging the files of the sites"):
-            made = merge(Plan.load(source), files)
+            new_plan = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError("name --target, or files of the first round to merge")
     else:
         names = ("target", "domain", "method", "seed", "task", "features", "drop", "auto_drop")
-        asked: dict[str, Any] = {name: value for name, value in locals().items() if name in names}
-        asked |= {
+        plan_options: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in names
+        }
+        plan_options |= {
             "n_features": columns or "auto",
             "smallest_cell": smallest,
             "more": _more_of(more),
         }
-        made = read_input(source, read=_plan_of, dates=dates, **asked, **reading.arguments())
-    summary = {"plan": made.hash, "merged": made.merged is not None}
-    _write(out, made.words(), made.save, summary if as_json else None)
+        new_plan = read_input(
+            source, read=_plan_of, dates=dates, **plan_options, **reading.arguments()
+        )
+    summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
+    _write(out, new_plan.words(), new_plan.save, summary if as_json else None)
 
 
-def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **asked: Any) -> Any:
+def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **plan_options: Any) -> Any:
     from domainwise.federated import Plan
     from domainwise.tables.cells import split_names
     from domainwise.tables.files import read_table
 
     frame = read_table(source, encoding=encoding)
-    asked |= {name: split_names(asked[name], list(frame.columns)) for name in ("features", "drop")}
-    return Plan.of_table(frame, **asked | more)
+    plan_options |= {
+        name: split_names(plan_options[name], list(frame.columns)) for name in ("features", "drop")
+    }
+    return Plan.of_table(frame, **plan_options | more)
 
 
 def _refuse_beside_files(context: typer.Context) -> None:
@@ -122,13 +128,14 @@ def _refuse_beside_files(context: typer.Context) -> None:
 
 def _more_of(path: Path | None) -> dict[str, Any]:
     try:
-        given = json.loads(path.read_text(encoding="utf-8")) if path else {}
+        settings = json.loads(path.read_text(encoding="utf-8")) if path else {}
     except ValueError as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
-    known = f"{MORE}, {OPTIONS}".split(", ")
-    if odd := [n for n in given if n not in known] if isinstance(given, dict) else [given]:
-        raise ValueError(f"{path} holds {odd[0]!r}: expected an object with keys from {MORE}")
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    accepted = f"{MORE}, {OPTIONS}".split(", ")
+    is_object = isinstance(settings, dict)
+    if unknown := [n for n in settings if n not in accepted] if is_object else [settings]:
+        raise ValueError(f"{path} holds {unknown[0]!r}: expected an object with keys from {MORE}")
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
 
 
 def _site_command(kind: str, about: str) -> None:

@@ -95,8 +95,8 @@ def fit(
     n_jobs = processes(jobs, dask)
     common.check_seed(seed)
     common.check_output(out, force, [".skops"])
-    asked: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    asked |= {**vars(columns), **reading.arguments()}
+    table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
+    table_options |= {**vars(columns), **reading.arguments()}
     arguments: dict[str, Any] = {
         "predictor": predictor,
         "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
@@ -112,14 +112,14 @@ def fit(
         find_method(method, 0)
         arguments["method"] = method
     else:
-        _refuse_beside_recipe(asked, arguments)
-        data, asked = recipe.data(data, force), recipe.asked
+        _refuse_beside_recipe(table_options, arguments)
+        data, table_options = recipe.data(data, force), recipe.table_options
         measured = recipe.find(None if method == "auto" else method)
         arguments = {**recipe.options, "method": recipe.method(measured, estimator, force)}
     large = None
     if dask is not None and recipe is None and find_spec("dask"):
-        large = _beyond_memory(data, asked)
-    table = common.read_input(data, **asked) if large is None else large.table
+        large = _beyond_memory(data, table_options)
+    table = common.read_input(data, **table_options) if large is None else large.table
     if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
         n_jobs = 1
     doing = "fitting, and scoring on held-out domains" if check else "fitting"
@@ -162,18 +162,22 @@ def fit(
     print_model_notes(stderr(), info)
 
 
-def _beyond_memory(data: Path, asked: dict[str, Any]) -> Any:
+def _beyond_memory(data: Path, table_options: dict[str, Any]) -> Any:
     """Open a table that does not fit into memory; None for one that does."""
     from domainwise.models.large_table import LargeTable, exceeds_memory
 
-    return common.read_input(data, **asked, read=LargeTable.open) if exceeds_memory(data) else None
+    return (
+        common.read_input(data, **table_options, read=LargeTable.open)
+        if exceeds_memory(data)
+        else None
+    )
 
 
-def _refuse_beside_recipe(asked: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _refuse_beside_recipe(table_options: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Refuse options that would make another model than the one that was measured."""
     defaults = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
     options = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
-    for name, value in (asked | arguments).items():
+    for name, value in (table_options | arguments).items():
         if (value or None) != defaults.get(name):
             option = options.get(name, name).replace("_", "-")
             raise ValueError(f"leave out --{option}: the evaluation named by --from decides it")
@@ -192,7 +196,7 @@ class Recipe:
                 "Run domainwise evaluate on the table"
             )
         self.recipe, self.table = self.stored["recipe"], self.stored["table"]
-        self.asked: dict[str, Any] = self.table["asked"]
+        self.table_options: dict[str, Any] = self.table["asked"]
 
     def data(self, path: Path | None, force: bool) -> Path:
         """The table that was evaluated; another is refused unless forced."""

@@ -173,8 +173,8 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         self._source_range = self._trust = None
         self.context_batch_size_ = int(np.median(np.bincount(domain.codes)))
         if len(mixed):
-            known = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
-            self._source_range = SourceRange.of_sources(Z, *known, self._seed)
+            arguments = (domain.codes, domain.n_categories, self.domain_context_.relative_features_)
+            self._source_range = SourceRange.of_sources(Z, *arguments, self._seed)
         places = np.asarray(domain.codes)
         if classification:  # class weights are by code
             target = Labels(target.codes, np.arange(target.n_categories))
@@ -316,7 +316,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         if context:
             weights, mix_context, parts = inside.mixed(context)
             shares, _, without_context = inside.mixed({"plain": without, "context": parts}, PRIOR)
-            both = shares["plain"] * mix + shares["context"] * mix_context
+            combined = shares["plain"] * mix + shares["context"] * mix_context
             self.context_weights_ = {
                 **{name: shares["plain"] * weight for name, weight in self.weights_.items()},
                 **{name: shares["context"] * weight for name, weight in weights.items()},
@@ -326,7 +326,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             self._quantiles["context"] = score.quantiles(without_context)
             if score.classes is not None:
                 rows, domains = inside.rows, score.domains[inside.rows]
-                self._shares = ShareRange.of_sources(both[rows], domains, mixed)
+                self._shares = ShareRange.of_sources(combined[rows], domains, mixed)
                 self._plain_shares = ShareRange.of_sources(mix[rows], domains, mixed)
         self._forget_site()
         self.held_out_: HeldOut | None = score.held_out(without, without_context, predicted)
@@ -351,7 +351,7 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         members = [self.members_[name] for name in counted]
         plain = np.tensordot(list(self.weights_.values()), [predicted[n] for n in self.weights_], 1)
         context = np.tensordot(list(weights.values()), [predicted[n] for n in weights], 1)
-        found = []
+        changed = []
         for held, batches in thinned.halves(self._seed):
             train = data.evenly(np.flatnonzero(~np.isin(data.domain.codes, held)), TRUST_ROWS)
             few = len(np.unique(data.domain.codes[train])) < 2
@@ -362,16 +362,16 @@ class DomainEnsemble(Adaptable, BaseEstimator):
             moments = Moments.stacked([batch.moments for batch in batches])
             group = np.repeat(np.arange(len(batches)), [len(batch.rows) for batch in batches])
             small = self._in_context(Z, np.clip(np.nan_to_num(Z), *self._reach), group, moments)
-            both, n = np.concatenate([small, data.X[rows]]), len(rows)
+            stacked, n = np.concatenate([small, data.X[rows]]), len(rows)
             change = np.zeros((n, plain.shape[1]))
             for member in members:
-                values = kinds[member.name].again(data, member, train, both)
+                values = kinds[member.name].again(data, member, train, stacked)
                 change += weights[member.name] * (values[:n] - values[n:])
             sizes = np.repeat([batch.n_rows for batch in batches], np.bincount(group))
-            found.append((rows, sizes, context[rows] + change))
-        if not found:
+            changed.append((rows, sizes, context[rows] + change))
+        if not changed:
             return Trust(thinned.size)
-        rows, sizes, mixed = (np.concatenate(values) for values in zip(*found, strict=True))
+        rows, sizes, mixed = (np.concatenate(values) for values in zip(*changed, strict=True))
         domains = np.unique([sizes, data.domain.codes[rows]], axis=1, return_inverse=True)[1]
         y = np.eye(data.n_classes)[data.y[rows]] if data.n_classes else data.y[rows][:, None]
         share = equal_weights(domains.ravel(), *([data.y[rows]] if data.n_classes else []))
@@ -422,10 +422,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         features = self._features(X)[False]
         members = self._members(features, in_context=False)
         plain = mix(members, self.weights_)
-        outliers, known = {}, self._source_range
+        outliers, source_range = {}, self._source_range
         trust = np.zeros(domain.n_categories)
         for code, batch in batches.items():
-            outliers[code] = None if known is None else known.outlier(batch.moments)
+            outliers[code] = None if source_range is None else source_range.outlier(batch.moments)
             if outliers[code] is None:
                 trust[code] = 1.0 if self._trust is None else self._trust(batch.n_rows)
         used = np.flatnonzero(trust[codes] > 0.0)
@@ -436,11 +436,11 @@ class DomainEnsemble(Adaptable, BaseEstimator):
         total = np.zeros(alone.shape)
         times = np.array([batches[code].n_parts for code in codes[used].tolist()])
         for number in range(int(times.max())):
-            some = np.flatnonzero(times > number)
-            rows = used[some]
+            selected = np.flatnonzero(times > number)
+            rows = used[selected]
             moments = moments_around(batches, number, Z[rows], keys[rows], codes[rows])
             inside = self._in_context(Z[rows], features[rows], np.arange(len(rows)), moments)
-            total[some] += mix(self._members(inside, in_context=True), self.context_weights_)
+            total[selected] += mix(self._members(inside, in_context=True), self.context_weights_)
         together = total / times[:, None] + alone
         share = trust[codes[used]][:, None]
         mixed[used] = np.where(
@@ -450,10 +450,10 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
     def _batches(self, Z: Array, keys: Array, domain: Labels) -> dict[int, Batch]:
         """The batch of each domain, by its code, but for those of one row."""
-        known = self.domain_context_._statistics
-        if known is not None:
+        statistics = self.domain_context_._statistics
+        if statistics is not None:
             names = enumerate(np.asarray(domain.names).tolist())
-            return {code: known.batch(name) for code, name in names}
+            return {code: statistics.batch(name) for code, name in names}
         codes = np.asarray(domain.codes)
         counts = np.bincount(codes, minlength=domain.n_categories)
         order = np.lexsort([keys, codes])
@@ -503,11 +503,11 @@ class DomainEnsemble(Adaptable, BaseEstimator):
 
         In context a batch of one class looks like any other; predictions row by row show it.
         """
-        known = self.domain_context_._statistics
+        statistics = self.domain_context_._statistics
         alone = {code: outlier for code, outlier in outliers.items() if outlier is not None}
-        if known is not None and known.without_context is not None:
+        if statistics is not None and statistics.without_context is not None:
             names = np.asarray(domain.names).tolist()
-            listed = {c for c, name in enumerate(names) if name in known.without_context}
+            listed = {c for c, name in enumerate(names) if name in statistics.without_context}
             return {code: alone.get(code) for code in sorted(listed | set(alone))}
         outside = np.zeros(domain.n_categories, dtype=bool)
         for predicted, known_shares in ((mixed, self._shares), (plain, self._plain_shares)):

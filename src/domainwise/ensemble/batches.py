@@ -65,12 +65,12 @@ def row_keys(X: Array, seed: int) -> Array:
 def drawn_numbers(keys: Array, number: int = 0) -> Array:
     """Random numbers by which rows are drawn: from their keys, and of copies one each."""
     order = np.argsort(keys, kind="stable")
-    known = keys[order]
-    copies = np.arange(len(keys)) - np.searchsorted(known, known)
+    ordered = keys[order]
+    copies = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
     drawn = np.empty_like(keys)
     numbered = np.array([2 * number + 1], dtype=np.uint64) * _ODD
     steps = numbered + copies.astype(np.uint64) * np.uint64(0x5851F42D)
-    drawn[order] = _scrambled(known + steps)
+    drawn[order] = _scrambled(ordered + steps)
     return drawn
 
 
@@ -104,8 +104,8 @@ class Part:
         joined = self.others.merged(alone)
         inside = np.isin(keys, self.keys)[:, None]
         names = ("count", "mean", "squares")
-        both = ((getattr(self.moments, n), getattr(joined, n)) for n in names)
-        return Moments(*(np.where(inside, whole, other) for whole, other in both))
+        pairs = ((getattr(self.moments, n), getattr(joined, n)) for n in names)
+        return Moments(*(np.where(inside, whole, other) for whole, other in pairs))
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class Batch:
         """Moments of a part for each of some rows."""
         if self.parts:
             return self.parts[number].around(Z, keys)
-        known = self.moments
-        values = (known.count, known.mean, known.squares)
+        moments = self.moments
+        values = (moments.count, moments.mean, moments.squares)
         return Moments(*(np.broadcast_to(v, Z.shape) for v in values))
 
 
@@ -235,8 +235,8 @@ class Thinned:
             group = np.repeat(np.arange(len(drawn)), sizes)
             Z = self.Z[np.concatenate([batch for _, batch in drawn])]
             moments = Moments.of_rows(Z, group, len(drawn)).by_group()
-            known = zip(drawn, sizes, moments, strict=True)
-            yield held, [ThinBatch(rows, size, each) for (rows, _), size, each in known]
+            batches = zip(drawn, sizes, moments, strict=True)
+            yield held, [ThinBatch(rows, size, summary) for (rows, _), size, summary in batches]
 
     def _drawn(self, domain: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """Rows to predict, and all rows of the batch that they are in."""
@@ -314,13 +314,15 @@ class SourceRange:
             enough = [d for d in range(n_domains) if size is None or len(rows[d]) > size]
             if len(enough) < LEAST_DOMAINS:
                 continue
-            each = np.repeat(enough, 1 if size is None else DRAWS)
-            drawn = [rows[d] if size is None else rng.choice(shown[d], size, False) for d in each]
-            group = np.repeat(np.arange(len(each)), [len(some) for some in drawn])
-            moments = Moments.of_rows(Z[np.concatenate(drawn)], group, len(each))
+            domains = np.repeat(enough, 1 if size is None else DRAWS)
+            drawn = [
+                rows[d] if size is None else rng.choice(shown[d], size, False) for d in domains
+            ]
+            group = np.repeat(np.arange(len(domains)), [len(batch) for batch in drawn])
+            moments = Moments.of_rows(Z[np.concatenate(drawn)], group, len(domains))
             batches, count = _statistics(moments)
             mean, between, within = (
-                np.stack([others[d][i] for d in each], axis=1) for i in range(3)
+                np.stack([others[d][i] for d in domains], axis=1) for i in range(3)
             )
             distance = _distances(batches, count, mean, between, within, n_domains - 1)
             logs = np.log(np.maximum(np.abs(distance).max(axis=(0, 2)), 1e-3))
@@ -330,16 +332,16 @@ class SourceRange:
             limits.append(np.exp(logs.mean() + reach))
         place = np.argsort(sizes, kind="stable")
         ends = (np.array(sizes)[place], np.array(limits)[place])
-        known = _summary(statistics, counts, noise)
-        return cls(np.asarray(features), *known, n_domains, *ends)
+        summary = _summary(statistics, counts, noise)
+        return cls(np.asarray(features), *summary, n_domains, *ends)
 
     def outlier(self, moments: Moments) -> Outlier | None:
         """The statistic of a batch that is farthest outside the range; None if none is outside."""
-        some = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
-        statistics, count = (values[..., 0, :] for values in _statistics(Moments(*some)))
+        selected = (getattr(moments, n)[:, self.features] for n in ("count", "mean", "squares"))
+        statistics, count = (values[..., 0, :] for values in _statistics(Moments(*selected)))
         count = np.minimum(count, self.sizes[-1])  # nothing is known of larger ones
-        known = (self.mean, self.between, self.within, self.n_domains)
-        distance = _distances(statistics, count, *known)
+        summary = (self.mean, self.between, self.within, self.n_domains)
+        distance = _distances(statistics, count, *summary)
         far = np.abs(distance)
         kind, place = np.unravel_index(int(far.argmax()), far.shape)
         n = max(float(count.max()), 1.0)

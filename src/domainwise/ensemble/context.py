@@ -236,9 +236,9 @@ class DomainContext(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def with_statistics(self, statistics: DomainStatistics) -> Self:
         """Return a copy that takes the statistics of domains from here, not from the rows in X."""
-        known = copy(self)
-        known._statistics = statistics
-        return known
+        context = copy(self)
+        context._statistics = statistics
+        return context
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Names of the columns of the output.

@@ -46,8 +46,8 @@ def transform_partitions(context: Any, X: Any, sample_domain: Any) -> Any:
     if domain is not None:
         partitions.check_aligned(X, domain, "sample_domain")
         labels = partitions.tasks_of(domain)
-        each = [call(_by_domain, *part, sent, layout) for part in zip(rows, labels, strict=True)]
-        statistics = constant(run([tree(each, _joined_domains)])[0], "statistics")
+        moments = [call(_by_domain, *part, sent, layout) for part in zip(rows, labels, strict=True)]
+        statistics = constant(run([tree(moments, _joined_domains)])[0], "statistics")
     parts = [
         call(_in_context, part, label, sent, layout, statistics)
         for part, label in zip(rows, labels, strict=True)

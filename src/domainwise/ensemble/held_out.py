@@ -142,16 +142,16 @@ class HeldOutScore:
             scores = self.deviation * np.abs(y - predicted[:, 0])
         else:
             # A class that nothing was learnt about has no column.
-            known = np.column_stack([predicted, np.zeros(len(y))])
-            scores = 1.0 - known[np.arange(len(y)), y]
+            padded = np.column_stack([predicted, np.zeros(len(y))])
+            scores = 1.0 - padded[np.arange(len(y)), y]
         return DomainQuantiles.of(scores, self.domains[self.rows])
 
     def held_out(self, plain: Array, context: Array | None, members: dict[str, Array]) -> HeldOut:
         """Predictions of the ensemble and of its members, as users know them."""
         y, values = self.in_unit(self.y), [self.in_unit(v) for v in members.values()]
         named = dict(zip(members, values, strict=True))
-        both = (self.in_unit(plain), None if context is None else self.in_unit(context))
-        return HeldOut.of(y, self.domains, *both, named, rows=self.rows)
+        predictions = (self.in_unit(plain), None if context is None else self.in_unit(context))
+        return HeldOut.of(y, self.domains, *predictions, named, rows=self.rows)
 
     def in_unit(self, values: Array) -> Array:
         """Values of a continuous target in the user's unit; probabilities and codes as they are."""

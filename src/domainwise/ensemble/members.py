@@ -103,8 +103,8 @@ class Member:
         """Probabilities of the classes, or one column of values, of rows as it knows them."""
         X = levelled(X, self.clip)
         values = [outputs(model, X, self.n_classes) for model in self.estimators]
-        for each in values:
-            check_outputs(each, len(X), self.name)
+        for output in values:
+            check_outputs(output, len(X), self.name)
         mean = np.mean(values, axis=0)
         return np.asarray(mean if self.curve is None else self.curve.probabilities(mean))
 
@@ -155,8 +155,8 @@ class MemberType:
             mean = result.held_out.mean(axis=0, dtype=np.float64)
             curve = score.curve(mean) if score.n_classes else None
             estimators = self.fit(data if everything is None else everything, result.chosen)
-        known = (score.n_classes, self.clip, curve)
-        member = Member(name, in_context, result.chosen, estimators, *known)
+        fitted = (score.n_classes, self.clip, curve)
+        member = Member(name, in_context, result.chosen, estimators, *fitted)
         return member, np.asarray(mean if curve is None else curve.probabilities(mean))
 
     def candidates(self, data: Any) -> list[Candidate]:
@@ -459,10 +459,10 @@ class _InvariantRidge(MemberType):
         return [model.fit_candidates(data.X, data.y, data.domain.codes, candidates=chosen)]
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
-        known = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
+        settings = {"random_state": data.seed, "n_landmarks": min(self.LANDMARKS, len(data.X))}
         if not data.n_classes:
-            return InvariantRidgeCV(**known)
-        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **known)
+            return InvariantRidgeCV(**settings)
+        return InvariantRidgeClassifierCV(class_weight=data.class_weight, **settings)
 
 
 class Own(MemberType):
@@ -474,8 +474,8 @@ class Own(MemberType):
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
         """Outputs of the estimator, which are checked."""
         values = super().outputs(data, train, test, batch, score)
-        for each in values:
-            check_outputs(each, len(test), self.name)
+        for output in values:
+            check_outputs(output, len(test), self.name)
         return values
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:

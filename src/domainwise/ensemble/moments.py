@@ -111,8 +111,8 @@ def rows_moments(X: Any) -> tuple[Moments, Levels]:
     """Moments of all rows together, on the host, and which features have more than two values."""
     xp = namespace(X)
     codes = cast(beside(np.zeros(len(X)), X), xp.int64)
-    found = Moments.of_rows(cast(X, xp.float64), codes, 1)
-    moments = Moments(*(to_host(v) for v in (found.count, found.mean, found.squares)))
+    on_device = Moments.of_rows(cast(X, xp.float64), codes, 1)
+    moments = Moments(*(to_host(v) for v in (on_device.count, on_device.mean, on_device.squares)))
     return moments, Levels.of_rows(X)
 
 

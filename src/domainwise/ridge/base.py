@@ -377,8 +377,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             most = max(min(PAIR_ROWS, HELD_OUT_ROWS), 2 * len(np.unique(domains)))
             drawn = draw_rows(domains, most, 0)
         values = kind.held_out(self.members_, problems, drawn)
-        known = np.isfinite(values).all(axis=1)
-        self._record_held_out(rows, values[known], drawn[known])
+        finite = np.isfinite(values).all(axis=1)
+        self._record_held_out(rows, values[finite], drawn[finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Choose, and average the best; return the problem of each map for all rows."""
@@ -508,8 +508,8 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
             )
         domain = Labels(codes=np.zeros(0, dtype=int), names=domains)
         penalties = self._penalties(self._sums.n_samples, domain, names)
-        known = (self._sums, domains, names, partitions)
-        self._search(SumSearch(self, self._maps, penalties, *known))
+        sums = (self._sums, domains, names, partitions)
+        self._search(SumSearch(self, self._maps, penalties, *sums))
         self.held_out_ = None
 
     # What classes and numbers do differently.

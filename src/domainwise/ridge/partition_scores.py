@@ -61,8 +61,8 @@ def held_out_pieces(plan: ScorePlan, rows: Any, y: Any, domain: Any, source: str
 
 def join_pieces(scorer: CandidateScorer, parts: list[list[Any]]) -> list[Any]:
     """Join the pieces of neighbouring partitions, split by split."""
-    there = [[piece for piece in each if piece is not None] for each in zip(*parts, strict=True)]
-    return [scorer.joined(pieces) if pieces else None for pieces in there]
+    by_split = [[piece for piece in s if piece is not None] for s in zip(*parts, strict=True)]
+    return [scorer.joined(pieces) if pieces else None for pieces in by_split]
 
 
 @graphs.task
@@ -115,11 +115,11 @@ def _check_memory(kind: Any, functions: list[dict[int, Expansion]], tested: list
     if free is None:
         return
     slots = dask.system.CPU_COUNT if client is None else sum(client.nthreads().values())
-    n_columns = max(each.dual.shape[1] for kernel in functions for each in kernel.values())
+    n_columns = max(function.dual.shape[1] for kernel in functions for function in kernel.values())
     counts: dict[Any, int] = {}
     for (domain, _), cell in kind.sums.maps[0].items():
         counts[domain] = counts.get(domain, 0) + cell.n_samples
-    rows = [sum(counts[domain] for domain in each.tolist()) for each in tested]
+    rows = [sum(counts[domain] for domain in domains.tolist()) for domains in tested]
     # A split is joined where its pieces come together, the pieces of all splits lie all around.
     needed = 8.0 * n_columns * (2 * max(rows) + sum(rows) / slots)
     if needed > free:

@@ -160,12 +160,12 @@ def span(parts: Iterable[tuple[Any, Array]], shift: float, m: int, like: Any) ->
 
     ``parts`` are ``Phi'G`` and ``G'G`` of label features that are orthogonal to those of others.
     """
-    found = [placed(np.zeros((m, 0)), like)]
+    columns = [placed(np.zeros((m, 0)), like)]
     for cross, gram in parts:
         values, V = np.linalg.eigh(gram)
         keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-        found.append(cross @ placed(V[:, keep] / np.sqrt(values[keep] + shift), like))
-    return side_by_side(found)
+        columns.append(cross @ placed(V[:, keep] / np.sqrt(values[keep] + shift), like))
+    return side_by_side(columns)
 
 
 def group_parts(
@@ -380,8 +380,8 @@ class PairProblem(RidgeProblem):
 
     def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
         """Weights of rows for each kind of penalty and alpha; see :class:`RidgeProblem`."""
-        found = self.root[:, None] * super().solutions(kinds, alphas)
-        return found - (self.root**2 / np.sum(self.root**2))[:, None] * found.sum(axis=0)
+        weights = self.root[:, None] * super().solutions(kinds, alphas)
+        return weights - (self.root**2 / np.sum(self.root**2))[:, None] * weights.sum(axis=0)
 
 
 def _indicators(groups: Array) -> dict[Any, tuple[int, Array]]:

@@ -99,8 +99,8 @@ class Rows:
         """Codes of classes and of domains; zeros where there are none."""
         zeros = np.zeros(len(self.X), dtype=np.int64)
         labels = (self.target.codes, self.domain.codes)
-        both = [zeros if codes is None else codes for codes in labels]
-        classes, domains = (placed(c, self.X) if isinstance(c, np.ndarray) else c for c in both)
+        pair = [zeros if codes is None else codes for codes in labels]
+        classes, domains = (placed(c, self.X) if isinstance(c, np.ndarray) else c for c in pair)
         return classes, domains
 
 

@@ -224,8 +224,8 @@ class PairSearch(RowSearch):
 
     def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
         """Scores of each map's candidates, and its problem for all rows."""
-        both = [self._scores(nystrom) for nystrom in maps]
-        return [scores for scores, _ in both], [problem for _, problem in both]
+        scored = [self._scores(nystrom) for nystrom in maps]
+        return [scores for scores, _ in scored], [problem for _, problem in scored]
 
     def _scores(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
         rows, penalties = self.rows, self.penalties
