@@ -262,7 +262,7 @@ def test_without_domains_folds_of_rows_are_used_with_a_warning():
 
 def test_members_that_a_time_budget_leaves_out_are_named():
     X, y, domain = table()
-    with pytest.warns(UserWarning, match="left out logistic, context_bayes, context_logistic"):
+    with pytest.warns(UserWarning, match="not fitted: logistic, context_bayes, context_logistic"):
         model = DomainEnsembleClassifier(OWN, time_budget=1e-9).fit(X, y, sample_domain=domain)
     assert model.dropped_ == ["logistic", "context_bayes", "context_logistic"]
     assert model.weights_ == {"bayes": 1.0}

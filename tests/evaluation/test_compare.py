@@ -130,7 +130,7 @@ def test_the_margin_of_an_error_is_a_part_of_it(folders):
 def test_other_rows_folds_and_domains_are_noted(folders):
     base, _ = folders
     notes = compare_evaluations(base / "whole", base / "some").notes
-    assert any("other groups" in note for note in notes)
+    assert any("different groups" in note for note in notes)
     assert any(note.startswith("Only in whole") and "s5 [x], s6 [x]" in note for note in notes)
 
 

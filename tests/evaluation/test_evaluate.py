@@ -303,7 +303,9 @@ def test_bad_input_is_refused_with_words_about_it(change, words):
 def test_a_class_that_only_one_domain_has_is_refused_when_nothing_else_is_left():
     X, _, domain = problem(3, 10)
     y = (domain == "site 0").astype(int)
-    with pytest.raises(ValueError, match="without site 0 only one class is left"):
+    with pytest.raises(
+        ValueError, match="with site 0 held out, the training rows have only one class"
+    ):
         evaluate(X, y, domain, methods=["constant"])
 
 

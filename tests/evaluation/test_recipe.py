@@ -133,7 +133,7 @@ def test_a_scorer_of_the_callers_gets_the_estimator_and_classes_as_they_are():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (dict(groups=[1]), TypeError, "the domain of each row is sample_domain"),
+        (dict(groups=[1]), TypeError, "pass domains as sample_domain"),
         (dict(metric="f1"), TypeError, "pass metrics as scoring"),
         (dict(max_row=3), TypeError, "no argument 'max_row'"),
         (dict(y="il"), ValueError, "y='il' is not a column of X, which has age"),

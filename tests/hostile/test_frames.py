@@ -57,7 +57,7 @@ CASES = [
     ("masked values", evaluated(MASKED, FRAME.ill, FRAME.site), "masked"),
     ("records", evaluated(FRAME.to_records(), FRAME.ill, FRAME.site), "structured"),
     ("a dict", evaluated({"a": 1}, FRAME.ill, FRAME.site), "got dict"),
-    ("rows that are not there", evaluated(cv=BEYOND), "beyond the 30"),
+    ("rows that are not there", evaluated(cv=BEYOND), "above 29, but there are 30 rows"),
     ("folds by a word", evaluated(inner_cv="five"), "'inner_cv' parameter"),
     ("days", evaluated(FRAME.assign(b="2024-05-01")), r"use X.drop\(columns=\['b'\]\)"),
     ("a class of numbers", evaluated(y="a", task="regression", pos_label=1), "names a class"),
