@@ -33,7 +33,7 @@ from domainwise.adaptation.gain import (
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
 from domainwise.calibration.quantiles import DomainQuantiles, class_scores
-from domainwise.checks import inputs, warn_caller
+from domainwise.checks import ContextWarning, inputs, warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
 from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
@@ -206,7 +206,8 @@ class Adaptable(ABC):
             warn_caller(
                 "X_site is missing: the adapted model predicts rows one by one, also where "
                 "sample_domain is given. Pass the site's unlabelled rows as X_site to adapt "
-                "predictions with context."
+                "predictions with context.",
+                ContextWarning,
             )
         elif "context" in priors:
             labels["context"] = SiteLabels.sorted(self._site_outputs(X, X_site), targets)

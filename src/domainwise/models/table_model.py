@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
 from domainwise.calibration.quantiles import class_scores, set_columns
-from domainwise.checks import ClassShareWarning
+from domainwise.checks import ClassShareWarning, ContextWarning
 from domainwise.model_files.persistence import ModelFileError, load, read_info, save
 from domainwise.model_files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
@@ -146,7 +146,7 @@ class TableModel:
         before = self.pipeline[:-1]
         unlabelled = None if X_site is None else before.transform(X_site)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="X_site is missing")
+            warnings.simplefilter("ignore", ContextWarning)
             adapted = method.adapt(before.transform(X), y, X_site=unlabelled)
         steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], adapted)]
         model = adapted.estimator_
