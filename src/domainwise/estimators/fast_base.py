@@ -16,7 +16,7 @@ from domainwise.checks.inputs import Labels, check_n_components, label_array, re
 from domainwise.checks.signatures import batch_record, check_batch
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
-from domainwise.gram.sums import NystromSums, finalize
+from domainwise.gram.sums import CellSums, NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, given_landmarks, landmark_count
@@ -36,14 +36,16 @@ class OnePass(ABC):
     _uses_domain: bool
     _kinds: tuple[str, str]
 
-    def begin_pass(self, X: Array, y: Any, sample_domain: Any, n_rows: int) -> None:
+    def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
         """Fix landmarks and kinds of labels from these rows, which are some of ``n_rows``."""
         vars(self).pop("_sums", None)  # of an earlier fit
         backend = NumpyBackend()
         labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
         self._begin(backend, X, *labels, n_rows=n_rows)
 
-    def sum_partition(self, X: Array, y: Any, sample_domain: Any) -> Any:
+    def sum_partition(
+        self, X: Array, y: MaybeArray, sample_domain: MaybeArray
+    ) -> NystromSums | CellSums:
         """Sum over the rows of one partition, after :meth:`begin_pass`."""
         target, domain = self.label_rules.check(y, sample_domain, len(X))
         self._check_kinds(target, domain)
@@ -78,7 +80,9 @@ class OnePass(ABC):
         """
 
     @abstractmethod
-    def _sum_rows(self, backend: Backend, rows: Any, target: Any, domain: Labels) -> Any:
+    def _sum_rows(
+        self, backend: Backend, rows: Any, target: Any, domain: Labels
+    ) -> NystromSums | CellSums:
         """Sum over rows whose labels were checked."""
 
 
