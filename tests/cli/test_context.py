@@ -160,7 +160,7 @@ def test_it_is_refused_where_it_has_no_use(folder, tmp_path):
         apply_to_file(members, folder / "new.csv", tmp_path / "o.csv", context="column")
     done = predict(folder, tmp_path / "o.csv", "--one-domain")
     assert done.exit_code == 2
-    assert "give both" in done.stderr
+    assert "--one-domain needs --context: add it" in done.stderr
     assert not (tmp_path / "o.csv").exists()
 
 
