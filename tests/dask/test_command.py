@@ -96,7 +96,8 @@ def test_an_evaluation_on_workers_is_that_of_one_process(folder, tmp_path, addre
     here = done("evaluate", folder / "data.csv", *options)
     with distributed.get_task_stream(client) as stream:
         there = done("evaluate", folder / "data.csv", *options, "--dask", address)
-    assert len(stream.data) == 3 * 4  # methods on domains left out
+    # Three methods on four held-out domains, then two of them where domains are seen.
+    assert len(stream.data) == (3 + 2) * 4
     a, b = (without_times(json.loads(result.stdout)) for result in (here, there))
     assert a == b
     assert "2 workers" in there.stderr
@@ -127,6 +128,8 @@ def test_a_fit_shares_out_its_folds_and_nothing_else(
     sets = [found["check"].pop("calibration") for found in (here, there)]
     assert sets[1].pop("thresholds") == pytest.approx(sets[0].pop("thresholds"))
     assert sets[1] == pytest.approx(sets[0])
+    ranges = [result["check"].pop("range") for result in (here, there)]
+    assert ranges[1] == pytest.approx(ranges[0])
     assert there["check"] == pytest.approx(here["check"])
 
 

@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from threadpoolctl import threadpool_limits
 
 from domainwise.evaluation.problem import Problem, outer_splits
-from domainwise.jobs.runner import clock, worker_count
+from domainwise.jobs.runner import clock, on_cluster, worker_count
 from domainwise.models.registry import EXACT_ROWS, Method, choose_methods
 from domainwise.splits.folds import LeaveDomainsOut, Split
 
@@ -55,7 +55,7 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
 
     A worker needs memory for libraries, the table, and a few kernels.
     """
-    if n_jobs is not None and n_jobs < 0 and seconds < ALONE:
+    if n_jobs is not None and n_jobs < 0 and seconds < ALONE and not on_cluster():
         return 1
     table, n = problem.everything, min(len(problem.y), EXACT_ROWS)
     memory = 250_000_000 + 8 * (4 * table.X.shape[0] * table.X.shape[1] + 6 * n * n)

@@ -66,11 +66,16 @@ def worker_count(n_jobs: int | None, memory: int) -> int:
     -1 and the like are for as many as cores, and as free memory allows.
     """
     count = effective_n_jobs(1 if n_jobs is None else n_jobs)
-    local = "dask" not in type(get_active_backend()[0]).__module__
     free = available_memory()
-    if n_jobs is None or n_jobs > 0 or free is None or not local:
+    if n_jobs is None or n_jobs > 0 or free is None or on_cluster():
         return int(count)
     return max(1, min(count, free // memory))
+
+
+def on_cluster() -> bool:
+    """Whether jobs go to the workers of Dask."""
+    backend, _ = get_active_backend()
+    return any(base.__module__ == "joblib._dask" for base in type(backend).__mro__)
 
 
 def long_first(jobs: Sequence[Job]) -> list[Job]:
