@@ -38,9 +38,8 @@ demo: $(VENV)/.demo ## evaluate four hospitals, then the paper's synthetic table
 	@printf '%s\n' "Four hospitals. Which model would you take to a fifth, and what would it score?" ""
 	@$(ONE_THREAD) $(PY) -m domainwise evaluate $(HEART) --target label --domain domain --quick --jobs -1 --out $(DEMO)/hospitals
 	@printf '%s\n' "" \
-	  "Each method was fitted to three hospitals and scored on the fourth, in turn: 'mean' and 'worst' are what to" \
-	  "expect at a fifth. 'seen' is the score with other patients of the same hospital in the training data; the page" \
-	  "shows both with intervals, and how the hospitals differ." \
+	  "Every hospital was held out in turn, and predicted by methods fitted to the others. 'Take this' is the method for a" \
+	  "fifth hospital, 'Expect' the range of its score there; the page shows both first, and how hospitals differ below." \
 	  "" "Now the paper's first table: ten synthetic domains, seven to fit and three unseen." ""
 	@$(ONE_THREAD) $(PY) -m domainwise reproduce synthetic --quick --no-timing --jobs -1 --out $(DEMO)/synthetic
 	@printf '%s\n' "" \
