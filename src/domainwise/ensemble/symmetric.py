@@ -9,6 +9,7 @@ tree; leaves use all rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Self
 
@@ -24,7 +25,7 @@ SEARCHED_ROWS = 2000
 SEARCHED_FEATURES = 24
 
 
-class SymmetricBoosting(BaseEstimator):
+class SymmetricBoosting(BaseEstimator, ABC):
     """What boosting of classes and of numbers share.
 
     Parameters
@@ -134,9 +135,9 @@ class SymmetricBoosting(BaseEstimator):
     def _outputs(self, X: Array) -> Array:
         return next(self.staged(np.asarray(X, dtype=np.float64), {len(self.features_)}))
 
+    @abstractmethod
     def _derivatives(self, values: Array, target: Array) -> tuple[Array, Array]:
-        """Gradient, downhill, and curvature of the loss of each row and output."""
-        raise NotImplementedError
+        """Negative gradient and curvature of the loss of each row and output."""
 
 
 class SymmetricBoostingClassifier(ClassifierMixin, SymmetricBoosting):
