@@ -1,4 +1,4 @@
-"""What labels from the new site would be worth, on the page and in JSON."""
+"""How much labels from the new site would help, on the page and in JSON."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_the_gain_is_in_json_with_the_keys_that_were_there_before(levels):
 def test_the_page_has_the_sentence_and_a_table(levels, tmp_path):
     page = page_of(levels, tmp_path)
     section = page.split('<section id="labels">')[1].split("</section>")[0]
-    assert "What labels from the new site would be worth" in section
+    assert "How much labels from the new site would help" in section
     assert label_sentence(levels) in section
     assert section.count("<tr") == 1 + len(levels.label_gain)
 
