@@ -28,13 +28,15 @@ from scipy.special import xlogy
 
 from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.adaptation.corrections import (
-    ClassPrior,
-    LinePrior,
+    LABEL_COUNTS,
     SiteLabels,
+    SiteQuantiles,
     SourceOutputs,
     Spread,
+    domain_scores,
+    label_gain,
+    learn_prior,
 )
-from domainwise.adaptation.gain import LABEL_COUNTS, SiteQuantiles, domain_scores, label_gain
 
 HERE = Path(__file__).parent
 DRAWS = 20
@@ -124,10 +126,8 @@ class Site:
         self.n_classes = int(fold["n_classes"])
         rows = fold["domain_new"] == code
         self.outputs, self.y = fold[f"{kind}_new"][rows].astype(np.float64), fold["y_new"][rows]
-        self.held_out = SourceOutputs(
-            fold[f"{kind}_y"], fold[f"{kind}_domain"], fold[f"{kind}_outputs"].astype(np.float64)
-        )
-        self.options = {"balanced": balanced, "seed": 0} if self.n_classes else {}
+        y, domain, outputs = (fold[f"{kind}_{name}"] for name in ("y", "domain", "outputs"))
+        self.held_out = SourceOutputs(y, domain, outputs.astype(np.float64), balanced)
 
     def scores(self, prior: Any, n_labels: int, order: str, rng: Any) -> tuple[Any, Any]:
         """Mean measures without labels and with them, on the same rows."""
@@ -149,9 +149,7 @@ class Site:
         for k in (0, n_labels):
             labelled, rest = rows[:k], rows[n_labels:]
             labels = SiteLabels.sorted(self.outputs[labelled], self.y[labelled])
-            quantiles = SiteQuantiles.of(
-                self.held_out, prior, labels, classes=bool(self.n_classes), **self.options
-            )
+            quantiles = SiteQuantiles.of(self.held_out, prior, labels)
             corrected = prior.apply(self.outputs[rest], labels.correction(prior))
             if self.n_classes:
                 sets = quantiles.sets(1.0 - corrected, 0.9)
@@ -175,14 +173,12 @@ def study(name: str, setting: str, kind: str, out: Path) -> dict[str, Any]:
         codes = np.unique(fold["domain_new"])
         site = Site(fold, codes[0], kind, balanced)
         classes = bool(site.n_classes)
-        prior = (ClassPrior if classes else LinePrior).learn(site.held_out, **site.options)
+        prior = learn_prior(site.held_out)
         n_domains = int(site.held_out.domain.max()) + 1
         table, _ = label_gain(
             site.held_out,
             domain_scores(site.held_out, own_score, n_domains),
             own_score,
-            classes=classes,
-            **({"seed": 0} | site.options),
         )
         gains.append(table)
         n_sources.append(len(np.unique(site.held_out.domain)))
@@ -229,9 +225,7 @@ def trial(name: str, out: Path) -> dict[str, float]:
         rng = np.random.default_rng(number)
         codes = np.unique(fold["domain_new"])
         first = Site(fold, codes[0], "plain", False)
-        prior = (ClassPrior if first.n_classes else LinePrior).learn(
-            first.held_out, **first.options
-        )
+        prior = learn_prior(first.held_out)
         even = Spread(0.0, 1.0)
         variants: dict[str, Any] = {"as it is": prior}
         if first.n_classes:

@@ -96,14 +96,14 @@ def test_biases_are_the_maximum_of_the_posterior(balanced):
 
 
 def test_the_scale_follows_how_much_domains_differ():
-    small = ClassPrior.learn(class_outputs(bias=0.0), seed=0).scale
-    large = ClassPrior.learn(class_outputs(bias=1.5), seed=0).scale
+    small = ClassPrior.learn(class_outputs(bias=0.0)).scale
+    large = ClassPrior.learn(class_outputs(bias=1.5)).scale
     assert small <= 0.25 < large
 
 
 def test_no_labels_change_nothing_to_the_bit():
     line, classes = LinePrior.learn(outputs_with_levels([0, 1], [0, 0])), class_outputs()
-    prior = ClassPrior.learn(classes, seed=0)
+    prior = ClassPrior.learn(classes)
     none = SiteLabels.sorted(np.zeros((0, 1)), np.zeros(0))
     outputs = np.random.default_rng(0).normal(size=(20, 1))
     assert (line.apply(outputs, none.correction(line)) == outputs).all()
@@ -156,4 +156,4 @@ def test_the_order_of_labels_does_not_matter_to_the_bit():
 def test_one_domain_cannot_tell_how_domains_differ():
     prior = LinePrior.learn(outputs_with_levels([0.0], [0.0]))
     assert prior.level == prior.noise  # one label moves the level halfway
-    assert ClassPrior.learn(class_outputs(n_domains=1), seed=0).scale == 0.5
+    assert ClassPrior.learn(class_outputs(n_domains=1)).scale == 0.5

@@ -10,53 +10,35 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise.adaptation.corrections import (
-    ClassPrior,
-    LinePrior,
-    Prior,
-    SiteLabels,
-    SourceOutputs,
-)
-from domainwise.adaptation.gain import (
-    GAIN_DTYPE,
-    Score,
-    SiteQuantiles,
-    domain_scores,
-    label_gain,
-    outputs_score,
-)
+from domainwise.adaptation import corrections
+from domainwise.adaptation.corrections import Prior, SiteLabels, SiteQuantiles, SourceOutputs
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray, Scoring
+from domainwise.calibration.conformal import AroundPredictor, fit_rows
 from domainwise.calibration.curves import Curve, class_columns, equal_weights, fit_curve
-from domainwise.calibration.quantiles import DomainQuantiles, class_scores
+from domainwise.calibration.quantiles import DomainQuantiles
 from domainwise.checks import ContextWarning, inputs, warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.inputs import refuse_no_rows
 from domainwise.checks.signatures import arguments
-from domainwise.scoring.predictions import (
-    AroundPredictor,
-    HeldOut,
-    Predictions,
-    codes_of,
-    fit_rows,
-)
+from domainwise.scoring.predictions import HeldOut, Predictions, codes_of
 from domainwise.scoring.statistics import expected_range, expected_score
-from domainwise.splits.folds import Split, domain_folds
+from domainwise.splits.folds import domain_folds
 
-#: Attributes of an adapted model only.
-_SITE = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
+GAIN_DTYPE = np.dtype(
+    [("n_labels", np.int64), ("score", np.float64), ("low", np.float64), ("high", np.float64)]
+)
 
 
 class Adaptable(ABC):
     """A fitted model that :meth:`adapt` turns into one for a site with some labels.
 
-    A class sets ``held_out_`` and ``_quantiles`` in ``fit`` and calls :meth:`_forget_site`. It
-    computes uncorrected outputs in :meth:`_outputs`, and predicts from :meth:`_corrected` ones.
-    Outputs are probabilities of the classes, or values of the target in a column.
+    A class sets ``held_out_`` in ``fit`` and calls :meth:`_forget_site`. It computes uncorrected
+    outputs in :meth:`_outputs`, and predicts from :meth:`_corrected` ones. Outputs are
+    probabilities of the classes, or values of the target in a column.
     """
 
     classes_: Array
@@ -66,7 +48,6 @@ class Adaptable(ABC):
     corrections_: dict[str, Array]
     site_quantiles_: dict[str, SiteQuantiles]
     scoring: Any
-    _quantiles: dict[str, DomainQuantiles]
 
     @abstractmethod
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
@@ -77,51 +58,46 @@ class Adaptable(ABC):
         """Whether classes count the same in fit."""
         return str(getattr(self, "class_weight", None)) == "balanced"
 
-    @property
-    def _prior_options(self) -> dict[str, Any]:
-        return {"balanced": self._balanced, "seed": 0} if is_classifier(self) else {}
-
     def _forget_site(self) -> None:
         """Drop attributes of an earlier fit."""
-        for name in (*_SITE, "priors_", "_label_gains"):
+        site = ("site_labels_", "n_site_labels_", "corrections_", "site_quantiles_")
+        for name in (*site, "priors_", "_label_gains"):
             vars(self).pop(name, None)
 
     def _source_outputs(self) -> dict[str, SourceOutputs]:
         """Held-out outputs for rows one by one ("plain") and, where there are any, in context."""
         held_out = getattr(self, "held_out_", None)
         if held_out is None:
-            raise AttributeError(f"this {type(self).__name__} has no held-out predictions")
+            raise AttributeError(
+                f"this {type(self).__name__} has no held-out predictions, from which it could "
+                "learn how sites differ: it was fitted from sums, or by an older version. Fit it "
+                "again, with fit and rows in memory."
+            )
         if not is_classifier(self) and held_out.plain.shape[1] > 1:
-            raise AttributeError(f"this {type(self).__name__} predicts several targets")
-        kinds = {"plain": held_out.plain, "context": held_out.context}
+            raise AttributeError("adapt takes models of one target. Fit one model per column of y.")
         return {
-            kind: SourceOutputs(held_out.y, held_out.domain, np.asarray(outputs, dtype=np.float64))
-            for kind, outputs in kinds.items()
-            if outputs is not None
+            kind: SourceOutputs(held_out.y, held_out.domain, outputs.astype(float), self._balanced)
+            for kind in ("plain", "context")
+            if (outputs := getattr(held_out, kind)) is not None
         }
 
     @cached_property
     def priors_(self) -> dict[str, Prior]:
         """How much source domains differ: a prior for "plain" outputs and for those in context."""
-        kind: Any = ClassPrior if is_classifier(self) else LinePrior
         outputs = self._source_outputs()
-        return {
-            name: kind.learn(held_out, **self._prior_options) for name, held_out in outputs.items()
-        }
+        return {kind: corrections.learn_prior(held_out) for kind, held_out in outputs.items()}
 
-    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[Score, Array]:
+    def _held_out_scores(self, outputs: SourceOutputs) -> tuple[corrections.Score, Array]:
         """Score of outputs, and its value on each held-out domain."""
-        classes = self.classes_ if is_classifier(self) else None
-        y = outputs.y if classes is None else classes[outputs.y]
-        score = outputs_score(self.scoring, y, classes)
-        return score, domain_scores(outputs, score, int(outputs.domain.max()) + 1)
+        score = corrections.outputs_score(self.scoring, getattr(self, "classes_", None))
+        return score, corrections.domain_scores(outputs, score, int(outputs.domain.max()) + 1)
 
     @cached_property
     def _label_gains(self) -> dict[str, tuple[Array, Array]]:
-        gains, options = {}, {"seed": 0} | self._prior_options
+        gains = {}
         for kind, outputs in self._source_outputs().items():
             score, scores = self._held_out_scores(outputs)
-            gains[kind] = label_gain(outputs, scores, score, classes=is_classifier(self), **options)
+            gains[kind] = corrections.label_gain(outputs, scores, score)
         return gains
 
     def _label_gain(self, kind: str) -> Array:
@@ -182,17 +158,11 @@ class Adaptable(ABC):
             A fitted copy whose predictions are corrected for the site.
         """
         check_is_fitted(self)
-        held_out = getattr(self, "held_out_", None)
-        if held_out is None:
-            raise ValueError(
-                f"this {type(self).__name__} has no held-out predictions, from which it could "
-                "learn how sites differ: it was fitted from sums, or by an older version. Fit it "
-                "again, with fit and rows in memory."
-            )
-        if not is_classifier(self) and held_out.plain.shape[1] > 1:
-            raise ValueError("adapt takes models of one target. Fit one model per column of y.")
-        priors = self.priors_
-        targets = self._site_targets(y)
+        try:
+            sources = self._source_outputs()
+        except AttributeError as error:
+            raise ValueError(str(error)) from None
+        priors, targets = self.priors_, self._site_targets(y)
         if inputs.count_rows(X) != len(targets):
             raise ValueError(
                 f"y has {len(targets)} entries, but X has {inputs.count_rows(X)} rows. Pass one "
@@ -218,15 +188,9 @@ class Adaptable(ABC):
             }
         adapted.site_labels_ = labels
         adapted.n_site_labels_ = len(labels["plain"])
-        adapted.corrections_ = {
-            kind: site.correction(priors[kind]) for kind, site in labels.items()
-        }
-        outputs, options = self._source_outputs(), self._prior_options
+        adapted.corrections_ = {kind: labels[kind].correction(priors[kind]) for kind in labels}
         adapted.site_quantiles_ = {
-            kind: SiteQuantiles.of(
-                outputs[kind], priors[kind], site, classes=is_classifier(self), **options
-            )
-            for kind, site in labels.items()
+            kind: SiteQuantiles.of(sources[kind], priors[kind], labels[kind]) for kind in labels
         }
         return adapted
 
@@ -267,16 +231,6 @@ class Adaptable(ABC):
         kind = "context" if sample_domain is not None and "context" in corrections else "plain"
         outputs = self._outputs(X, sample_domain if kind == "context" else None)
         return self.priors_[kind].apply(outputs, corrections[kind])
-
-    def _quantiles_for(self, sample_domain: Any) -> DomainQuantiles | SiteQuantiles:
-        """Thresholds for the outputs that are asked for."""
-        quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
-        kind = "context" if sample_domain is not None else "plain"
-        return quantiles.get(kind, quantiles["plain"])
-
-
-def _has_classes(model: Any) -> bool:
-    return is_classifier(model.estimator)
 
 
 @arguments
@@ -370,59 +324,54 @@ class SiteAdapter(Adaptable, AroundPredictor):
         self : object
         """
         X, labels, target, domain = self._checked(X, y, sample_domain)
-        n, targets = len(labels), target.codes if self._classes else labels
-        kinds = self._kinds(sample_domain)
-        splits, _ = domain_folds(labels, domain.codes, classification=self._classes, cv=self.cv)
-        answers = Parallel(n_jobs=self.n_jobs)(
-            delayed(_held_out_outputs)(self, X, labels, sample_domain, split, kinds)
-            for split in splits
+        classes = target.names
+        targets = labels if classes is None else target.codes
+        splits, _ = domain_folds(
+            labels, domain.codes, classification=classes is not None, cv=self.cv
         )
-        self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain, np.arange(n))
+        held_out = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._held_out_outputs)(X, labels, sample_domain, train, test)
+            for train, test in splits
+        )
+        self.estimator_ = fit_rows(self.estimator, X, labels, sample_domain)
         tested = np.concatenate([test for _, test in splits])
-        codes = domain.codes
+        y_tested, domains = targets[tested], domain.codes[tested]
         self.curves_: dict[str, Curve] = {}
-        outputs = {}
-        for i, kind in enumerate(kinds):
-            outputs[kind] = np.concatenate([answer[i] for answer in answers])
-            if self._classes and not hasattr(self.estimator_, "predict_proba"):
-                weights = equal_weights(codes[tested])
-                self.curves_[kind] = fit_curve(outputs[kind], targets[tested], weights)[0]
-                outputs[kind] = self.curves_[kind].probabilities(outputs[kind])
+        outputs = {
+            kind: np.concatenate([parts[kind] for parts in held_out]) for kind in held_out[0]
+        }
+        if classes is not None and not hasattr(self.estimator_, "predict_proba"):
+            for kind, values in outputs.items():
+                self.curves_[kind] = fit_curve(values, y_tested, equal_weights(domains))[0]
+                outputs[kind] = self.curves_[kind].probabilities(values)
         self._forget_site()
-        self.held_out_ = HeldOut.of(
-            targets[tested], codes[tested], outputs["plain"], outputs.get("context")
-        )
-        held_out = self._source_outputs()
-        score = outputs_score(self.scoring, labels, self.classes_ if self._classes else None)
-        self.domain_scores_ = domain_scores(held_out["plain"], score, len(domain.names))
+        self.held_out_ = HeldOut.of(y_tested, domains, outputs["plain"], outputs.get("context"))
+        sources = self._source_outputs()
+        score = corrections.outputs_score(self.scoring, classes)
+        self.domain_scores_ = corrections.domain_scores(sources["plain"], score, len(domain.names))
         self.expected_score_ = expected_score(self.domain_scores_, 0)
-        strangeness = (ClassPrior if self._classes else LinePrior).strangeness
         self._quantiles = {
-            kind: DomainQuantiles.of(strangeness(k.outputs, k.y), k.domain)
-            for kind, k in held_out.items()
+            kind: DomainQuantiles.of(corrections.nonconformity(o.outputs, o.y), o.domain)
+            for kind, o in sources.items()
         }
         return self
 
-    @property
-    def _classes(self) -> bool:
-        return is_classifier(self.estimator)
+    def _held_out_outputs(self, *split: Any) -> dict[str, Array]:
+        """Outputs for the test rows of a split, by an estimator fitted to the others."""
+        predictions = self._held_out_predictions(*split)
+        return {kind: _estimator_outputs(values) for kind, values in predictions.items()}
 
     @property
     def _balanced(self) -> bool:
-        return _balances(self.estimator)
-
-    @property
-    def _in_context(self) -> bool:
-        """Whether the estimator uses a domain's rows together."""
-        return self.held_out_ is not None and self.held_out_.context is not None
+        """Whether classes count the same in fit, as far as parameters say so."""
+        names = ("class_weight", "auto_class_weights")
+        arguments = self.estimator.get_params().items()
+        return any(name.endswith(names) and str(v).lower() == "balanced" for name, v in arguments)
 
     def _outputs(self, X: Any, sample_domain: Any) -> Array:
-        """Probabilities or values of the fitted estimator."""
-        kind = "context" if sample_domain is not None and self._in_context else "plain"
-        domains = sample_domain if kind == "context" else None
-        classes = self.classes_ if self._classes else None
-        outputs = _estimator_outputs(Predictions(self.estimator_, X, classes, domains))
-        curve = self.curves_.get(kind)
+        predictions = self._predictions(X, sample_domain)
+        outputs = _estimator_outputs(predictions)
+        curve = self.curves_.get("plain" if predictions.sample_domain is None else "context")
         return outputs if curve is None else curve.probabilities(outputs)
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
@@ -438,18 +387,13 @@ class SiteAdapter(Adaptable, AroundPredictor):
         -------
         y : ndarray of shape (n_rows,)
         """
-        check_is_fitted(self)
-        refuse_no_rows(X)
         if not hasattr(self, "corrections_"):
-            domains = sample_domain if self._in_context else None
-            classes = self.classes_ if self._classes else None
-            return Predictions(self.estimator_, X, classes, domains).labels
+            return self._predictions(X, sample_domain).labels
         outputs = self._corrected(X, sample_domain)
-        if not self._classes:
-            return np.asarray(outputs[:, 0])
-        return np.asarray(self.classes_[outputs.argmax(axis=1)])
+        classes = getattr(self, "classes_", None)
+        return np.asarray(outputs[:, 0] if classes is None else classes[outputs.argmax(axis=1)])
 
-    @available_if(_has_classes)
+    @available_if(is_classifier)
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
 
@@ -462,47 +406,7 @@ class SiteAdapter(Adaptable, AroundPredictor):
         -------
         p : ndarray of shape (n_rows, n_classes)
         """
-        check_is_fitted(self)
-        refuse_no_rows(X)
         return self._corrected(X, sample_domain)
-
-    @available_if(_has_classes)
-    def predict_set(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the classes that each row may have; labels of the site make sets smaller.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
-        coverage : float, default=0.9
-            Share of the rows of a new domain, on average over domains, whose class is in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_rows, n_classes)
-        """
-        scores = class_scores(self.predict_proba(X, sample_domain))
-        return self._quantiles_for(sample_domain).sets(scores, coverage)
-
-    @available_if(lambda self: is_regressor(self.estimator))
-    def predict_interval(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the ends of an interval for each row; labels of the site make it narrower.
-
-        Parameters
-        ----------
-        X, sample_domain, coverage
-            As in :meth:`predict_set`.
-
-        Returns
-        -------
-        ends : ndarray of shape (n_rows, 2)
-        """
-        predicted = self.predict(X, sample_domain)
-        return self._quantiles_for(sample_domain).intervals(predicted, coverage)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: MaybeArray = None) -> float:
         """Return the accuracy, or R², of the predictions.
@@ -518,20 +422,8 @@ class SiteAdapter(Adaptable, AroundPredictor):
         -------
         score : float
         """
-        measure = accuracy_score if self._classes else r2_score
+        measure = accuracy_score if is_classifier(self) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
-
-
-def _held_out_outputs(
-    adapter: SiteAdapter, X: Any, y: Any, sample_domain: Any, split: Split, kinds: tuple[str, ...]
-) -> list[Array]:
-    """Outputs for the test rows of a split, by an estimator fitted to the others."""
-    train, test = split
-    model = fit_rows(adapter.estimator, X, y, sample_domain, train)
-    classes = getattr(adapter, "classes_", None)
-    X_test = inputs.take_rows(X, test)
-    domains = [None if kind == "plain" else inputs.take_rows(sample_domain, test) for kind in kinds]
-    return [_estimator_outputs(Predictions(model, X_test, classes, d)) for d in domains]
 
 
 def _estimator_outputs(predictions: Predictions) -> Array:
@@ -544,10 +436,3 @@ def _estimator_outputs(predictions: Predictions) -> Array:
         return class_columns(np.asarray(predictions.decisions, dtype=np.float64))
     codes = codes_of(predictions.labels, predictions.classes)
     return np.asarray(np.eye(len(predictions.classes))[codes])
-
-
-def _balances(estimator: Any) -> bool:
-    """Whether classes count the same in fit, as far as parameters say so."""
-    names = ("class_weight", "auto_class_weights")
-    values = [value for name, value in estimator.get_params().items() if name.endswith(names)]
-    return any(str(value).lower() == "balanced" for value in values)

@@ -1,22 +1,26 @@
-"""Corrections of a model's outputs by a few labels, as far as source domains differ (theory 17).
+"""Corrections of a model's outputs by a few labels of a new site, and what they gain (theory 17).
 
 A model is wrong at a new site in a systematic way: its level there, its slope, its class shares.
 How much sites differ in this is learnt from *held-out outputs*: outputs for source rows, made by a
-model that was fitted without their domain. Both priors below have the same verbs: ``learn``,
-``corrections`` (from the outputs and targets of labelled rows), ``apply`` and ``strangeness``.
+model that was fitted without their domain. Both priors below have the same methods: ``learn``,
+``corrections`` (from the outputs and targets of labelled rows) and ``apply``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
 from scipy.stats import chi2
 
 from domainwise.arrays import Array
+from domainwise.calibration.quantiles import TOLERANCE, DomainQuantiles, needed_domains
+from domainwise.scoring.measures import choose_measure
+from domainwise.scoring.predictions import Predictions, balanced_accuracy
+from domainwise.scoring.statistics import defined_score, expected_score
 
 #: Probabilities are mixed with this share of the uniform distribution: trees give exact zeros.
 SMOOTHING = 0.01
@@ -34,6 +38,15 @@ COMPARED_LABELS, COMPARED_DRAWS = 10, 8
 FEWEST_ROWS = 5
 #: Labelled rows count in full unless their outputs vary less than this share of random draws does.
 SPREAD_QUANTILE = 0.25
+#: Numbers of labels for which the expected score is computed.
+LABEL_COUNTS = (0, 5, 10, 20, 50)
+#: Random draws of labels from each source domain, and of those that calibrate intervals.
+DRAWS, CALIBRATION_DRAWS = 20, 10
+#: Largest number of source domains that stand in for the site.
+MAX_DOMAINS = 40
+
+#: Score of corrected outputs for targets; larger is better.
+Score = Callable[[Array, Array], float]
 
 
 @dataclass(frozen=True)
@@ -46,22 +59,27 @@ class SourceOutputs:
     y: Array  #: codes of classes, or values
     domain: Array  #: a code per row
     outputs: Array
+    balanced: bool = False  #: whether all classes count the same in the probabilities
 
     def take(self, rows: Array) -> SourceOutputs:
         """Some of the rows."""
-        return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows])
+        return SourceOutputs(self.y[rows], self.domain[rows], self.outputs[rows], self.balanced)
 
-    def domains(self, fewest: int = 1) -> Iterator[tuple[int, Array]]:
-        """Code and rows of each domain that has at least ``fewest`` rows."""
-        for code in np.unique(self.domain):
-            rows = np.flatnonzero(self.domain == code)
-            if len(rows) >= fewest:
-                yield int(code), rows
+    def domains(self, fewest: int = 1) -> dict[int, Array]:
+        """Rows of each domain that has at least ``fewest``, by the code of the domain."""
+        codes, counts = np.unique(self.domain, return_counts=True)
+        return {int(code): np.flatnonzero(self.domain == code) for code in codes[counts >= fewest]}
 
-    def usable(self) -> list[Array]:
+    def usable_domains(self) -> dict[int, Array]:
         """Rows of the domains with enough of them; of all domains where none has."""
-        enough = [rows for _, rows in self.domains(FEWEST_ROWS)]
-        return enough or [rows for _, rows in self.domains()]
+        return self.domains(FEWEST_ROWS) or self.domains()
+
+
+def nonconformity(outputs: Array, y: Array) -> Array:
+    """1 - p of the class of each row, or the distance of its target from the output."""
+    if outputs.shape[1] == 1:
+        return np.abs(y - outputs[:, 0])
+    return np.asarray(1.0 - outputs[np.arange(len(y)), y])
 
 
 @dataclass(frozen=True)
@@ -79,7 +97,8 @@ class Spread:
     @classmethod
     def learn(cls, held_out: SourceOutputs) -> Spread:
         """From held-out outputs."""
-        by_domain = [held_out.outputs[rows].var(axis=0).sum() for rows in held_out.usable()]
+        groups = held_out.usable_domains().values()
+        by_domain = [held_out.outputs[rows].var(axis=0).sum() for rows in groups]
         mean = float(np.mean(by_domain))
         if mean <= 0.0:
             return cls(0.0, 1.0)
@@ -110,20 +129,20 @@ class LinePrior:
     noise: float  #: variance of a residual inside a domain
     spread: Spread
 
-    n_outputs: ClassVar[int] = 1
-
     @classmethod
-    def learn(cls, held_out: SourceOutputs, **_: Any) -> LinePrior:
+    def learn(cls, held_out: SourceOutputs) -> LinePrior:
         """From held-out outputs; domains count the same."""
         centre = float(np.mean(held_out.outputs))
-        means, slopes, noise = [], [], []
-        groups = held_out.usable()
-        spread = Spread.learn(held_out)
+        levels, slopes, noise = [], [], []
+        groups = held_out.usable_domains().values()
         for rows in groups:
             x = held_out.outputs[rows, 0] - centre
-            r = _winsorised(held_out.y[rows] - held_out.outputs[rows, 0])
+            r = held_out.y[rows] - held_out.outputs[rows, 0]
+            middle = np.median(r)
+            reach = 3.0 * (1.4826 * np.median(np.abs(r - middle)))  # robust deviations
+            r = np.clip(r, middle - reach, middle + reach) if reach > 0.0 else r
             n, variance = len(rows), float(r.var(ddof=1)) if len(rows) > 1 else 0.0
-            means.append(r.mean() ** 2 - variance / n)
+            levels.append(r.mean() ** 2 - variance / n)
             noise.append(variance)
             deviations = x - x.mean()
             scale = float(deviations @ deviations)
@@ -131,13 +150,11 @@ class LinePrior:
                 slope = float(deviations @ r) / scale
                 rest = r - r.mean() - slope * deviations
                 slopes.append(slope**2 - float(rest @ rest) / (n - 2) / scale)
-        variance = float(np.mean(noise))
+        variance, spread = float(np.mean(noise)), Spread.learn(held_out)
         if len(groups) < 2:  # differences are unknown: a label counts as much as the model
             return cls(centre, variance, 0.0, variance, spread)
-        level = max(0.0, float(np.mean(means)))
-        return cls(
-            centre, level, max(0.0, float(np.mean(slopes))) if slopes else 0.0, variance, spread
-        )
+        level, slope = (max(0.0, float(np.mean(v))) if v else 0.0 for v in (levels, slopes))
+        return cls(centre, level, slope, variance, spread)
 
     def corrections(self, outputs: Array, y: Array) -> Array:
         """Level and slope by the labels of each draw: posterior means of a Bayesian regression."""
@@ -161,11 +178,6 @@ class LinePrior:
         level, slope = correction
         return outputs + level + slope * (outputs - self.centre)
 
-    @staticmethod
-    def strangeness(outputs: Array, y: Array) -> Array:
-        """How far targets are from the outputs."""
-        return np.abs(y - outputs[:, 0])
-
 
 @dataclass(frozen=True)
 class ClassPrior:
@@ -183,22 +195,28 @@ class ClassPrior:
     spread: Spread
 
     @classmethod
-    def learn(cls, held_out: SourceOutputs, *, balanced: bool = False, seed: int = 0) -> ClassPrior:
+    def learn(cls, held_out: SourceOutputs) -> ClassPrior:
         """From held-out probabilities."""
-        return cls.plan(held_out, balanced=balanced, seed=seed).without(None)
+        return cls.learn_without(held_out, [None])[0]
 
     @classmethod
-    def plan(cls, held_out: SourceOutputs, *, balanced: bool, seed: int) -> ClassPlan:
-        """What :meth:`learn` compares, from which priors without one of the domains follow."""
-        n_classes = held_out.outputs.shape[1]
+    def learn_without(
+        cls, held_out: SourceOutputs, excluded: Sequence[int | None]
+    ) -> list[ClassPrior]:
+        """From held-out probabilities, without each of some domains; None excludes nothing."""
+        n_classes, balanced = held_out.outputs.shape[1], held_out.balanced
         logs = replace(held_out, outputs=smooth_logs(held_out.outputs))
-        groups = logs.usable()
-        codes = [held_out.domain[rows[0]] for rows in groups]
-        shares = np.array([_shares(held_out.y[rows], n_classes) for rows in groups])
+        groups = logs.usable_domains()
+        codes = np.array(list(groups))
+        shares = np.array(
+            [np.bincount(held_out.y[r], minlength=n_classes) / len(r) for r in groups.values()]
+        )
         start = cls(0.0, _positive(shares.mean(axis=0)), balanced, Spread.learn(logs))
-        rng = np.random.default_rng(seed)
+        if len(groups) < 2:
+            return [replace(start, scale=UNKNOWN_SCALE)] * len(excluded)
+        rng = np.random.default_rng(0)
         losses = np.zeros((len(groups), len(BIAS_SCALES)))
-        for i, rows in enumerate(groups):
+        for i, rows in enumerate(groups.values()):
             outputs, y = logs.outputs[rows], held_out.y[rows]
             n_labels = min(COMPARED_LABELS, len(rows) // 2)
             if not n_labels:
@@ -206,26 +224,48 @@ class ClassPrior:
             draws = rng.permuted(np.tile(np.arange(len(rows)), (COMPARED_DRAWS, 1)), axis=1)
             labelled, rest = draws[:, :n_labels], draws[:, n_labels:]
             for j, scale in enumerate(BIAS_SCALES):
-                bias = replace(start, scale=scale)._biases(outputs[labelled], y[labelled])
-                losses[i, j] = _log_loss(outputs[rest] + bias[:, None], y[rest], balanced)
-        return ClassPlan(start, np.array(codes), shares, losses)
+                biases = replace(start, scale=scale)._biases(outputs[labelled], y[labelled])
+                log_p = log_softmax(outputs[rest] + biases[:, None], axis=2)
+                loss = -np.take_along_axis(log_p, y[rest][:, :, None], axis=2)[:, :, 0]
+                by_class = [loss[y[rest] == code].mean() for code in np.unique(y[rest])]
+                losses[i, j] = np.mean(by_class) if balanced else loss.mean()
+        priors = []
+        for code in excluded:
+            used = losses[codes != code]
+            excess = used - used[:, [int(used.mean(axis=0).argmin())]]
+            error = excess.std(axis=0) / np.sqrt(len(used))
+            # The smallest of the scales whose loss is not clearly larger than the best one's.
+            best = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
+            mean_shares = _positive(shares[codes != code].mean(axis=0))
+            priors.append(replace(start, scale=BIAS_SCALES[best], shares=mean_shares))
+        return priors
 
     def corrections(self, outputs: Array, y: Array) -> Array:
         """Biases by the labels of each draw."""
         return self._biases(smooth_logs(outputs), y)
 
     def _biases(self, logs: Array, y: Array) -> Array:
-        n_classes = logs.shape[2]
-        if self.scale == 0.0 or not y.shape[1]:
-            return np.zeros((len(logs), n_classes))
-        weights = self.spread.weights(logs)
+        """Maxima a posteriori, by Newton's method with bounded steps, for several draws."""
+        n_draws, n_labels, n_classes = logs.shape
+        biases = np.zeros((n_draws, n_classes))
+        if self.scale == 0.0 or not n_labels:
+            return biases
+        weights, targets = self.spread.weights(logs), np.eye(n_classes)[y]
         if self.balanced:
-            counts = weights[:, None] * np.stack(
-                [(y == code).sum(axis=1) for code in range(n_classes)], axis=1
-            )
-            shares = counts + PRIOR_ROWS * self.shares
+            shares = weights[:, None] * targets.sum(axis=1) + PRIOR_ROWS * self.shares
             logs = logs + np.log(shares / shares.sum(axis=1, keepdims=True))[:, None]
-        return _fit_biases(logs, y, weights, self.scale)
+        penalty, diagonal = self.scale**-2, np.arange(n_classes)
+        for _ in range(50):
+            p = np.exp(log_softmax(logs + biases[:, None], axis=2))
+            gradient = weights[:, None] * (p - targets).sum(axis=1) + penalty * biases
+            hessian = -weights[:, None, None] * np.swapaxes(p, 1, 2) @ p
+            hessian[:, diagonal, diagonal] += weights[:, None] * p.sum(axis=1) + penalty
+            step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+            longest = np.abs(step).max(axis=1, keepdims=True)
+            biases -= step * np.minimum(1.0, 2.0 / np.maximum(longest, 1e-12))
+            if longest.max() < 1e-9:
+                break
+        return biases - biases.mean(axis=1, keepdims=True)
 
     def apply(self, outputs: Array, correction: Array) -> Array:
         """Corrected probabilities; without a bias they are unchanged, bit by bit."""
@@ -234,36 +274,34 @@ class ClassPrior:
         weighted = outputs * np.exp(correction)
         return np.asarray(weighted / weighted.sum(axis=1, keepdims=True))
 
-    @staticmethod
-    def strangeness(outputs: Array, y: Array) -> Array:
-        """1 - p of the class of each row."""
-        return 1.0 - outputs[np.arange(len(y)), y]
+
+def smooth_logs(probabilities: Array) -> Array:
+    """Logarithms of probabilities, of which none is 0."""
+    return np.log((1.0 - SMOOTHING) * probabilities + SMOOTHING / probabilities.shape[-1])
 
 
-@dataclass(frozen=True)
-class ClassPlan:
-    """Losses of every scale on every source domain, from which priors follow."""
-
-    start: ClassPrior
-    domains: Array  #: their codes
-    shares: Array  #: of the classes, by domain
-    losses: Array  #: of each scale, by domain
-
-    def without(self, domain: int | None) -> ClassPrior:
-        """The prior learnt from the other domains, or from all if ``domain`` is None."""
-        others = self.domains != domain
-        if others.sum() < 1 or len(self.domains) < 2:
-            return replace(self.start, scale=UNKNOWN_SCALE)
-        losses = self.losses[others]
-        excess = losses - losses[:, [int(losses.mean(axis=0).argmin())]]
-        error = excess.std(axis=0) / np.sqrt(len(losses))
-        # The smallest of the scales whose loss is not clearly larger than the best one's.
-        best = int(np.flatnonzero(excess.mean(axis=0) <= TOLERATED_ERRORS * error)[0])
-        shares = _positive(self.shares[others].mean(axis=0))
-        return replace(self.start, scale=BIAS_SCALES[best], shares=shares)
+def _positive(shares: Array) -> Array:
+    """Shares of which none is 0."""
+    return np.maximum(shares, 1e-3) / np.maximum(shares, 1e-3).sum()
 
 
 Prior = LinePrior | ClassPrior
+
+
+def learn_prior(held_out: SourceOutputs) -> Prior:
+    """Learn how much source domains differ."""
+    return (LinePrior if held_out.outputs.shape[1] == 1 else ClassPrior).learn(held_out)
+
+
+def priors_without_each(held_out: SourceOutputs, codes: Sequence[int]) -> dict[int, Prior]:
+    """For each domain, the prior learnt from the other domains."""
+    priors: Sequence[Prior]
+    if held_out.outputs.shape[1] > 1:
+        priors = ClassPrior.learn_without(held_out, codes)
+    else:
+        others = [held_out.domain != code for code in codes]
+        priors = [LinePrior.learn(held_out.take(r) if r.any() else held_out) for r in others]
+    return dict(zip(codes, priors, strict=True))
 
 
 @dataclass(frozen=True)
@@ -295,82 +333,150 @@ class SiteLabels:
         """Correction of the outputs for the site."""
         return prior.corrections(self.outputs[None].astype(np.float64), self.y[None])[0]
 
-    def left_out_scores(self, prior: Prior) -> Array:
-        """Non-conformity of each label for a model corrected without it; in at most 50 groups."""
-        outputs, n = self.outputs.astype(np.float64), len(self)
-        groups = np.arange(n) % min(n, 50) if n else np.zeros(0, dtype=np.intp)
-        scores = np.zeros(n)
-        for group in np.unique(groups):
-            inside, others = groups == group, groups != group
-            correction = prior.corrections(outputs[None, others], self.y[None, others])[0]
-            corrected = prior.apply(outputs[inside], correction)
-            scores[inside] = prior.strangeness(corrected, self.y[inside])
-        return scores
+
+def label_gain(held_out: SourceOutputs, scores: Array, score: Score) -> tuple[Array, Array]:
+    """Expected scores with 0, 5, 10, 20 and 50 labels, and the number of domains behind each.
+
+    A row is the number of labels, the score, and the ends of an interval. ``scores`` are those
+    without labels, by domain. Labels are drawn at random and, as they often come, from the first
+    rows in table order; the smaller of the two gains is used. Gains are paired: each is the mean
+    over domains with at least twice as many rows as labels, scored on the same rows with and
+    without labels.
+    """
+    sites = held_out.domains(2 * LABEL_COUNTS[1])
+    codes = list(sites)
+    if len(codes) > MAX_DOMAINS:
+        codes = [codes[i] for i in np.linspace(0, len(codes) - 1, MAX_DOMAINS).astype(int)]
+    priors = priors_without_each(held_out, codes)
+    rng = np.random.default_rng(0)
+    gains = np.full((2, len(LABEL_COUNTS), len(codes)), np.nan)
+    for i, code in enumerate(codes):
+        site = held_out.take(sites[code])
+        n = len(site.y)
+        counts = [k for k in LABEL_COUNTS if 2 * k <= n]
+        random = np.array([rng.permutation(n) for _ in range(DRAWS)])
+        for j, orders in enumerate((random, np.arange(n)[None])):
+            gains[j, : len(counts), i] = _gains(priors[code], site, orders, counts, score)
+    defined = np.isfinite(gains[0])
+    table = np.full((len(LABEL_COUNTS), 4), np.nan)
+    table[:, 0] = LABEL_COUNTS
+    for j in range(len(LABEL_COUNTS)):
+        if not defined[j].any() or not np.isfinite(scores).any():
+            continue
+        order = int(np.nanmean(gains[:, j], axis=1).argmin())
+        mean = float(np.nanmean(gains[order, j]))
+        # A domain with too few rows for this number of labels gets the mean gain of the others.
+        by_domain = {code: g for code, g in zip(codes, gains[order, j], strict=True) if g == g}
+        adapted = [s + by_domain.get(code, mean) for code, s in enumerate(scores) if np.isfinite(s)]
+        table[j, 1:] = expected_score(adapted, 0)
+    return table, defined.sum(axis=1)
 
 
-def smooth_logs(probabilities: Array) -> Array:
-    """Logarithms of probabilities, of which none is 0."""
-    n_classes = probabilities.shape[-1]
-    return np.log((1.0 - SMOOTHING) * probabilities + SMOOTHING / n_classes)
+def _gains(
+    prior: Prior, site: SourceOutputs, orders: Array, counts: list[int], score: Score
+) -> list[float]:
+    """Mean gain over draws for each number of labels; draws are nested."""
+    rest = orders[:, max(counts) :]
+    before = [defined_score(score, site.outputs[rows], site.y[rows]) for rows in rest]
+    gains = []
+    for k in counts:
+        labelled = orders[:, :k]
+        corrections = prior.corrections(site.outputs[labelled], site.y[labelled])
+        after = [
+            defined_score(score, prior.apply(site.outputs[rows], correction), site.y[rows])
+            for rows, correction in zip(rest, corrections, strict=True)
+        ]
+        differences = np.subtract(after, before) if k else np.zeros(len(before))
+        defined = differences[np.isfinite(differences)]
+        gains.append(float(defined.mean()) if len(defined) else np.nan)
+    return gains
 
 
-def _fit_biases(logs: Array, y: Array, weights: Array, scale: float) -> Array:
-    """Maxima a posteriori, by Newton's method with bounded steps, for several draws at a time."""
-    n_draws, _, n_classes = logs.shape
-    biases = np.zeros((n_draws, n_classes))
-    targets = np.eye(n_classes)[y]
-    penalty, diagonal = scale**-2, np.arange(n_classes)
-    for _ in range(50):
-        p = np.exp(log_softmax(logs + biases[:, None], axis=2))
-        gradient = weights[:, None] * (p - targets).sum(axis=1) + penalty * biases
-        hessian = -weights[:, None, None] * np.swapaxes(p, 1, 2) @ p
-        hessian[:, diagonal, diagonal] += weights[:, None] * p.sum(axis=1) + penalty
-        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
-        longest = np.abs(step).max(axis=1, keepdims=True)
-        biases -= step * np.minimum(1.0, 2.0 / np.maximum(longest, 1e-12))
-        if longest.max() < 1e-9:
-            break
-    return biases - biases.mean(axis=1, keepdims=True)
+def outputs_score(scoring: Any, classes: Array | None) -> Score:
+    """Return the score of outputs for targets, codes where there are classes; larger is better.
+
+    None is balanced accuracy, or the negative root mean squared error.
+    """
+    if scoring is None and classes is None:
+        return lambda outputs, y: -float(np.sqrt(np.mean((outputs[:, 0] - y) ** 2)))
+    if scoring is None:
+        return lambda outputs, codes: balanced_accuracy(codes, outputs.argmax(axis=1) == codes)
+    scorer = choose_measure(scoring, classes, classes is not None).scorer
+
+    def score(outputs: Array, targets: Array) -> float:
+        if classes is None:
+            values = Predictions.of_values(None, outputs[:, 0], None, None)
+            return float(scorer(values, None, targets))
+        labels = classes[outputs.argmax(axis=1)]
+        predictions = Predictions.of_values(classes, labels, outputs, None)
+        return float(scorer(predictions, None, classes[targets]))
+
+    return score
 
 
-def _log_loss(logs: Array, y: Array, balanced: bool) -> float:
-    """Mean over draws; with ``balanced`` the classes of a draw count the same."""
-    losses = -np.take_along_axis(log_softmax(logs, axis=2), y[:, :, None], axis=2)[:, :, 0]
-    if not balanced:
-        return float(losses.mean())
-    by_class = [losses[y == code].mean() for code in np.unique(y)]
-    return float(np.mean(by_class))
+def domain_scores(held_out: SourceOutputs, score: Score, n_domains: int) -> Array:
+    """Score of each domain's held-out outputs; NaN where it is not defined."""
+    scores = np.full(n_domains, np.nan)
+    for code, rows in held_out.domains().items():
+        scores[code] = defined_score(score, held_out.outputs[rows], held_out.y[rows])
+    return scores
 
 
-def _shares(y: Array, n_classes: int) -> Array:
-    return np.bincount(y, minlength=n_classes)[:n_classes] / len(y)
+@dataclass(frozen=True)
+class SiteQuantiles:
+    """Thresholds of sets and intervals at a site with labels.
+
+    Each source domain stands in for the site: as many of its rows as there are labels correct the
+    outputs, and the others give scores. Where there are too few domains for a coverage but enough
+    labels, the labels themselves are used, each for a model corrected by the others. Which of the
+    two applies depends on the numbers of domains and labels alone.
+    """
+
+    domains: DomainQuantiles
+    labels: Array  #: scores of the labels, ascending
+
+    @classmethod
+    def of(cls, held_out: SourceOutputs, prior: Prior, labels: SiteLabels) -> SiteQuantiles:
+        """For a site with these labels."""
+        sites = held_out.domains()
+        priors = priors_without_each(held_out, list(sites))
+        rng = np.random.default_rng(0)
+        scores, domains = [], []
+        for code, rows in sites.items():
+            outputs, y = held_out.outputs[rows], held_out.y[rows]
+            k = min(len(labels), len(y) // 2)
+            for _ in range(CALIBRATION_DRAWS):
+                order = rng.permutation(len(y))
+                scores.append(_scores_without(priors[code], outputs, y, order[:k], order[k:]))
+                domains.append(np.full(len(y) - k, code))
+        # Scores of labels are those of a model corrected without them, in at most 50 groups.
+        outputs, n = labels.outputs.astype(np.float64), len(labels)
+        groups = np.arange(n) % 50
+        own = np.zeros(n)
+        for group in range(min(n, 50)):
+            others, inside = np.flatnonzero(groups != group), groups == group
+            own[inside] = _scores_without(prior, outputs, labels.y, others, inside)
+        quantiles = DomainQuantiles.of(np.concatenate(scores), np.concatenate(domains))
+        return cls(quantiles, np.sort(own))
+
+    def _quantiles(self, coverage: float) -> DomainQuantiles:
+        n, needed = len(self.labels), needed_domains(coverage)
+        if self.domains.n_domains >= needed or n < needed:
+            return self.domains
+        # One domain per label gives the rank ceil((n + 1) coverage).
+        levels = np.arange(1, n + 1) / (n + 1.0) + TOLERANCE / 2
+        return DomainQuantiles(self.labels, levels, n)
+
+    def sets(self, scores: Array, coverage: float) -> Array:
+        """Which classes have scores up to the threshold."""
+        return self._quantiles(coverage).sets(scores, coverage)
+
+    def intervals(self, predicted: Array, coverage: float) -> Array:
+        """Lower and upper ends, of shape (n, 2), around predicted values."""
+        return self._quantiles(coverage).intervals(predicted, coverage)
 
 
-def _positive(shares: Array) -> Array:
-    """Shares of which none is 0."""
-    return np.maximum(shares, 1e-3) / np.maximum(shares, 1e-3).sum()
-
-
-def _winsorised(residuals: Array, reach: float = 3.0) -> Array:
-    """Residuals no farther than some robust deviations from their median."""
-    middle = np.median(residuals)
-    deviation = 1.4826 * np.median(np.abs(residuals - middle))
-    if deviation <= 0.0:
-        return residuals
-    return np.clip(residuals, middle - reach * deviation, middle + reach * deviation)
-
-
-def priors_without_each(
-    held_out: SourceOutputs, domains: Sequence[int], *, classes: bool, **options: Any
-) -> dict[int, Prior]:
-    """For each domain, the prior learnt from the other domains."""
-    if classes:
-        plan = ClassPrior.plan(held_out, **options)
-        return {code: plan.without(code) for code in domains}
-    everything = np.arange(len(held_out.y))
-    return {
-        code: LinePrior.learn(held_out.take(everything[held_out.domain != code]))
-        if np.any(held_out.domain != code)
-        else LinePrior.learn(held_out)
-        for code in domains
-    }
+def _scores_without(prior: Prior, outputs: Array, y: Array, labelled: Array, rest: Array) -> Array:
+    """Nonconformity of the rest of the rows for a model corrected by the labelled ones."""
+    correction = prior.corrections(outputs[labelled][None], y[labelled][None])[0]
+    return nonconformity(prior.apply(outputs[rest], correction), y[rest])

@@ -6,21 +6,32 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, MaybeArray
-from domainwise.calibration.quantiles import DomainQuantiles, class_scores
+from domainwise.calibration.quantiles import DomainQuantiles, PredictionSets, class_scores
 from domainwise.checks.arguments import CONSTRAINTS
-from domainwise.checks.inputs import refuse_no_rows, take_rows
+from domainwise.checks.inputs import (
+    Labels,
+    check_classes,
+    check_sample_domain,
+    check_target,
+    count_rows,
+    quiet_about_domains,
+    refuse_no_rows,
+    take_rows,
+)
 from domainwise.checks.signatures import arguments
 from domainwise.scoring.predictions import (
-    AroundPredictor,
+    AroundEstimator,
     Predictions,
+    asks_for_domains,
     codes_of,
-    fit_rows,
+    fit_with_domains,
 )
 from domainwise.splits.folds import LeaveDomainsOut, Split, domain_folds
 
@@ -49,6 +60,76 @@ def calibration_split(
             "calibration='split' it must hold out whole domains"
         )
     return train, test
+
+
+class AroundPredictor(PredictionSets, AroundEstimator):
+    """A wrapper of a classifier or regressor that is fitted without some of the domains."""
+
+    classes_: Array
+
+    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
+
+    def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
+        """Check arguments and rows; return X, y, and both kinds of labels. Sets ``classes_``."""
+        self._validate_params()
+        classification = is_classifier(self.estimator)
+        if not classification and not is_regressor(self.estimator):
+            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
+        refuse_no_rows(X)
+        (X,) = indexable(X)
+        n = count_rows(X)
+        if n < 2:
+            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
+        domain = check_sample_domain(sample_domain, n, "delta")
+        if hasattr(self, "classes_"):  # of an earlier fit
+            del self.classes_
+        if classification:
+            target = check_classes(y, n)
+            self.classes_ = target.names
+            return X, target.names[target.codes], target, domain
+        target = check_target(y, n, "rbf", least_classes=1)
+        if target.values.shape[1] > 1:
+            raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
+        return X, target.values[:, 0], target, domain
+
+    def _held_out_predictions(
+        self, X: Any, y: Array, sample_domain: Any, train: Array, test: Array
+    ) -> dict[str, Predictions]:
+        """Predictions for test rows: "plain", one by one and, if it uses domains, in "context"."""
+        model = fit_rows(self.estimator, X, y, sample_domain, train)
+        domains = {"plain": None}
+        if sample_domain is not None and asks_for_domains(self.estimator, "predict"):
+            domains["context"] = take_rows(sample_domain, test)
+        X_test, classes = take_rows(X, test), getattr(self, "classes_", None)
+        return {kind: Predictions(model, X_test, classes, d) for kind, d in domains.items()}
+
+    def _predictions(self, X: Any, sample_domain: Any) -> Predictions:
+        """Predictions of the fitted estimator; domains are for one that uses their rows."""
+        check_is_fitted(self)
+        refuse_no_rows(X)
+        domains = sample_domain if "context" in self._quantiles else None
+        return Predictions(self.estimator_, X, getattr(self, "classes_", None), domains)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Their names, if X has string column names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+
+def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Any = None) -> Any:
+    """Fit a clone to some of the rows, or to all, without a warning about their domains."""
+    if rows is not None:
+        X, y = take_rows(X, rows), take_rows(y, rows)
+        sample_domain = None if sample_domain is None else take_rows(sample_domain, rows)
+    with quiet_about_domains():
+        return fit_with_domains(clone(estimator), X, y, sample_domain)
 
 
 @arguments
@@ -138,48 +219,37 @@ class DomainConformal(AroundPredictor):
         self : object
         """
         X, y, target, domain = self._checked(X, y, sample_domain)
-        classification, n = target.names is not None, len(y)
-        kinds = self._kinds(sample_domain)
-        scores: dict[str, list[Array]] = {kind: [] for kind in kinds}
-        tested = []
-        for train, test in self._splits(y, domain.codes, classification, n):
-            self.estimator_ = model = fit_rows(self.estimator, X, y, sample_domain, train)
-            for kind in kinds:
-                domains = take_rows(sample_domain, test) if kind == "context" else None
-                predictions = Predictions(model, take_rows(X, test), target.names, domains)
-                scores[kind].append(_observed_scores(predictions, y[test]))
-            tested.append(test)
-        if self.calibration == "cv":
-            self.estimator_ = fit_rows(self.estimator, X, y, sample_domain, np.arange(n))
-        domains = domain.codes[np.concatenate(tested)]
-        self.calibration_domains_ = domain.names[np.unique(domains)]
-        self.promise_ = PROMISES[self.calibration]
-        self._quantiles = {
-            kind: DomainQuantiles.of(np.concatenate(scores[kind]), domains) for kind in kinds
-        }
-        return self
-
-    def _splits(self, y: Array, domains: Array | None, classification: bool, n: int) -> list[Split]:
-        everything = np.arange(n)
+        classification, rows = target.names is not None, np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
                 raise ValueError(
                     "a FrozenEstimator cannot be fitted without a domain: use calibration='split', "
                     "with domains that it has not seen"
                 )
-            return [(everything, everything)]
-        if self.calibration == "split":
-            return [calibration_split(y, domains, classification, self.cv)]
-        return domain_folds(y, domains, classification=classification, cv=self.cv)[0]
+            splits = [(rows, rows)]
+        elif self.calibration == "split":
+            splits = [calibration_split(y, domain.codes, classification, self.cv)]
+        else:
+            splits, _ = domain_folds(y, domain.codes, classification=classification, cv=self.cv)
+        scores: dict[str, list[Array]] = {}
+        for train, test in splits:
+            predictions = self._held_out_predictions(X, y, sample_domain, train, test)
+            for kind, predicted in predictions.items():
+                scores.setdefault(kind, []).append(_observed_scores(predicted, y[test]))
+            self.estimator_ = predictions["plain"].estimator
+        if self.calibration == "cv":
+            self.estimator_ = fit_rows(self.estimator, X, y, sample_domain)
+        domains = domain.codes[np.concatenate([test for _, test in splits])]
+        self.calibration_domains_ = domain.names[np.unique(domains)]
+        self.promise_ = PROMISES[self.calibration]
+        self._quantiles = {
+            kind: DomainQuantiles.of(np.concatenate(parts), domains)
+            for kind, parts in scores.items()
+        }
+        return self
 
-    def _predictions(self, X: Any, sample_domain: Any) -> tuple[Predictions, DomainQuantiles]:
-        check_is_fitted(self)
-        refuse_no_rows(X)
-        kind = "context" if sample_domain is not None else "plain"
-        if kind not in self._quantiles:
-            kind, sample_domain = "plain", None
-        classes = getattr(self, "classes_", None)
-        return Predictions(self.estimator_, X, classes, sample_domain), self._quantiles[kind]
+    def _class_scores(self, X: Any, sample_domain: Any) -> Array:
+        return _class_scores(self._predictions(X, sample_domain))
 
     def predict(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
         """Predict; ``sample_domain`` is passed to an estimator that uses the rows of a domain.
@@ -193,7 +263,7 @@ class DomainConformal(AroundPredictor):
         -------
         y : ndarray of shape (n_rows,)
         """
-        return self._predictions(X, sample_domain)[0].labels
+        return self._predictions(X, sample_domain).labels
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: ArrayLike, sample_domain: MaybeArray = None) -> Array:
@@ -209,46 +279,7 @@ class DomainConformal(AroundPredictor):
         probabilities : ndarray of shape (n_samples, n_classes)
             Those of the estimator.
         """
-        return np.asarray(self._predictions(X, sample_domain)[0].probabilities)
-
-    @available_if(lambda self: is_classifier(self.estimator))
-    def predict_set(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the classes that each row may have.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
-        coverage : float, default=0.9
-            Share of the rows of a new domain, on average over domains, whose class is in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_rows, n_classes)
-            In the order of ``classes_``; larger coverages give larger sets.
-        """
-        predictions, quantiles = self._predictions(X, sample_domain)
-        return quantiles.sets(_class_scores(predictions), coverage)
-
-    @available_if(lambda self: is_regressor(self.estimator))
-    def predict_interval(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the lower and the upper end of an interval for each row.
-
-        Parameters
-        ----------
-        X, sample_domain, coverage
-            As in :meth:`predict_set`.
-
-        Returns
-        -------
-        ends : ndarray of shape (n_rows, 2)
-        """
-        predictions, quantiles = self._predictions(X, sample_domain)
-        return quantiles.intervals(predictions.labels, coverage)
+        return np.asarray(self._predictions(X, sample_domain).probabilities)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the estimator's own score of its predictions.

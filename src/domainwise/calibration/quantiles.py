@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils.metaestimators import available_if
 
-from domainwise.arrays import Array
+from domainwise.arrays import Array, ArrayLike, MaybeArray
 from domainwise.calibration.curves import class_columns
 from domainwise.checks import warn_caller
 from domainwise.checks.arguments import CONSTRAINTS
@@ -71,31 +73,92 @@ class DomainQuantiles:
         weights = 1.0 / (sizes[place[order]] * (len(sizes) + 1.0))
         return cls(scores[order], np.cumsum(weights), len(sizes))
 
-    def threshold(self, coverage: float) -> float:
+    def threshold(self, coverage: float, *, warn: bool = False) -> float:
         """The score that a new row does not exceed with this probability; may be infinite."""
-        if self.n_domains < needed_domains(coverage):
-            return math.inf
-        place = int(np.searchsorted(self.levels, coverage - TOLERANCE))
-        return float(self.scores[min(place, len(self.scores) - 1)])
-
-    def asked_threshold(self, coverage: float) -> float:
-        """The same, with a warning if there are too few domains."""
-        needed, most = needed_domains(coverage), self.n_domains / (self.n_domains + 1)
-        if self.n_domains < needed:
+        needed, n = needed_domains(coverage), self.n_domains
+        if n >= needed:
+            place = int(np.searchsorted(self.levels, coverage - TOLERANCE))
+            return float(self.scores[min(place, len(self.scores) - 1)])
+        if warn:
             warn_caller(
-                f"coverage={coverage} needs {needed} calibration domains, but there are "
-                f"{self.n_domains}, which allow {most:.3g} at most: everything is returned"
+                f"coverage={coverage} needs {needed} calibration domains, but there are {n}, "
+                f"which allow {n / (n + 1):.3g} at most: everything is returned"
             )
-        return self.threshold(coverage)
+        return math.inf
 
     def sets(self, scores: Array, coverage: float) -> Array:
         """Which classes have scores up to the threshold."""
-        return np.asarray(scores <= self.asked_threshold(coverage))
+        return np.asarray(scores <= self.threshold(coverage, warn=True))
 
     def intervals(self, predicted: Array, coverage: float) -> Array:
         """Lower and upper ends, of shape (n, 2), around predicted values."""
-        reach = self.asked_threshold(coverage)
+        reach = self.threshold(coverage, warn=True)
         return np.column_stack([predicted - reach, predicted + reach])
+
+
+class PredictionSets:
+    """Prediction sets of a classifier, or prediction intervals of a regressor.
+
+    A class sets ``_quantiles`` in ``fit``, for rows one by one ("plain") and in "context", and
+    ``site_quantiles_`` if it is adapted to a site.
+    """
+
+    _quantiles: dict[str, DomainQuantiles]
+
+    @available_if(is_classifier)
+    def predict_set(
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
+    ) -> Array:
+        """Return the classes that each row may have.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+        coverage : float, default=0.9
+            Share of the rows of a new domain, on average over domains, whose class is in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_rows, n_classes)
+            In the order of ``classes_``; larger coverages give larger sets. All classes, with a
+            warning, if there are too few domains.
+        """
+        scores = self._class_scores(X, sample_domain)
+        return np.asarray(self._quantiles_for(sample_domain).sets(scores, coverage))
+
+    @available_if(is_regressor)
+    def predict_interval(
+        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
+    ) -> Array:
+        """Return the lower and the upper end of an interval for each row.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As in :meth:`predict`.
+        coverage : float, default=0.9
+            Share of the rows of a new domain, on average over domains, whose target is in its
+            interval.
+
+        Returns
+        -------
+        ends : ndarray of shape (n_rows, 2)
+            Infinite, with a warning, if there are too few domains.
+        """
+        model: Any = self
+        predicted = model.predict(X, sample_domain)
+        return np.asarray(self._quantiles_for(sample_domain).intervals(predicted, coverage))
+
+    def _class_scores(self, X: Any, sample_domain: Any) -> Array:
+        model: Any = self
+        return class_scores(model.predict_proba(X, sample_domain))
+
+    def _quantiles_for(self, sample_domain: Any) -> Any:
+        """Thresholds for rows one by one or, if there are any, in context."""
+        quantiles: dict[str, Any] = getattr(self, "site_quantiles_", self._quantiles)
+        kind = "context" if sample_domain is not None else "plain"
+        return quantiles.get(kind, quantiles["plain"])
 
 
 def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, Any]:
@@ -114,7 +177,7 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
             observed.append(np.abs(target.astype(np.float64) - record["prediction"]))
         else:
             names = np.asarray(classes)
-            of, by_class = strangeness(record, names)
+            of, by_class = class_nonconformity(record, names)
             observed.append(by_class[np.arange(len(target)), codes_of(target, names)])
             scores.append(by_class)
         code = codes.setdefault(record["domain"], len(codes))
@@ -137,7 +200,7 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
     }
 
 
-def strangeness(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+def class_nonconformity(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
     """Nonconformity of each class for each row, and the name of the outputs it is computed from."""
     for of in ("probabilities", "decisions"):
         if record.get(of) is not None:
@@ -169,7 +232,7 @@ def set_columns(
         predicted = np.asarray(outputs["prediction"](), dtype=np.float64)
         return {"low": predicted - reach, "high": predicted + reach}
     of = calibration["of"]
-    _, scores = strangeness({of: outputs[of]()}, np.asarray(classes))
+    _, scores = class_nonconformity({of: outputs[of]()}, np.asarray(classes))
     return {f"in_set_{c}": scores[:, i] <= reach for i, c in enumerate(classes)}
 
 

@@ -9,7 +9,6 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from domainwise.arrays import Array, ArrayLike, ClassWeight, MaybeArray
-from domainwise.calibration.quantiles import class_scores
 from domainwise.checks import warn_caller
 from domainwise.checks.inputs import Labels, check_classes, check_target, warn_about_shares
 from domainwise.checks.signatures import arguments, with_shared_arguments
@@ -198,26 +197,6 @@ class DomainEnsembleClassifier(ClassifierMixin, DomainEnsemble):
         """
         return self._corrected(X, sample_domain)
 
-    def predict_set(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the classes that each row may have; see ``promise_`` for its guarantee.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As in :meth:`predict`.
-        coverage : float, default=0.9
-            Share of the rows of a new domain, on average over domains, whose class is in its set.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_rows, n_classes)
-            In the order of ``classes_``; all classes, with a warning, if there are too few domains.
-        """
-        scores = class_scores(self._corrected(X, sample_domain))
-        return self._quantiles_for(sample_domain).sets(scores, coverage)
-
     def on_target_scale(self, values: Array) -> Array:
         """Class probabilities, unchanged."""
         return values
@@ -317,24 +296,6 @@ class DomainEnsembleRegressor(RegressorMixin, DomainEnsemble):
         y : ndarray of shape (n_rows,)
         """
         return np.asarray(self._corrected(X, sample_domain)[:, 0])
-
-    def predict_interval(
-        self, X: ArrayLike, sample_domain: MaybeArray = None, *, coverage: float = 0.9
-    ) -> Array:
-        """Return the lower and the upper end of an interval for each row.
-
-        Parameters
-        ----------
-        X, sample_domain, coverage
-            As in :meth:`DomainEnsembleClassifier.predict_set`.
-
-        Returns
-        -------
-        ends : ndarray of shape (n_rows, 2)
-            Infinite, with a warning, if there are too few domains.
-        """
-        predicted = self.predict(X, sample_domain)
-        return self._quantiles_for(sample_domain).intervals(predicted, coverage)
 
     def on_target_scale(self, values: Array) -> Array:
         """Outputs of members, which are fitted to a standardised target, on the target's scale."""

@@ -17,7 +17,7 @@ from sklearn.metrics import (
 )
 
 from domainwise.arrays import Array
-from domainwise.calibration.quantiles import DomainQuantiles, strangeness, usual_coverage
+from domainwise.calibration.quantiles import DomainQuantiles, class_nonconformity, usual_coverage
 from domainwise.evaluation.results import Results, Row, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
@@ -272,7 +272,7 @@ def covered(
     every = {
         domain: np.abs(np.asarray(rows["target"], float) - rows["prediction"])[:, None]
         if classes is None
-        else strangeness(rows, classes)[1]
+        else class_nonconformity(rows, classes)[1]
         for domain, rows in predictions.items()
     }
     codes = {

@@ -10,8 +10,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
-from domainwise.adaptation.corrections import SourceOutputs
-from domainwise.adaptation.gain import LABEL_COUNTS, domain_scores, label_gain
+from domainwise.adaptation.corrections import (
+    LABEL_COUNTS,
+    SourceOutputs,
+    domain_scores,
+    label_gain,
+)
 from domainwise.arrays import Array, CrossValidator, Label
 from domainwise.evaluation.batches import holds_up
 from domainwise.evaluation.problem import Problem
@@ -553,7 +557,7 @@ def label_gains(results: Results) -> list[dict[str, float]]:
     classes = None if names is None else np.asarray(names)
     by_domain = grouped(results.records.get(best.key, ()))
     held_out = _held_out_outputs([by_domain.get(name, []) for name in best.scores], classes)
-    if measure.own or held_out is None or not any(held_out.domains(2 * LABEL_COUNTS[1])):
+    if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
         return []
     score = partial(_outputs_score, measure, classes)
     # Adapted classes are the likeliest ones. A method that predicts others starts from there.
@@ -563,8 +567,8 @@ def label_gains(results: Results) -> list[dict[str, float]]:
         pooled_score(measure, classes, by_domain[d]) if d in by_domain else np.nan
         for d in best.scores
     ]
-    options = {"balanced": measure.balanced, "seed": 0}
-    table, counts = label_gain(held_out, scores, score, classes=classes is not None, **options)
+    held_out = replace(held_out, balanced=measure.balanced)
+    table, counts = label_gain(held_out, scores, score)
     table[0, 1:] = expected_score(list(best.known.values()), 0)
     gains = []
     for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):

@@ -28,8 +28,7 @@ _HIST = "sklearn.ensemble._hist_gradient_boosting"
 #: :mod:`domainwise.model_files.values`.
 OWN = {
     "domainwise.adaptation.adapter": "SiteAdapter",
-    "domainwise.adaptation.corrections": "ClassPrior LinePrior SiteLabels Spread",
-    "domainwise.adaptation.gain": "SiteQuantiles",
+    "domainwise.adaptation.corrections": "ClassPrior LinePrior SiteLabels SiteQuantiles Spread",
     "domainwise.calibration.conformal": "DomainConformal",
     "domainwise.calibration.curves": "Calibration Curve",
     "domainwise.calibration.quantiles": "DomainQuantiles",

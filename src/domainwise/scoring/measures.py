@@ -111,7 +111,7 @@ class Measure:
 
 
 def choose_measure(
-    scoring: Any, y: Array, classification: bool, pos_label: Any = None, sample_domain: Any = None
+    scoring: Any, y: Any, classification: bool, pos_label: Any = None, sample_domain: Any = None
 ) -> Measure:
     """Look a scorer up, or choose one by task and balance.
 

@@ -11,27 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.pipeline import Pipeline
-from sklearn.utils import ClassifierTags, RegressorTags, indexable
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 
 from domainwise.arrays import Array
-from domainwise.checks.inputs import (
-    Labels,
-    check_classes,
-    check_sample_domain,
-    check_target,
-    count_rows,
-    quiet_about_domains,
-    refuse_no_rows,
-    take_rows,
-)
 from domainwise.splits.folds import draw_rows
 
 #: Rows whose predictions are stored with a model, at most.
@@ -75,57 +65,6 @@ class AroundEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags = inner.input_tags
         return tags
-
-
-class AroundPredictor(AroundEstimator):
-    """A wrapper of a classifier or regressor that is fitted without some of the domains."""
-
-    __metadata_request__fit: ClassVar[dict[str, Any]] = {"sample_domain": True}
-    __metadata_request__predict: ClassVar[dict[str, Any]] = {"sample_domain": True}
-    __metadata_request__predict_proba: ClassVar[dict[str, Any]] = {"sample_domain": True}
-
-    def _checked(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Array, Labels, Labels]:
-        """Check arguments and rows; return X, y, and both kinds of labels. Sets ``classes_``."""
-        self._validate_params()
-        classification = is_classifier(self.estimator)
-        if not classification and not is_regressor(self.estimator):
-            raise ValueError(f"estimator={self.estimator!r} must be a classifier or a regressor")
-        refuse_no_rows(X)
-        (X,) = indexable(X)
-        n = count_rows(X)
-        if n < 2:
-            raise ValueError(f"X has n_samples={n}: at least 2 rows are needed to hold some out")
-        domain = check_sample_domain(sample_domain, n, "delta")
-        if classification:
-            target = check_classes(y, n)
-            self.classes_ = target.names
-            return X, target.names[target.codes], target, domain
-        target = check_target(y, n, "rbf", least_classes=1)
-        if target.values.shape[1] > 1:
-            raise ValueError(f"y has several columns. Fit one {type(self).__name__} per column.")
-        return X, target.values[:, 0], target, domain
-
-    def _kinds(self, sample_domain: Any) -> tuple[str, ...]:
-        """Kinds of predictions: of rows one by one and, if the estimator uses it, in context."""
-        context = sample_domain is not None and asks_for_domains(self.estimator, "predict")
-        return ("plain", "context") if context else ("plain",)
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features seen in fit."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> Array:
-        """Their names, if X has string column names."""
-        return np.asarray(self.estimator_.feature_names_in_)
-
-
-def fit_rows(estimator: Any, X: Any, y: Any, sample_domain: Any, rows: Array) -> Any:
-    """Fit a clone to some of the rows, without a warning about their domains."""
-    domains = None if sample_domain is None else take_rows(sample_domain, rows)
-    with quiet_about_domains():
-        return fit_with_domains(clone(estimator), take_rows(X, rows), take_rows(y, rows), domains)
 
 
 def names_likeliest(estimator: Any) -> bool:
@@ -323,5 +262,10 @@ class NamedScorer:
         right = estimator.predict(None) == codes
         if self.name == "accuracy":
             return float(right.mean())
-        counts = np.bincount(codes)
-        return float((np.bincount(codes, right)[counts > 0] / counts[counts > 0]).mean())
+        return balanced_accuracy(codes, right)
+
+
+def balanced_accuracy(codes: Array, right: Array) -> float:
+    """Mean over the classes that occur of the share of rows that are predicted right."""
+    counts = np.bincount(codes)
+    return float((np.bincount(codes, right)[counts > 0] / counts[counts > 0]).mean())

@@ -21,12 +21,12 @@ from domainwise.arrays import Array
 DRAWS, BOOTSTRAP, TAIL = 200, 2000, 0.025
 
 
-def defined_score(score: Callable[[Array], float], rows: Array) -> float:
+def defined_score(score: Callable[..., float], *rows: Array) -> float:
     """Score of some rows; NaN where it is not defined, such as AUC where there is one class."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return float(score(rows))
+            return float(score(*rows))
         except (ValueError, ArithmeticError, AttributeError):
             return float("nan")
 
