@@ -68,9 +68,14 @@ def frames():
 @pytest.mark.parametrize(("most", "small"), [(100, True), (99, False)])
 def test_rows_are_counted_in_every_kind_of_table(most, small, monkeypatch):
     monkeypatch.setattr(projection, "SMALL_ROWS", most)
-    assert [projection.is_small(X) for X in frames()] == [small] * 5
+    with blas_limit(2):
+        before = n_threads()
+        for X in frames():
+            with projection.one_thread_for_few(X):
+                assert n_threads() == (1 if small else before)
 
 
 @pytest.mark.parametrize("X", [None, 3, np.zeros(()), "text"])
 def test_what_has_no_rows_is_left_to_the_checks(X):
-    assert projection.is_small(X) in (True, False)
+    with projection.one_thread_for_few(X):
+        assert n_threads() >= 1

@@ -250,3 +250,14 @@ def test_gradients_are_cut_off(data):
 def test_importing_domainwise_does_not_import_torch():
     code = "import sys, domainwise; domainwise.precision; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_search_moves_with_the_model_that_it_has_chosen(data):
+    X, y, domain = data
+    search = domainwise.DCMCV(gammas=[0.1], ridges=[0.1], domain_weights=[1.0])
+    expected = search.fit(X, y, sample_domain=domain).transform(X[:5])
+    Z = search.to("cpu").transform(torch.as_tensor(X[:5]))
+    assert isinstance(Z, torch.Tensor)
+    assert isinstance(search.dual_coef_, torch.Tensor)
+    np.testing.assert_allclose(Z, expected, rtol=1e-10)
+    np.testing.assert_array_equal(search.to("numpy").transform(X[:5]), expected)

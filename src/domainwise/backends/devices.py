@@ -46,6 +46,8 @@ def move(model: Any, device: Any) -> None:
     for name in FITTED_ARRAYS:
         if name in vars(model):
             setattr(model, name, moved(getattr(model, name), device))
+    if "best_estimator_" in vars(model):
+        move(model.best_estimator_, device)
     if hasattr(model, "expansions_"):
         model.expansions_ = [function.to(device) for function in model.expansions_]
 

@@ -6,22 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
-from sklearn.utils.metaestimators import available_if
 
-from domainwise.arrays import (
-    ArrayLike,
-    CrossValidator,
-    Estimator,
-    KernelLike,
-    MaybeArray,
-    Scoring,
-)
+from domainwise.arrays import CrossValidator, Estimator, KernelLike, Scoring
 from domainwise.backends import Backend, refuse_elsewhere
 from domainwise.checks.inputs import quiet_about_domains, validate_rows
 from domainwise.checks.signatures import (
@@ -30,40 +23,26 @@ from domainwise.checks.signatures import (
     arguments,
     with_shared_arguments,
 )
+from domainwise.estimators import path
 from domainwise.estimators.exact import DCM
-from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.fast import FastDCM
-from domainwise.estimators.fast_base import FastProjection
-from domainwise.estimators.path import (
-    PATH_TOLERANCE,
-    ExactFold,
-    FastFold,
-    MomentFold,
-    projected_path,
-    training_cells,
-)
+from domainwise.estimators.fast_base import refuse_descriptors
 from domainwise.estimators.projection import Projection
-from domainwise.gram import Gram
 from domainwise.kernels.functions import resolve_gamma
-from domainwise.labels.factors import LabelSpace
-from domainwise.methods.components import Components
-from domainwise.search.driver import (
-    Candidate,
-    Data,
-    Outcomes,
-    Rule,
-    Searched,
-    batches_by,
-    best,
-    one_standard_error,
-    search,
-)
+from domainwise.search import driver
+from domainwise.search.driver import Candidate, Data, Outcomes, Rule
 from domainwise.search.grids import DCM_GAMMAS, DCM_RIDGES, DCM_WEIGHTS
 from domainwise.search.scores import Outcome, Score, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds
 
 #: With more rows, landmarks are common to all splits, which share moments.
 HELD_ROWS = 1000
+#: Fitted attributes of the chosen model, which the search has as well.
+FITTED = (
+    *("X_fit_", "embedding_", "landmarks_", "frequencies_", "dual_coef_", "expansion", "gamma_"),
+    *("classes_", "domains_", "eigenvalues_", "n_informative_", "n_iter_", "n_samples_seen_"),
+    "solver_info_",
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +61,7 @@ class DCMKind:
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Candidates of one gamma."""
-        return batches_by(candidates, ("gamma",))
+        return driver.batches_by(candidates, ("gamma",))
 
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
@@ -91,11 +70,11 @@ class DCMKind:
         least = {name: min(c[name] for c in batch) for name in ("ridge", "epsilon")}
         template = clone(self.template).set_params(gamma=batch[0]["gamma"], **least)
         if hasattr(template, "tol"):
-            template.set_params(tol=max(template.tol, PATH_TOLERANCE))
+            template.set_params(tol=max(template.tol, path.PATH_TOLERANCE))
         values: list[list[Outcome]] = [[] for _ in batch]
         for fold, (_, test) in zip(self._folds(template, data, splits), splits, strict=True):
             with quiet_scores():
-                for i, train, Z_test in projected_path(fold, batch):
+                for i, train, Z_test in path.projected_path(fold, batch):
                     values[i].append(score.outcome(train.fitted(self.head), Z_test, data.y[test]))
         return Outcomes(values)
 
@@ -106,9 +85,9 @@ class DCMKind:
                 yield self.fold(clone(template), data.take(train), data.X[test])
             return
         assert data.target is not None
-        cells = training_cells(template, data, splits)
+        cells = path.training_cells(template, data, splits)
         for (_, test), training in zip(splits, cells, strict=True):
-            yield MomentFold(template, training, data.target, data.X[test])
+            yield path.MomentFold(template, training, data.target, data.X[test])
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Projection]:
         """Fit DCM with each candidate's arguments."""
@@ -117,16 +96,18 @@ class DCMKind:
             return [m.fit(data.X, data.y, sample_domain=data.sample_domain) for m in models]
 
 
-def _regularised(point: Candidate) -> tuple[float, float, float]:
-    """Order of candidates with equal scores: the largest ridge and weight, the smallest gamma."""
-    return -point["ridge"], -point["domain_weight"], point["gamma"]
-
-
-RULES: dict[str, Rule] = {"best": best, "1se": partial(one_standard_error, order=_regularised)}
+RULES: dict[str, Rule] = {
+    "best": driver.best,
+    # Among candidates with similar scores: the largest ridge and weight, the smallest gamma.
+    "1se": partial(
+        driver.one_standard_error,
+        order=lambda point: (-point["ridge"], -point["domain_weight"], point["gamma"]),
+    ),
+}
 
 
 @arguments
-class _Search(Searched):
+class DCMSearch(driver.Searched, Projection):
     """Arguments of the search, and fitting by it, for both families."""
 
     n_components: int | None = field(default=None, kw_only=False)
@@ -150,17 +131,17 @@ class _Search(Searched):
     domain_gamma: float | str = "median"
 
     _estimator: ClassVar[type[Projection]]
-    _method: ClassVar[Any] = None  #: that of the chosen estimator is called
-    _fold: ClassVar[type]
+    _fold: ClassVar[type[path.RowFold]]
     _needs_target = True
     verbose = 0
 
-    def _fit(self: Any, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+    def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
+        name, fast = self._estimator.__name__, self._fold is path.FastFold
         refuse_elsewhere(
             self,
             X,
-            "search on some rows in memory, and pass best_params_ to "
-            f"{self._estimator.__name__}, which supports them; InvariantRidge...CV search on them",
+            f"search on some rows in memory, and pass best_params_ to {name}, which supports them;"
+            " InvariantRidge...CV search on them",
         )
         X = validate_rows(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.kernel == "precomputed":
@@ -168,13 +149,15 @@ class _Search(Searched):
                 f'{type(self).__name__} chooses gamma and needs rows; got kernel="precomputed"'
             )
         target, domain = self._check_labels(backend, y, sample_domain, X)
+        assert target is not None
         continuous = target.values is not None
         if any(self.conditionals) and continuous:
             raise ValueError(
                 "conditionals=True compares domains inside classes, but y is continuous. "
                 "Use conditionals=False"
             )
-        self._check_conditional(self.conditionals, domain)
+        if any(self.conditionals) and fast:
+            refuse_descriptors(domain, "DCMCV")
         values = target.values if continuous else target.names[target.codes]
         if continuous and values.shape[1] == 1:
             values = values[:, 0]
@@ -183,11 +166,11 @@ class _Search(Searched):
             self._points(X),
             self._fold,
             self.estimator or (Ridge() if continuous else LinearDiscriminantAnalysis()),
-            self._fold is FastFold and self.estimator is None and len(X) > HELD_ROWS,
+            fast and self.estimator is None and len(X) > HELD_ROWS,
         )
         scoring = "neg_root_mean_squared_error" if continuous else "balanced_accuracy"
         splits, _ = domain_folds(values, domain.codes, classification=not continuous, cv=self.cv)
-        result = search(
+        result = driver.search(
             kind,
             Data(X, values, sample_domain, target, domain),
             splits,
@@ -198,49 +181,43 @@ class _Search(Searched):
         )
         self._record_search(result)
         (self.best_estimator_,) = kind.fit(Data(X, y, sample_domain), result.chosen)
-        # Fitted attributes are copied, so that the search itself projects rows.
-        parameters = self.best_estimator_.get_params(deep=False)
-        for name, value in vars(self.best_estimator_).items():
-            if name not in parameters:
-                setattr(self, name, value)
 
-    def _solve(self: Any, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
-        """Call the method of the model that was chosen."""
-        return self.best_estimator_._solve(gram, labels, continuous)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Files of older versions hold the fitted attributes of the chosen model twice.
+        super().__setstate__({name: v for name, v in state.items() if name not in FITTED})
 
-    def searched(self: Any, arguments: dict[str, Any]) -> Projection:
+    def searched(self, arguments: dict[str, Any]) -> Projection:
         """Return the estimator that is searched for, not fitted, with chosen arguments."""
         parameters = self._estimator().get_params()
         shared = {k: v for k, v in self.get_params(deep=False).items() if k in parameters}
         return self._estimator(**shared).set_params(**arguments)
 
-    def _points(self: Any, X: Any) -> list[Candidate]:
+    def _points(self, X: Any) -> list[Candidate]:
         """All combinations, those of the last argument varying fastest."""
+        gammas, weights, ridges = self.gammas, self.domain_weights, self.ridges
+        if isinstance(gammas, str):
+            if callable(self.kernel) or self.kernel in ("linear", "cosine"):
+                gammas = (1.0,)  # these kernels have no scale to choose
+            else:
+                median = resolve_gamma("median", self.kernel, X)
+                gammas = [median * factor for factor in DCM_GAMMAS]
         grid = {
-            "gamma": self._gammas(X),
-            "conditional": tuple(self.conditionals),
-            "epsilon": tuple(self.epsilons),
-            "domain_weight": self._auto("domain_weights", DCM_WEIGHTS),
-            "ridge": self._auto("ridges", DCM_RIDGES),
+            "gamma": map(float, gammas),
+            "conditional": self.conditionals,
+            "epsilon": self.epsilons,
+            "domain_weight": map(float, DCM_WEIGHTS if isinstance(weights, str) else weights),
+            "ridge": map(float, DCM_RIDGES if isinstance(ridges, str) else ridges),
         }
         return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
 
-    def _auto(self: Any, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        values = getattr(self, name)
-        return default if isinstance(values, str) else tuple(map(float, values))
 
-    def _gammas(self: Any, X: Any) -> tuple[float, ...]:
-        if not isinstance(self.gammas, str):
-            return self._auto("gammas", ())
-        if callable(self.kernel) or self.kernel in ("linear", "cosine"):
-            return (1.0,)  # these kernels have no scale to choose
-        middle = resolve_gamma("median", self.kernel, X)
-        return tuple(middle * factor for factor in DCM_GAMMAS)
+for _name in FITTED:
+    setattr(DCMSearch, _name, property(attrgetter(f"best_estimator_.{_name}")))
 
 
 @with_shared_arguments
 @arguments
-class DCMCV(ExactArguments, _Search, KernelProjection):
+class DCMCV(ExactArguments, DCMSearch):
     """DCM with gamma, ridge and weights chosen by holding out source domains.
 
     Every combination is scored by a simple predictor on the projection of held-out
@@ -277,12 +254,12 @@ class DCMCV(ExactArguments, _Search, KernelProjection):
     """
 
     _estimator = DCM
-    _fold = ExactFold
+    _fold = path.ExactFold
 
 
 @with_shared_arguments
 @arguments
-class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
+class FastDCMCV(LabelLandmarkArguments, DCMSearch):
     """FastDCM with gamma, ridge and weights chosen by holding out source domains.
 
     Beyond 1000 rows, and without an ``estimator``, one pass over the rows for each gamma serves all
@@ -314,10 +291,4 @@ class FastDCMCV(LabelLandmarkArguments, _Search, FastProjection):
     """
 
     _estimator = FastDCM
-    _fold = FastFold
-
-    @available_if(lambda self: False)
-    def partial_fit(
-        self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None
-    ) -> None:
-        """Not available: a search needs all rows. Pass ``best_params_`` to FastDCM instead."""
+    _fold = path.FastFold

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from domainwise.arrays import Array
 from domainwise.arrays.namespace import cast, namespace
 from domainwise.backends import Backend
 from domainwise.checks.inputs import Labels, check_n_components
@@ -39,7 +38,7 @@ class KernelProjection(MethodProjection):
         labels = self._label_rows(backend, rows, target, domain if self._uses_domain else None)
         kernel = self._resolve_kernel(backend, rows)
         kernel = kernel if sound else replace(kernel, sound=False)
-        gram, given, basis = self._gram(backend, rows, kernel, labels)
+        gram, matrix, basis = self._gram(backend, rows, kernel, labels)
         continuous = target is not None and target.values is not None
         solution = self._solve(gram, labels.space, continuous)
         solution = standardise(gram, solution, labels.space, warn=self.n_components is not None)
@@ -49,13 +48,12 @@ class KernelProjection(MethodProjection):
         self._offset, values = gram.offset(self.dual_coef_), solution.values
         if basis is not None:  # what transform will make of the rows, which have a negative part
             self.dual_coef_ = basis @ (basis.T @ self.dual_coef_)
-            values = given @ self.dual_coef_
+            values = matrix @ self.dual_coef_
             self._offset = values.mean(0)
             values = values - self._offset
+        self.__dict__.pop("X_fit_", None)  # of an earlier fit
         if kernel.name != "precomputed":
             self.X_fit_ = backend.kept_rows(rows)
-        elif hasattr(self, "X_fit_"):
-            del self.X_fit_
         self.embedding_ = backend.like_rows(values, rows)
         self.n_iter_ = int(solution.info.get("n_iterations", 1))
 
@@ -77,12 +75,9 @@ class KernelProjection(MethodProjection):
             return None
         if labels.codes is not None:
             return factors.Feature(labels.codes, labels.n_categories)
-        return factors.continuous_feature(
-            labels.values,
-            *self._label_kernel(role),
-            n * factors.residual_trace(self.epsilon, self._label_weight(role)),
-            name=f"the {role} kernel",
-        )
+        kernel, gamma, residual = self._label_kernel(role)
+        name = f"the {role} kernel"
+        return factors.continuous_feature(labels.values, kernel, gamma, n * residual, name=name)
 
     def _gram(self, backend: Backend, rows: Any, kernel: Kernel, labels: factors.RowLabels) -> Any:
         """Operator; where the kernel is not one, also its matrix and a basis of the used part."""
@@ -102,14 +97,10 @@ class KernelProjection(MethodProjection):
         if not (precomputed or lapack or len(rows) <= DENSE_ROWS):
             refuse_unsound(kernel, len(rows))
             return backend.streamed_gram(rows, kernel, labels, **options), None, None
-        given = basis = None
+        indefinite = basis = None
         matrix = backend.kept_rows(rows) if precomputed else backend.kernel_matrix(kernel, rows)
         if not kernel.sound:
-            given = cast(matrix, namespace(matrix).float64)
-            matrix, basis = positive_part(given)
+            indefinite = cast(matrix, namespace(matrix).float64)
+            matrix, basis = positive_part(indefinite)
         gram = backend.dense_gram(matrix, labels, rows.dtype, lapack=lapack, **options)
-        return gram, given, basis
-
-    @property
-    def _support(self) -> Array:
-        return self.X_fit_
+        return gram, indefinite, basis

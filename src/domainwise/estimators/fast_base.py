@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -20,14 +20,13 @@ from domainwise.gram.sums import CellSums, NystromSums, finalize
 from domainwise.kernels.fourier import FourierMap
 from domainwise.kernels.functions import Kernel, check_finite
 from domainwise.kernels.landmarks import choose_landmarks, given_landmarks, landmark_count
-from domainwise.labels.factors import residual_trace
 from domainwise.methods.components import standardise
 
 #: A solution that is regularised less than this, per row, is computed in float64 throughout.
 FLOAT32_SHIFT = 1e-4
 
 
-class OnePass(ABC):
+class OnePass:
     """An estimator that is fitted from sums over rows, in one pass over batches or partitions."""
 
     target_kernel: Any
@@ -64,26 +63,13 @@ class OnePass(ABC):
         used = domain if self._uses_domain else Labels(codes=np.zeros(0), names=np.array([0]))
         check_kinds(self._kinds, target, used)
 
-    @abstractmethod
-    def _check_labels(
-        self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
-    ) -> tuple[Any, Labels]:
-        """Check targets and domains against the rows."""
-
-    @abstractmethod
-    def _begin(
-        self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
-    ) -> None:
-        """Fix the landmarks and everything else that must not depend on later rows.
-
-        ``n_rows`` is the number of all rows, where these are only some of them.
-        """
-
-    @abstractmethod
-    def _sum_rows(
-        self, backend: Backend, rows: Any, target: Any, domain: Labels
-    ) -> NystromSums | CellSums:
-        """Sum over rows whose labels were checked."""
+    #: Check targets and domains against the rows.
+    _check_labels: Callable[..., tuple[Any, Labels]]
+    #: Fix the landmarks and everything else that must not depend on later rows. ``n_rows`` is the
+    #: number of all rows, where these are only some of them.
+    _begin: Callable[..., None]
+    #: Sum over rows whose labels were checked.
+    _sum_rows: Callable[..., NystromSums | CellSums]
 
 
 class LandmarkProjection(Projection, OnePass):
@@ -139,7 +125,12 @@ class LandmarkProjection(Projection, OnePass):
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
         partitions = backend.partitions(X, y, sample_domain)
         if partitions is None:
-            self._sums = self._sum_at_once(backend, X, y, sample_domain)
+            rows = backend.check_rows(self, X, ensure_min_samples=2)
+            check_n_components(self.n_components, len(rows))
+            target, domain = self._check_labels(backend, y, sample_domain, rows)
+            self._warn_about_domains(sample_domain, domain, len(rows))
+            self._begin(backend, rows, target, domain)
+            self._sums = self._sum_rows(backend, rows, target, domain)
         else:
             from domainwise.backends.partitions import sum_partitions
 
@@ -151,15 +142,6 @@ class LandmarkProjection(Projection, OnePass):
     def _finish(self) -> None:
         """Turn the sums into a fitted model."""
 
-    def _sum_at_once(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> NystromSums:
-        """Fix the landmarks from rows in memory, and sum over them."""
-        rows = backend.check_rows(self, X, ensure_min_samples=2)
-        check_n_components(self.n_components, len(rows))
-        target, domain = self._check_labels(backend, y, sample_domain, rows)
-        self._warn_about_domains(sample_domain, domain, len(rows))
-        self._begin(backend, rows, target, domain)
-        return self._sum_rows(backend, rows, target, domain)
-
     def _begin(
         self, backend: Backend, rows: Any, target: Any, domain: Labels, n_rows: int | None = None
     ) -> None:
@@ -169,7 +151,8 @@ class LandmarkProjection(Projection, OnePass):
             )
         if not self._uses_domain:
             domain = Labels(codes=np.zeros(len(rows), dtype=np.intp), names=np.array([0]))
-        self._check_conditional([self.conditional], domain)
+        if self.conditional:
+            refuse_descriptors(domain, self._exact_name)
         kernel, fourier = self._resolve_kernel(backend, rows), self.feature_map == "fourier"
         if fourier:
             m = self._landmark_count(n_rows or len(rows), among_rows=False)
@@ -189,26 +172,14 @@ class LandmarkProjection(Projection, OnePass):
         self._domain_map = self._label_map(domain, "domain", None)
         self._kinds = kinds_of_labels(target, domain)
 
-    def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
-        if any(conditionals) and domain.values is not None:
-            raise ValueError(
-                "conditional=True with continuous domain descriptors needs all rows at once: "
-                f"use {self._exact_name}"
-            )
-
     def _landmark_count(self, n_rows: int, **options: bool) -> int:
         return landmark_count(self.n_landmarks, n_rows, **options)
 
     def _label_map(self, labels: Labels | None, role: str, points: Any) -> LabelMap | None:
         if labels is None or labels.values is None:
             return None
-        return LabelMap.choose(
-            labels.values,
-            *self._label_kernel(role),
-            residual_trace(self._label_epsilon, self._label_weight(role)),
-            name=f"the {role} kernel",
-            points=points,
-        )
+        name = f"the {role} kernel"
+        return LabelMap.choose(labels.values, *self._label_kernel(role), name=name, points=points)
 
     def _sum_rows(
         self, backend: Backend, rows: Any, target: Labels | None, domain: Labels
@@ -253,15 +224,12 @@ class LandmarkProjection(Projection, OnePass):
     ) -> None:
         """Store the function of the features with these weights, and what was seen."""
         kernel = self._map.kernel
-        pairs = zip((classes, domains), ("y", "sample_domain"), strict=True)
-        self._record(
-            kernel, *(label_array(labels, name) if labels else None for labels, name in pairs)
-        )
-        names = ["landmarks_", "frequencies_"]
-        if self._map.triangle is None:
-            names.reverse()
-        setattr(self, names[0], self._map.landmarks)
-        self.__dict__.pop(names[1], None)  # of an earlier fit
+        seen = (classes, "y"), (domains, "sample_domain")
+        self._record(kernel, *(label_array(part, name) if part else None for part, name in seen))
+        for name in ("landmarks_", "frequencies_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        fourier = self._map.triangle is None
+        setattr(self, "frequencies_" if fourier else "landmarks_", self._map.landmarks)
         self.dual_coef_ = self._map.dual(weights)
         self._offset = mean @ weights - kernel.constant * self.dual_coef_.sum(axis=0)
         self.n_samples_seen_ = self._sums.n_samples
@@ -276,18 +244,9 @@ class LandmarkProjection(Projection, OnePass):
         return type(self).__name__.removeprefix("Fast")
 
     @property
-    def _label_epsilon(self) -> float:
-        """Regularisation of the label kernels."""
-        return float(self.epsilon)
-
-    @property
     @abstractmethod
     def _relative_shift(self) -> float:
         """Regularisation of the solution per row, as far as arguments determine it."""
-
-    @property
-    def _support(self) -> Array:
-        return self.frequencies_ if hasattr(self, "frequencies_") else self.landmarks_
 
 
 class FastProjection(LandmarkProjection, MethodProjection):
@@ -325,6 +284,15 @@ class FastProjection(LandmarkProjection, MethodProjection):
         solution = standardise(gram, solution, gram.labels, warn=self.n_components is not None)
         self._record_solution(gram, solution)
         self._record_map(gram.weights(solution.dual), mean, classes, domains)
+
+
+def refuse_descriptors(domain: Labels, exact_name: str) -> None:
+    """Refuse continuous domain descriptors, which sums cannot compare inside classes."""
+    if domain.values is not None:
+        raise ValueError(
+            "conditional=True with continuous domain descriptors needs all rows at once: "
+            f"use {exact_name}"
+        )
 
 
 def chosen_landmarks(

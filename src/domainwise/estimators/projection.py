@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -23,25 +23,20 @@ from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.tiles import single_blas_thread
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel
-from domainwise.labels.factors import LabelSpace
+from domainwise.labels.factors import LabelSpace, residual_trace
 from domainwise.methods.components import Components
 
 #: Rows in memory up to which BLAS has one thread.
 SMALL_ROWS = 1500
 
 
-def is_small(X: Any) -> bool:
-    """Whether rows in memory, of whatever kind, are so few that one thread is quickest."""
-    if is_dask(X) or is_tensor(X):  # the length of a Dask collection is a computation
-        return False
-    with suppress(TypeError):
-        return bool(count_rows(X) <= SMALL_ROWS)
-    return False
-
-
 def one_thread_for_few(X: Any) -> AbstractContextManager[None]:
     """One BLAS thread where rows are few: several would wait for each other longer than work."""
-    return single_blas_thread(is_small(X))
+    few = False
+    if not (is_dask(X) or is_tensor(X)):  # the length of a Dask collection is a computation
+        with suppress(TypeError):
+            few = count_rows(X) <= SMALL_ROWS
+    return single_blas_thread(few)
 
 
 _ARRAYS = ("landmarks", "dual", "intercept")
@@ -102,7 +97,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     domains_: Array | None
     embedding_: Array  # of an exact form
     _kernel: Basis
-    _offset: Any
+    _offset: Any  #: subtracted from sums of kernel values
 
     #: Values of arguments that a method does not have.
     n_components: int | None = None
@@ -120,18 +115,18 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _needs_target = False
     _needs_classes = False
 
-    def _check_conditional(self, conditionals: Sequence[bool], domain: Labels) -> None:
-        """Refuse domains that the family cannot compare inside classes; the exact one can."""
+    def _label_kernel(self, role: str) -> tuple[Any, float | str, float]:
+        """Kernel and gamma of continuous labels, and the trace per row that may be neglected."""
+        kernel, gamma, weight = self.target_kernel, self.target_gamma, 1.0
+        if role == "domain":
+            kernel, gamma, weight = self.domain_kernel, self.domain_gamma, float(self.domain_weight)
+        residual = residual_trace(self._label_epsilon, weight)
+        return "rbf" if kernel == "auto" else kernel, gamma, residual
 
-    def _label_weight(self, role: str) -> float:
-        """How much a label kernel counts in the problem: the target's once."""
-        return float(self.domain_weight) if role == "domain" else 1.0
-
-    def _label_kernel(self, role: str) -> tuple[Any, float | str]:
-        """Kernel and gamma of continuous labels."""
-        target = (self.target_kernel, self.target_gamma)
-        kernel, gamma = target if role == "target" else (self.domain_kernel, self.domain_gamma)
-        return "rbf" if kernel == "auto" else kernel, gamma
+    @property
+    def _label_epsilon(self) -> float:
+        """Regularisation of the label kernels."""
+        return float(self.epsilon)
 
     def fit(self, X: ArrayLike, y: MaybeArray = None, sample_domain: MaybeArray = None) -> Self:
         """Learn the projection from source domains.
@@ -191,8 +186,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     @property
     def expansion(self) -> Expansion:
         """The projection as a function of kernel values."""
-        rows = None if self._kernel.name == "precomputed" else self._support
-        return Expansion(self._kernel, rows, self.dual_coef_, -self._offset)
+        rows = (vars(self).get(name) for name in ("X_fit_", "landmarks_", "frequencies_"))
+        support = next((part for part in rows if part is not None), None)
+        return Expansion(self._kernel, support, self.dual_coef_, -self._offset)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "dual_coef_")
@@ -205,12 +201,7 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @abstractmethod
     def _fit(self, backend: Backend, X: Any, y: Any, sample_domain: Any) -> None:
-        """Check X and labels, and store what was learnt."""
-
-    @property
-    @abstractmethod
-    def _support(self) -> Array:
-        """Rows whose kernel functions span the projection."""
+        """Check X and labels, and store the fitted attributes."""
 
     def _check_labels(
         self, backend: Backend, y: Any, sample_domain: Any, rows: Any, *, least_classes: int = 2
@@ -251,12 +242,9 @@ class Projection(Movable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         )
 
     def _record(self, kernel: Basis, classes: Any, domains: Any) -> None:
-        """Store what was seen: the kernel's scale, and the names of classes and domains."""
-        self._kernel = kernel
-        self.gamma_ = kernel.gamma
-        self.domains_ = domains
-        if hasattr(self, "classes_"):
-            del self.classes_
+        """Store the kernel, and the names of classes and domains."""
+        self._kernel, self.gamma_, self.domains_ = kernel, kernel.gamma, domains
+        self.__dict__.pop("classes_", None)  # of an earlier fit
         if classes is not None:
             self.classes_ = classes
 
@@ -289,8 +277,7 @@ class MethodProjection(Projection):
     def _solve(self, gram: Gram, labels: LabelSpace, continuous: bool) -> Components:
         """Call the method with those of the estimator's arguments that it takes."""
         names = inspect.signature(self._method).parameters.keys() - {"gram", "labels"}
-        options = {name: getattr(self, name) for name in names - {"continuous"}}
-        options |= {"continuous": continuous} if "continuous" in names else {}
+        options = {n: continuous if n == "continuous" else getattr(self, n) for n in names}
         return self._method(gram, labels, **options)
 
 
