@@ -1,4 +1,4 @@
-"""domainwise: features that carry over to domains nobody has seen yet."""
+"""domainwise: models that generalize to unseen domains."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,8 +27,8 @@ __version__ = "0.1.0"
 
 #: Projections are public if they can be saved.
 _PROJECTIONS = " ".join(_OWN[f"domainwise.estimators.{module}"] for module in ("exact", "fast"))
-#: Public names, imported when they are first asked for: the command line must begin to run before
-#: it has loaded all that it needs, to be able to stop without a word about where it was.
+#: Public names, imported when they are first used: the command line must begin to run before it has
+#: loaded all that it needs, so that Ctrl-C ends it without a traceback.
 _LAZY = {
     name: f"domainwise.{module}"
     for module, names in {
@@ -49,31 +49,7 @@ _LAZY = {
 }
 
 if not TYPE_CHECKING:  # type checkers take the names that are imported above
-    __all__ = [
-        "DCMCV",
-        "DomainContext",
-        "DomainEnsembleClassifier",
-        "DomainEnsembleRegressor",
-        "Evaluation",
-        "FastDCMCV",
-        "InvariantFeatures",
-        "InvariantKernel",
-        "InvariantRidgeCV",
-        "InvariantRidgeClassifierCV",
-        "InvariantSVC",
-        "InvariantSVR",
-        "ShiftWatch",
-        "SiteAdapter",
-        "__version__",
-        "check_shift",
-        "evaluate",
-        "load",
-        "precision",
-        "save",
-        "to_onnx",
-        "trusted_types",
-    ]
-    __all__ += _PROJECTIONS.split()
+    __all__ = ["__version__", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:

@@ -151,7 +151,7 @@ def test_models_of_ones_own_are_compared_and_fitted_from_the_command_line(
          "--estimator", "saved.skops")  # fmt: skip
     done("predict", "again.skops", folder / "clinic.csv", "-o", "out2.csv")
     start = ["evaluate", folder / "clinic.csv", *COMMON, "-o", "none", "--estimator"]
-    refused("give package.module:factory", *start, "house_models")
+    refused("pass package.module:factory", *start, "house_models")
     refused("No module named 'no_such'", *start, "no_such:model")
     refused("no attribute 'soft'", *start, "house_models:soft")
 

@@ -116,7 +116,7 @@ def test_an_interruption_is_exit_code_1_and_says_how_to_go_on(tiny, tmp_path, mo
         (["sinthetic"], "there is no table 'sinthetic'"),
         (["synthetic", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["synthetic", "--jobs", "0"], "--jobs must be at least 1"),
-        (["synthetic", "--seed", "-1"], "--seed must be 0 or more"),
+        (["synthetic", "--seed", "-1"], "--seed must be from 0 to 2**32 - 1, got -1"),
     ],
 )
 def test_bad_arguments_are_exit_code_2_and_make_nothing(tmp_path, arguments, message):

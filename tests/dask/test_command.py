@@ -237,7 +237,7 @@ def test_nobody_at_the_address(folder, tmp_path, monkeypatch):
             address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
             refused(f"{address}: no Dask scheduler answers there", *given, "--dask", address)
     for address in ("nonsense", "http://127.0.0.1:8787/status", ""):
-        refused("give the address of a scheduler", *given, "--dask", address)
+        refused("pass the address of a scheduler", *given, "--dask", address)
     assert os.listdir(tmp_path) == []
 
 

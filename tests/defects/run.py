@@ -161,8 +161,8 @@ DEFECTS = [
     ),
     Defect(
         "unusable input ends with exit code 1",
-        "_fail(_in_options(error), 2,",
-        "_fail(_in_options(error), 1,",
+        "getattr(error, \"parts\", [error]))), 2)",
+        "getattr(error, \"parts\", [error]))), 1)",
         ("cli/test_evaluate.py",),
     ),
     # Shared rules, and their use ----------------------------------------------------------------

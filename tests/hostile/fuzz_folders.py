@@ -157,7 +157,7 @@ def use(folder, other, number):
     evaluation.verdict(), evaluation.to_dict(), str(evaluation)
     recipe = Recipe(folder)
     for key in (recipe.find(None), "linear"):
-        recipe.scores(key), recipe.options
+        recipe.check(key)
         recipe.method(key, None, force=True)
     if number % 20 == 0:
         evaluation.report(folder / "report.html")

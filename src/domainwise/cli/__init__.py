@@ -45,25 +45,26 @@ _completion = sys.argv[1:2] in (["--install-completion"], ["--show-completion"])
 app = typer.Typer(
     name="domainwise",
     cls=QuickGroup,
-    help="Evaluate, fit and apply models for domains that are not in the training data.",
-    epilog="--install-completion adds these commands to the completion of your shell.",
+    help="Evaluate, fit and apply models for domains that are not in the training data.\n\n"
+    "A domain is where rows come from, such as a hospital, a patient or a well. Begin with\n\n"
+    "domainwise evaluate TABLE --target COLUMN --domain COLUMN",
+    epilog="--install-completion sets up completion of these commands in your shell.",
     no_args_is_help=True,
     add_completion=_completion or "_DOMAINWISE_COMPLETE" in os.environ,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing Rich's help takes longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(evaluate, compare, fit, predict, adapt, transform),
-    *(info, export, reproduce, report, datasets),
-):
+_commands = (evaluate, compare, fit, predict, adapt, transform, info, export, reproduce, report)
+for command in (*_commands, datasets):
     app.command()(command)
-app.add_typer(
-    federate,
-    name="federate",
-    cls=QuickGroup,
-    help="Fit one model across sites that keep their rows.",
-)
+about = """Fit one model across sites that keep their rows.
+
+The coordinator runs plan, every site statistics, the coordinator plan again with the files of the
+sites, every site moments, and the coordinator fit. Only the files that these commands write leave
+a site.
+"""
+app.add_typer(federate, name="federate", cls=QuickGroup, help=about)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""The option ``--dask``: where a command computes, and what it has to close afterwards."""
+"""The options ``--dask`` and ``--jobs``: where a command computes, and what it has to close."""
 
 from __future__ import annotations
 
@@ -9,33 +9,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Any
 
 from domainwise.cli.common import shown, stderr
-from domainwise.cli.options import option
-
-DaskOption = Annotated[
-    str | None,
-    option(
-        "Compute on a Dask cluster: a scheduler's address, or local to start one here.",
-        metavar="ADDRESS|local",
-    ),
-]
 
 #: Seconds in which a scheduler has to answer, and to have a worker.
 PATIENCE = 5
-_ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+")
 
 
 def processes(jobs: int | None, where: str | None) -> int:
     """Return the processes to use: those of ``--jobs``, or all cores, or all workers of Dask."""
     if jobs is not None and (jobs == 0 or jobs < -1):
         raise ValueError(f"--jobs must be at least 1, or -1 for all cores; got {jobs}")
-    if where is None:
-        return -1 if jobs is None else jobs
-    if jobs is not None:
+    if where is not None and jobs is not None:
         raise ValueError("--dask uses all workers of the cluster: leave out --jobs")
-    return -1
+    return -1 if jobs is None else jobs
 
 
 @contextmanager
@@ -52,19 +40,25 @@ def connected(where: str | None) -> Iterator[Any]:
         from distributed import Client
     except ModuleNotFoundError as error:
         raise ImportError(f'--dask needs {error.name}: pip install "domainwise[dask]"') from None
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         # Rows of a table in memory travel with their tasks, on purpose.
         large = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
-        opened.enter_context(dask.config.set(large))
+        stack.enter_context(dask.config.set(large))
         if where == "local":
-            cluster = opened.enter_context(_local_cluster())
-            client = opened.enter_context(Client(cluster, set_as_default=False))
-            client.run(_leave_interrupts_alone)
+            cluster = stack.enter_context(_local_cluster())
+            client = stack.enter_context(Client(cluster, set_as_default=False))
+            client.run(_ignore_interrupts)
         else:
-            client = opened.enter_context(_connect(where))
+            client = stack.enter_context(_connect(where))
         n_workers = len(client.nthreads())
+        try:
+            dashboard = f"dashboard at {client.dashboard_link}"
+            if where == "local" and not find_spec("bokeh"):
+                dashboard += " (pip install bokeh to see it)"
+        except KeyError:  # the scheduler was started without one
+            dashboard = "no dashboard"
         workers = "1 worker" if n_workers == 1 else f"{n_workers} workers"
-        stderr().print(f"dask: {workers}, {shown(_dashboard(client, where))}", soft_wrap=True)
+        stderr().print(f"dask: {workers}, {shown(dashboard)}", soft_wrap=True)
         yield client
 
 
@@ -85,7 +79,7 @@ def _local_cluster() -> Any:
         )
 
 
-def _leave_interrupts_alone() -> None:
+def _ignore_interrupts() -> None:
     """Let Ctrl-C end the command, which ends its workers, and not each of them with a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -94,15 +88,21 @@ def _connect(address: str) -> Any:
     """A client of a scheduler that answers and has workers."""
     import asyncio
 
-    from distributed import Client
+    from distributed import Client, Security
+    from distributed.comm import connect
 
-    if not _ADDRESS.fullmatch(address):
+    async def greet() -> None:  # a client would wait forever for, say, a web server
+        async with asyncio.timeout(PATIENCE):
+            comm = await connect(address, **Security().get_connection_args("client"))
+            await comm.close()
+
+    if not re.fullmatch(r"((tcp|tls|ws|wss)://)?[^\s/]+:\d+", address):
         raise ValueError(
-            f"--dask {address!r}: give the address of a scheduler, such as tcp://10.0.0.1:8786, or "
+            f"--dask {address!r}: pass the address of a scheduler, such as tcp://10.0.0.1:8786, or "
             "local"
         )
     try:
-        asyncio.run(_greet(address))
+        asyncio.run(greet())
     except (OSError, TypeError) as error:
         reason = str(error) or f"waited {PATIENCE} seconds"
         raise ValueError(
@@ -119,24 +119,3 @@ def _connect(address: str) -> Any:
             "(an adaptive cluster needs a minimum of one)"
         ) from None
     return client
-
-
-async def _greet(address: str) -> None:
-    """Check that a scheduler answers: a client would wait forever for, say, a web server."""
-    import asyncio
-
-    from distributed import Security
-    from distributed.comm import connect
-
-    async with asyncio.timeout(PATIENCE):
-        comm = await connect(address, **Security().get_connection_args("client"))
-        await comm.close()
-
-
-def _dashboard(client: Any, where: str) -> str:
-    try:
-        link = client.dashboard_link
-    except KeyError:  # the scheduler was started without one
-        return "no dashboard"
-    hint = " (pip install bokeh to see it)"
-    return f"dashboard at {link}" + (hint if where == "local" and not find_spec("bokeh") else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,77 +12,73 @@ import typer
 
 from domainwise.cli import common, options
 from domainwise.cli.common import shown, stderr, stdout
-from domainwise.cli.dask import DaskOption, connected, processes
+from domainwise.cli.dask import connected, processes
 
 if TYPE_CHECKING:
     from domainwise.evaluation import Evaluation
     from domainwise.models.registry import Method
 
 REPORT_NAME = "report.html"
-_ENDINGS = (".gz", ".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx")
+_ENDINGS = re.compile(r"(\.(gz|csv|tsv|parquet|pq|feather|arrow|xlsx))+$", re.IGNORECASE)
 #: Colour of a method's name by its kind.
 _COLOURS = {"baseline": "blue", "projection": "red", "machine": "magenta", "own": "green"}
 
 
 @options.command
 def evaluate(
+    data: options.Data,
     *,
-    data: options.DataArgument,
-    target: Annotated[str, options.TARGET],
-    domain: Annotated[str, options.DOMAIN],
-    task: options.TaskOption = "auto",
+    target: options.Target,
+    domain: options.Domain,
+    task: options.Task = "auto",
     methods: Annotated[
-        str | None,
-        options.option("Names of methods, separated by commas, or all. Default: those above."),
+        str | None, "Methods, separated by commas, or all. Default: the first seven above.", "NAMES"
     ] = None,
     estimator: Annotated[
         options.Names,
-        options.option(
-            "A model of your own to compare: package.module:factory, or a model file. May be given "
-            "more than once.",
-            metavar="WHERE",
-        ),
+        "A model of your own to compare: package.module:factory, or a model file. Repeat the "
+        "option for several.",
+        "WHERE",
     ] = None,
     metric: Annotated[
         str | None,
-        options.option(
-            "Scorers of scikit-learn, separated by commas. Default: chosen by the target. The "
-            "first one decides whether classes are weighted."
-        ),
+        "Scorers of scikit-learn, separated by commas. Default: chosen by the target. The first "
+        "one decides whether classes are weighted.",
+        "NAMES",
     ] = None,
     inner_metric: Annotated[
-        str | None,
-        options.option("Scorer that chooses parameters. Default: log loss or squared error."),
+        str | None, "Scorer that chooses parameters. Default: log loss or squared error."
     ] = None,
-    positive: options.PositiveOption = None,
+    positive: options.Positive = None,
     columns: options.ColumnOptions,
     reading: options.ReadingOptions,
     max_rows: Annotated[
-        int,
-        typer.Option(help="Learn from at most this many rows, even over domains; 0: all."),
+        int, "Learn from at most this many rows, evenly over domains; 0 is all."
     ] = 2000,
-    seed: options.SeedOption = 0,
-    jobs: options.JobsOption = None,
-    dask: DaskOption = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
     out: Annotated[
-        Path | None,
-        options.option("Results folder. Default: domainwise-evaluation/NAME.", "--out", "-o"),
+        Path | None, "Results folder. Default: domainwise-evaluation/NAME.", "FOLDER", "-o"
     ] = None,
-    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    quick: Annotated[bool, options.flag("--quick", "A first answer in half a minute.")] = False,
-    force: Annotated[bool, options.flag("--force", "Replace other results in the folder.")] = False,
-    as_json: options.JsonOption = False,
+    report: Annotated[bool, "Write the HTML report."] = True,
+    quick: Annotated[bool, "A first answer in half a minute."] = False,
+    force: Annotated[bool, "Replace other results in the folder."] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Compare methods on held-out domains, to choose one for an unseen domain.
+    """Compare methods on held-out domains.
 
-    Every domain is held out in turn (in ten groups if there are more than ten). Methods: constant,
-    svm, linear, boosting, dcmcv, invariantridge, ensemble; others by --methods: kpca, coir, dica,
-    dcm, sca, mda, mida, their fast forms such as fastdcm, and invariant. Parameters are chosen on
-    the other domains only. The ensemble is scored twice: row by row, and with all rows of the
-    held-out domain at once (+context).
+    The result shows which method to use on a domain that is not in the table. Every domain is held
+    out in turn (in ten groups if there are more than ten), and parameters are chosen on the other
+    domains only.
 
-    Finished jobs are saved as they are done. Ctrl-C leaves a page of these, and the same command
-    continues, with the same numbers. With another --metric it computes that from the saved
+    Methods: constant, svm, linear, boosting, dcmcv, invariantridge, ensemble; others by --methods:
+    kpca, coir, dica, dcm, sca, mda, mida, their fast forms such as fastdcm, and invariant. The
+    ensemble is scored twice: row by row, and with all rows of the held-out domain at once
+    (+context).
+
+    Finished jobs are saved at once. After Ctrl-C the report shows what is finished, and the same
+    command continues, with the same numbers. With another --metric it computes that from the saved
     predictions.
     """
     from domainwise.distributed.fit import folds_on
@@ -91,7 +88,6 @@ def evaluate(
     from domainwise.tables.schema import ONE_CLASS
 
     n_jobs = processes(jobs, dask)
-    common.check_seed(seed)
     if max_rows < 0:
         raise ValueError(f"--max-rows must be 0 (all) or more, got {max_rows}")
     chosen = choose_methods(methods)
@@ -99,14 +95,25 @@ def evaluate(
         chosen = choose_methods([*chosen, *own_methods(estimator)])
     if report:
         common.require("report", "--no-report")
-    folder = out or Path("domainwise-evaluation") / _stem(data)
+    stem = _ENDINGS.sub("", data.name) or data.name
+    folder = out or Path("domainwise-evaluation") / stem
     files = [folder / RESULT_NAME] + ([folder / REPORT_NAME] if report else [])
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; name a folder with --out")
+    for path in files:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder, but a file is to be written; change --out")
     # Whether jobs in the folder belong to this command is checked once the table has been read.
-    _check_folder(folder, files, force or (folder / JOBS).is_dir())
+    existing = [str(path) for path in files if path.exists()]
+    if existing and not force and not (folder / JOBS).is_dir():
+        raise ValueError(
+            f"{' and '.join(existing)} would be overwritten; use --force to do so, or name another "
+            "folder with --out"
+        )
     table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
     table_options |= {**vars(columns), **reading.arguments()}
     table = common.read_input(data, **table_options)
-    common.print_notes(common.stderr(), table.notes)
+    common.print_notes(stderr(), table.notes)
     with connected(dask) as client, folds_on(client):
         result = evaluate_table(
             table,
@@ -143,7 +150,7 @@ def evaluate(
         try:
             result.report(folder / REPORT_NAME, title=title)
         except Exception as error:
-            raise common.Unfinished(
+            raise options.Unfinished(
                 f"the page could not be drawn ({type(error).__name__}: {error}); the results are "
                 f"complete in {folder}, and domainwise report {folder} tries again"
             ) from error
@@ -176,7 +183,7 @@ def print_evaluation(result: Evaluation) -> None:
 
 
 def _scores_table(result: Evaluation) -> Any:
-    rows = []
+    rows = [("method", "mean", "worst", "spread", "seen", "p", "worst domain")]
     for method in result.results:
         mark = " ●" if method is result.baseline else ""
         label = f"[{_COLOURS[method.kind]}]{shown(method.label)}[/]{mark}"
@@ -184,10 +191,9 @@ def _scores_table(result: Evaluation) -> Any:
         mean = f"[bold]{mean}[/]" if method is result.best else mean
         spread = result.show(result.measure.sign * method.spread)
         rows.append((label, mean, worst, spread, seen, p, shown(domain)))
-    columns = ("method", "mean", "worst", "spread", "seen", "p", "worst domain")
-    filled = [i for i in range(len(columns)) if any(row[i] != "–" for row in rows)]
-    cells = [[row[i] for i in filled] for row in rows]
-    return common.text_table([columns[i] for i in filled], cells, wrapped=columns[-1:])
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
+    header, *cells = zip(*columns, strict=True)
+    return common.text_table(header, cells, wrapped=["worst domain"])
 
 
 def own_methods(names: list[str] | None) -> list[Method]:
@@ -211,7 +217,7 @@ def own_methods(names: list[str] | None) -> list[Method]:
         module, _, name = text.partition(":")
         if not module or not name.isidentifier():
             raise ValueError(
-                f"--estimator {text}: give package.module:factory, or a model file (.skops)"
+                f"--estimator {text}: pass package.module:factory, or a model file (.skops)"
             )
         sys.path.insert(0, str(Path.cwd()))
         try:
@@ -232,8 +238,7 @@ def digest(path: Path) -> str:
         if path.is_dir():
             whole.update(f"{file.relative_to(path)}\n".encode())
         with file.open("rb") as stream:
-            while part := stream.read(1 << 20):
-                whole.update(part)
+            hashlib.file_digest(stream, lambda: whole)
     return whole.hexdigest()
 
 
@@ -242,52 +247,29 @@ def next_step(result: Evaluation, folder: Path, estimators: list[str] | None) ->
     recommended = result.recommended
     if recommended.trivial:
         return ""
-    out = shlex.quote(f"{folder.name}.skops")
     then = " (then predict with --context)" if recommended.context else ""
-    own = estimators if recommended.kind == "own" else None
-    named = "".join(f" --estimator {shlex.quote(text)}" for text in own or ())
-    command = f"domainwise fit --from {shlex.quote(str(folder))}{named} -o {out}"
+    own = [] if recommended.kind != "own" else estimators or []
+    arguments = ["--from", str(folder), *(part for text in own for part in ("--estimator", text))]
+    command = shlex.join(["domainwise", "fit", *arguments, "-o", f"{folder.name}.skops"])
     return f"To fit {recommended.label} to all rows{then}: {command}"
 
 
-def _check_folder(folder: Path, files: list[Path], force: bool) -> None:
-    """Refuse to overwrite other files than those of an earlier run, before any work is done."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; name a folder with --out")
-    for path in files:
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder, but a file is to be written; change --out")
-    existing = [str(path) for path in files if path.exists()]
-    if existing and not force:
-        raise ValueError(
-            f"{' and '.join(existing)} would be overwritten; use --force to do so, or name another "
-            "folder with --out"
-        )
-
-
-def _stem(data: Path) -> str:
-    name = data.name
-    while name.lower().endswith(_ENDINGS):
-        name = name[: name.rindex(".")]
-    return name or data.name
-
-
-FolderArgument = Annotated[Path, options.argument("A results folder of evaluate.")]
+Folder = Annotated[Path, "A results folder of evaluate."]
 
 
 @options.command
 def compare(
-    first: FolderArgument,
-    second: FolderArgument,
+    first: Folder,
+    second: Folder,
+    *,
     method: Annotated[
-        str | None,
-        options.option("A method of both evaluations. Default: the best, and all in common."),
+        str | None, "A method of both evaluations. Default: the best one, and all in common."
     ] = None,
-    out: Annotated[Path | None, options.option("A page to write: .html.", "--out", "-o")] = None,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
+    out: Annotated[Path | None, "A page to write (.html).", "FILE", "-o"] = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Compare two evaluations of the same question, method by method and domain by domain.
+    """Compare two evaluations, by method and by domain.
 
     Both must have the same target, domains and metric. Notes say whether the table, the rows and
     the folds are the same. Differences are second minus first, with 95 % intervals.
@@ -297,7 +279,7 @@ def compare(
 
     if out is not None:
         common.require("report")
-        common.check_output(out, force, [".html"])
+        common.check_output(out, force, ".html")
     comparison = compare_evaluations(first, second, method)
     if out is not None:
         write_text(out, comparison.page())

@@ -10,28 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from domainwise.cli import options
-from domainwise.cli.common import (
-    check_apart,
-    check_output,
-    check_seed,
-    read_input,
-    shown,
-    size_in_words,
-    stderr,
-    stdout,
-    working,
-)
+from domainwise.cli import common, options
+from domainwise.cli.common import shown, stderr, stdout, working
 from domainwise.cli.info import print_model, print_model_notes
 
 federate = typer.Typer(no_args_is_help=True)
 
-OutOption = Annotated[Path, options.option("File to write.", "--out", "-o")]
-PlanOption = Annotated[Path, options.option("The plan that the coordinator sent.", "--plan")]
-FilesArgument = Annotated[
-    list[Path] | None, options.argument("Files of all sites of this round, one of each.")
-]
-SOURCE = "A table with the columns that all sites have; with files, the plan to merge them into."
+Files = Annotated[list[Path] | None, "The files of all sites of this round, one of each."]
+PlanFile = Annotated[Path, "The plan that the coordinator sent.", "FILE"]
+SiteOut = Annotated[Path, "File to write (.npz).", "FILE", "-o"]
 MORE = "classes, kernels, gammas, feature_map, centres, candidates, class_weight, second_moments"
 #: Have options of their own, too.
 OPTIONS = "task, auto_drop, dates, decimal, na"
@@ -44,86 +31,81 @@ of_sites = partial(
 @federate.command()
 @options.command
 def plan(
-    *,
     context: typer.Context,
-    source: Annotated[Path, options.argument(SOURCE)],
-    out: OutOption,
-    files: FilesArgument = None,
-    target: Annotated[str | None, typer.Option(help="Column to predict.", metavar="COLUMN")] = None,
-    domain: Annotated[str, typer.Option(help="Column that names the domain.")] = "site",
-    method: Annotated[
-        str, typer.Option(help="invariantridge, fastdcm, fastcoir or fastdica.")
-    ] = "invariantridge",
+    source: Annotated[
+        Path,
+        "A table with the columns that all sites have; with files, the plan to merge them into.",
+    ],
+    files: Files = None,
+    *,
+    out: Annotated[Path, "Plan to write (.json).", "FILE", "-o"],
+    target: options.Target = None,
+    domain: options.Domain = "site",
+    method: Annotated[str, "invariantridge, fastdcm, fastcoir or fastdica."] = "invariantridge",
     columns: Annotated[
         int | None,
         typer.Option(
-            help="Number of columns of the feature map. Default: as many as sites may send.", min=1
+            help="Columns of the feature map. Default: as many as sites may send.",
+            metavar="N",
+            min=1,
         ),
     ] = None,
     smallest: Annotated[
         int,
-        typer.Option(help="Fewest rows of a class or category that sites report.", min=3),
+        typer.Option(
+            help="Sites report no class or category with fewer rows than this.", metavar="N", min=3
+        ),
     ] = 10,
-    task: options.TaskOption = "auto",
-    features: options.FeaturesOption = None,
-    drop: options.DropOption = None,
-    auto_drop: options.AutoDropOption = False,
-    dates: options.DatesOption = None,
+    task: options.Task = "auto",
+    features: options.FeatureOptions,
     reading: options.ReadingOptions,
     more: Annotated[
-        Path | None, options.option(f"JSON file with further settings of the plan: {MORE}.")
+        Path | None, f"JSON file with further settings of the plan: {MORE}.", "FILE"
     ] = None,
-    seed: options.SeedOption = 0,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
+    seed: options.Seed = 0,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Write the plan of the first round from a table, or that of the second round from files."""
-    from domainwise.federated import Plan, merge
+    """Write the plan of the first or the second round.
 
-    check_apart(source, out)
-    check_output(out, force, [".json"])
-    check_seed(seed)
+    A plan says what all sites have to agree on. That of the first round is made from a table, which
+    may have made-up rows. That of the second round is made from the first plan and the files that
+    the sites wrote with federate statistics.
+    """
+    from domainwise.federated import Plan, merge
+    from domainwise.tables.cells import split_names
+    from domainwise.tables.files import read_table
+
+    common.check_apart(source, out)
+    common.check_output(out, force, ".json")
     if files:
-        _refuse_beside_files(context)
+        options.refuse_options(
+            context, "source files out force as_json", "the plan that files are merged into decides"
+        )
         with working("merging the files of the sites"):
             new_plan = merge(Plan.load(source), files)
     elif target is None:
         raise ValueError("name --target, or files of the first round to merge")
     else:
-        names = ("target", "domain", "method", "seed", "task", "features", "drop", "auto_drop")
-        plan_options: dict[str, Any] = {
-            name: value for name, value in locals().items() if name in names
-        }
-        plan_options |= {
-            "n_features": columns or "auto",
-            "smallest_cell": smallest,
-            "more": _more_of(more),
-        }
-        new_plan = read_input(
-            source, read=_plan_of, dates=dates, **plan_options, **reading.arguments()
-        )
+        with working(f"reading {source}"):
+            arguments = reading.arguments()
+            frame = read_table(source, encoding=arguments.pop("encoding"))
+            settings: dict[str, Any] = {
+                "target": target,
+                "domain": domain,
+                "method": method,
+                "task": task,
+                "n_features": columns or "auto",
+                "smallest_cell": smallest,
+                "seed": seed,
+                "features": split_names(features.features, list(frame.columns)),
+                "drop": split_names(features.drop, list(frame.columns)),
+                "auto_drop": features.auto_drop,
+                "dates": common.parts_of(features.dates),
+            }
+            new_plan = Plan.of_table(frame, **settings | arguments | _more_of(more))
     summary = {"plan": new_plan.hash, "merged": new_plan.merged is not None}
     _write(out, new_plan.words(), new_plan.save, summary if as_json else None)
-
-
-def _plan_of(source: Path, encoding: str | None, more: dict[str, Any], **plan_options: Any) -> Any:
-    from domainwise.federated import Plan
-    from domainwise.tables.cells import split_names
-    from domainwise.tables.files import read_table
-
-    frame = read_table(source, encoding=encoding)
-    plan_options |= {
-        name: split_names(plan_options[name], list(frame.columns)) for name in ("features", "drop")
-    }
-    return Plan.of_table(frame, **plan_options | more)
-
-
-def _refuse_beside_files(context: typer.Context) -> None:
-    """Refuse options of a new plan: the one that files are merged into has decided them."""
-    for name in context.params.keys() - {"source", "files", "out", "force", "as_json", "debug"}:
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"leave out {option}: the plan that files are merged into decides")
 
 
 def _more_of(path: Path | None) -> dict[str, Any]:
@@ -143,54 +125,54 @@ def _site_command(kind: str, about: str) -> None:
 
     @of_sites
     def at_site(
-        data: options.DataArgument,
-        plan: PlanOption,
-        out: OutOption,
-        site: Annotated[str | None, typer.Option(help="Name. Default: the only domain.")] = None,
-        encoding: options.EncodingOption = None,
+        data: options.Data,
+        *,
+        plan: PlanFile,
+        out: SiteOut,
+        site: Annotated[str | None, "Name of this site. Default: that of its only domain."] = None,
+        encoding: options.Encoding = None,
         accept_disclosure: Annotated[
-            bool,
-            typer.Option(
-                "--accept-disclosure",
-                help="Write the file even if it discloses rows.",
-            ),
+            bool, "Write the file even if rows can be reconstructed from it."
         ] = False,
-        force: options.ForceOption = False,
-        as_json: options.JsonOption = False,
+        force: options.Force = False,
+        as_json: options.Json = False,
     ) -> None:
         from domainwise import federated
         from domainwise.tables.files import read_table
 
-        check_apart(data, out)
-        check_output(out, force, [".npz"])
-        agreed = federated.Plan.load(plan)
+        common.check_apart(data, out)
+        common.check_output(out, force, ".npz")
+        agreed, make = federated.Plan.load(plan), getattr(federated, kind)
         with working(f"reading {data}"):
             frame = read_table(data, encoding=encoding)
-            accepted = {"accept_disclosure": accept_disclosure}
-            file = getattr(federated, kind)(frame, agreed, site=site, **accepted)
+            file = make(frame, agreed, site=site, accept_disclosure=accept_disclosure)
         summary = {"site": file.site, "plan": file.plan, **file.content, "notes": file.notes}
         _write(out, file.words(), file.save, summary if as_json else None)
 
     federate.command(kind, help=about)(at_site)
 
 
-_site_command("statistics", "First round: write this site's statistics for preprocessing.")
-_site_command("moments", "Second round: write this site's sums, from which the model is fitted.")
+_site_command("statistics", "First round: write this site's statistics of columns.")
+_site_command("moments", "Second round: write the sums that the model is fitted from.")
 
 
 @federate.command()
 @of_sites
 def fit(
-    plan: PlanOption,
-    out: OutOption,
-    files: FilesArgument = None,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
+    files: Files = None,
+    *,
+    plan: PlanFile,
+    out: options.ModelOut,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Fit a model from files of the second round, chosen by holding out sites."""
+    """Fit a model from the files of the second round.
+
+    Its parameters are chosen by holding out one site after another.
+    """
     from domainwise import federated
 
-    check_output(out, force, [".skops"])
+    common.check_output(out, force, ".skops")
     with working("fitting, and holding out sites"):
         model = federated.fit(federated.Plan.load(plan), files or [])
     info = {**model.info, "schema": model.schema.as_dict()}
@@ -215,5 +197,6 @@ def _write(
         console.print(shown(line), soft_wrap=True)
     save(out)
     if summary is not None:
-        typer.echo(json.dumps({"file": str(out), **summary}, indent=2))
-    console.print(f"\nwrote [bold]{shown(out)}[/bold] ({size_in_words(out)})", soft_wrap=True)
+        common.print_json({"file": str(out), **summary})
+    console.print()
+    common.print_written(out, console)

@@ -10,7 +10,7 @@ import typer
 
 from domainwise.cli import common, options
 from domainwise.cli.common import stderr, stdout
-from domainwise.cli.dask import DaskOption, connected, processes
+from domainwise.cli.dask import connected, processes
 from domainwise.cli.evaluate import digest, own_methods
 from domainwise.cli.info import print_model, print_model_notes
 
@@ -19,66 +19,55 @@ if TYPE_CHECKING:
 
 #: Rows of a table that is fitted in one process by default: others take as long to start.
 SMALL_TABLE = 1000
+#: Options that may stand beside ``--from``: others would make another model than the one measured.
+BESIDE_FROM = "data source method estimator check rows out jobs dask force as_json"
 
 
 @options.command
 def fit(
+    context: typer.Context,
+    data: Annotated[Path | None, "A table, as for evaluate; not needed with --from."] = None,
     *,
-    out: Annotated[Path, options.option("Model file to write.", "--out", "-o")],
-    data: Annotated[
-        Path | None, options.argument("A table, as for evaluate; not needed with --from.")
-    ] = None,
+    out: options.ModelOut,
     source: Annotated[
         Path | None,
-        options.option(
-            "Fit a method of an evaluation: the results folder names the table, columns, metric "
-            "and seed. The method is the best one unless --method names another.",
-            "--from",
-            metavar="FOLDER",
-        ),
+        "Fit a method of an evaluation: its results folder names the table, columns, metric and "
+        "seed. The method is the recommended one unless --method names another.",
+        "FOLDER",
+        "--from",
     ] = None,
-    target: Annotated[str | None, options.TARGET] = None,
-    domain: Annotated[str | None, options.DOMAIN] = None,
-    method: Annotated[
-        str, typer.Option(help="A method; auto is ensemble, or invariantridge for many rows.")
-    ] = "auto",
+    target: options.Target = None,
+    domain: options.Domain = None,
+    method: Annotated[str, "A method; auto is ensemble, or invariantridge for many rows."] = "auto",
     estimator: Annotated[
         options.Names,
-        options.option(
-            "With --from, an estimator of your own that was evaluated, as it was named there: "
-            "package.module:factory, or a model file. May be given more than once.",
-            metavar="WHERE",
-        ),
+        "With --from: your own estimator, as it was named for evaluate. Repeat the option for "
+        "several.",
+        "WHERE",
     ] = None,
     predictor: Annotated[
-        str, typer.Option(help="After a projection: lda, logistic, svm; for numbers ridge, svm.")
+        str, "After a projection: lda, logistic or svm for classes, ridge or svm for numbers."
     ] = "auto",
-    task: options.TaskOption = "auto",
+    task: options.Task = "auto",
     columns: options.ColumnOptions,
     reading: options.ReadingOptions,
     balanced: Annotated[
         bool | None,
-        options.option(
-            "Weight classes equally. Default: as the metric.", "--balanced/--not-balanced"
-        ),
+        "Whether to weight classes equally. Default: as the metric does.",
+        "--balanced/--not-balanced",
     ] = None,
-    positive: options.PositiveOption = None,
-    check: Annotated[
-        bool, typer.Option(help="Score the method and a constant on held-out domains.")
-    ] = True,
+    positive: options.Positive = None,
+    check: Annotated[bool, "Score the method and a constant on held-out domains."] = True,
     rows: Annotated[
         bool,
-        options.option(
-            "Whether the model may contain rows of the table. Methods that store none: "
-            "constant, linear, boosting.",
-            "--rows/--no-rows",
-        ),
+        "Whether the model may contain rows of the table. Methods that store none: constant, "
+        "linear, boosting.",
     ] = True,
-    seed: options.SeedOption = 0,
-    jobs: options.JobsOption = None,
-    dask: DaskOption = None,
-    force: options.ForceOption = False,
-    as_json: options.JsonOption = False,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    dask: options.Dask = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Fit a model to a table and write it to one file.
 
@@ -87,38 +76,43 @@ def fit(
     fastdica, fastkpca (landmarks, for large tables).
     """
     from domainwise.distributed.fit import folds_on
-    from domainwise.evaluation.compare import check_table, compare_with_constant
+    from domainwise.evaluation.compare import check_table
     from domainwise.jobs.store import replacing
-    from domainwise.models.registry import TRIVIAL, find_method
+    from domainwise.models.registry import find_method
     from domainwise.models.table_model import fit_table, refuse_rows
 
     n_jobs = processes(jobs, dask)
-    common.check_seed(seed)
-    common.check_output(out, force, [".skops"])
-    table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
-    table_options |= {**vars(columns), **reading.arguments()}
-    arguments: dict[str, Any] = {
-        "predictor": predictor,
-        "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
-        "pos_label": positive,
-        "random_state": seed,
-    }
-    measured, recipe = "", None if source is None else Recipe(source)
-    if recipe is None:
+    common.check_output(out, force, ".skops")
+    measured, large, checked = "", None, None
+    if source is None:
         if data is None or target is None or domain is None:
             raise ValueError("pass a table, --target and --domain, or an evaluation with --from")
         if estimator:
             raise ValueError("--estimator needs an evaluation; name its folder with --from")
         find_method(method, 0)
-        arguments["method"] = method
+        table_options: dict[str, Any] = {"target": target, "domain": domain, "task": task}
+        table_options |= {**vars(columns), **reading.arguments()}
+        arguments: dict[str, Any] = {
+            "method": method,
+            "predictor": predictor,
+            "class_weight": "auto" if balanced is None else "balanced" if balanced else None,
+            "pos_label": positive,
+            "random_state": seed,
+        }
+        if dask is not None and find_spec("dask"):
+            from domainwise.models.large_table import LargeTable, exceeds_memory
+
+            if exceeds_memory(data):
+                large = common.read_input(data, **table_options, read=LargeTable.open)
     else:
-        _refuse_beside_recipe(table_options, arguments)
+        options.refuse_options(
+            context, BESIDE_FROM, "the evaluation that --from names has decided it"
+        )
+        recipe = Recipe(source)
         data, table_options = recipe.data(data, force), recipe.table_options
         measured = recipe.find(None if method == "auto" else method)
         arguments = {**recipe.options, "method": recipe.method(measured, estimator, force)}
-    large = None
-    if dask is not None and recipe is None and find_spec("dask"):
-        large = _beyond_memory(data, table_options)
+        checked = recipe.check(measured) if check else None
     table = common.read_input(data, **table_options) if large is None else large.table
     if jobs is None and dask is None and len(table.y) < SMALL_TABLE:
         n_jobs = 1
@@ -129,28 +123,21 @@ def fit(
         common.working(doing) as say,
         folds_on(client, lambda done: say(f"{doing}: {done} tasks done")),
     ):
-        checked = None
-        if check and recipe is not None:
-            scores, constant = recipe.scores(measured), recipe.scores(TRIVIAL)
-            if scores and constant:
-                calibration = recipe.result(measured).get("calibration")
-                metric = recipe.recipe["scoring"]
-                checked = compare_with_constant(metric, scores, constant, calibration)
         if large is None:
             model = fit_table(table, **arguments, rows=rows, n_jobs=n_jobs)
         else:
             refuse_rows(str(arguments["method"]), not rows)
             model = large.fit(client, **arguments)
             arguments["method"] = model.info["method"]
-        if check and checked is None:
-            checked = check_table(table, **arguments, n_jobs=n_jobs)
-        model.info["check"] = None if checked is None else vars(checked)
-        if checked is not None and recipe is not None and measured != arguments["method"].key:
+        if checked is not None and measured != arguments["method"].key:
             model.info["context"] = {**(model.info["context"] or {}), "promised": True}
             model.info["notes"].append(
                 f"scores on held-out domains are those of {measured}, which uses all rows of a new "
                 "domain: predict with --context"
             )
+        if check and checked is None:
+            checked = check_table(table, **arguments, n_jobs=n_jobs)
+        model.info["check"] = None if checked is None else vars(checked)
         model.save(unfinished)
     info = {**model.info, "schema": model.schema.as_dict()}
     if as_json:
@@ -160,27 +147,6 @@ def fit(
         stdout().print()
         common.print_written(out)
     print_model_notes(stderr(), info)
-
-
-def _beyond_memory(data: Path, table_options: dict[str, Any]) -> Any:
-    """Open a table that does not fit into memory; None for one that does."""
-    from domainwise.models.large_table import LargeTable, exceeds_memory
-
-    return (
-        common.read_input(data, **table_options, read=LargeTable.open)
-        if exceeds_memory(data)
-        else None
-    )
-
-
-def _refuse_beside_recipe(table_options: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Refuse options that would make another model than the one that was measured."""
-    defaults = {"task": "auto", "predictor": "auto", "class_weight": "auto"}
-    options = {"class_weight": "balanced", "pos_label": "positive", "random_state": "seed"}
-    for name, value in (table_options | arguments).items():
-        if (value or None) != defaults.get(name):
-            option = options.get(name, name).replace("_", "-")
-            raise ValueError(f"leave out --{option}: the evaluation named by --from decides it")
 
 
 class Recipe:
@@ -195,15 +161,19 @@ class Recipe:
                 f"{self.path} does not describe a table: it was written by evaluate() in Python. "
                 "Run domainwise evaluate on the table"
             )
-        self.recipe, self.table = self.stored["recipe"], self.stored["table"]
-        self.table_options: dict[str, Any] = self.table["asked"]
+        recipe = self.stored["recipe"]
+        self.recipe, self.table_options = recipe, self.stored["table"]["asked"]
+        #: Arguments of :func:`~domainwise.models.table_model.table_setting`.
+        self.options = {"random_state": recipe["seed"]} | {
+            name: recipe[name] for name in ("scoring", "inner_scoring", "pos_label", "class_weight")
+        }
 
     def data(self, path: Path | None, force: bool) -> Path:
         """The table that was evaluated; another is refused unless forced."""
-        path = path or Path(self.table["path"])
+        path = path or Path(self.stored["table"]["path"])
         if not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path}: no such file; name the table that was evaluated")
-        if not force and digest(path) != self.table["sha256"]:
+            raise ValueError(f"{path} does not exist; name the table that was evaluated")
+        if not force and digest(path) != self.stored["table"]["sha256"]:
             raise ValueError(
                 f"{path} is not the table that {self.path} is about; evaluate it first, or use "
                 "--force"
@@ -247,18 +217,22 @@ class Recipe:
             )
         return method
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments of :func:`~domainwise.models.table_model.table_setting`."""
-        names = ("scoring", "inner_scoring", "pos_label", "class_weight")
-        return {name: self.recipe[name] for name in names} | {"random_state": self.recipe["seed"]}
+    def check(self, key: str) -> Any:
+        """The scores of a method on held-out domains beside those of a constant; None without."""
+        from domainwise.evaluation.compare import compare_with_constant
+        from domainwise.models.registry import TRIVIAL
 
-    def result(self, key: str) -> dict[str, Any]:
-        """The result of a method; empty if it was not evaluated."""
-        return next((method for method in self.stored["methods"] if method["key"] == key), {})
-
-    def scores(self, key: str) -> dict[Any, float]:
-        """Scores of a method on held-out domains; larger is better."""
         sign = 1 if self.stored["measure"]["greater_is_better"] else -1
-        rows = self.result(key).get("per_domain", ())
-        return {row["domain"]: sign * row["score"] for row in rows if row["score"] is not None}
+        results = {method["key"]: method for method in self.stored["methods"]}
+        scores, constant = (
+            {
+                row["domain"]: sign * row["score"]
+                for row in results.get(name, {}).get("per_domain", ())
+                if row["score"] is not None
+            }
+            for name in (key, TRIVIAL)
+        )
+        if not scores or not constant:
+            return None
+        calibration = results[key].get("calibration")
+        return compare_with_constant(self.recipe["scoring"], scores, constant, calibration)

@@ -1,99 +1,107 @@
-"""Options that commands share, groups of them as one argument, and what every command does."""
+"""Options that commands share, and what makes a function a command.
+
+A command declares a parameter as ``Annotated[type, help]``. Further strings are the name of its
+value in ``--help``, such as ``"COLUMN"``, and its flags, where these are not ``--name`` alone.
+Keyword-only parameters are options, others arguments. A parameter whose type is a dataclass stands
+for all options that the dataclass declares.
+"""
 
 import inspect
+import shlex
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, NoReturn, get_args, get_origin
 
 import typer
 
-from domainwise.cli.common import parts_of, reported_errors
-
-
-def option(about: str, *names: str, **more: Any) -> Any:
-    """An option whose default is not shown."""
-    return typer.Option(*names, help=about, show_default=False, **more)
-
-
-def argument(about: str) -> Any:
-    """An argument whose default is not shown."""
-    return typer.Argument(help=about, show_default=False)
-
-
-def flag(name: str, about: str) -> Any:
-    """An option without a value."""
-    return typer.Option(name, help=about)
-
+from domainwise.cli.common import parts_of, shown, stderr
 
 Names = list[str] | None
-ModelArgument = Annotated[Path, argument("Model file written by fit.")]
-DataArgument = Annotated[
+
+Model = Annotated[Path, "Model file that fit has written."]
+Data = Annotated[
     Path,
-    argument(
-        "A table: CSV (also .gz), Parquet, Feather or Excel, by its file ending; or a folder of "
-        "Parquet files."
-    ),
+    "A table: CSV (also .gz), Parquet, Feather or Excel, by its file ending; or a folder of "
+    "Parquet files.",
 ]
-TARGET = option("Column to predict.", metavar="COLUMN")
-DOMAIN = option("Column that names the domain: site, patient, well.", metavar="COLUMN")
-PositiveOption = Annotated[
+Target = Annotated[str | None, "Column to predict.", "COLUMN"]
+Domain = Annotated[
+    str | None, "Column that names the domain of a row, such as its site or patient.", "COLUMN"
+]
+Task = Annotated[str, "auto, classification or regression.", "TASK"]
+Positive = Annotated[
     str | None,
-    option(
-        "The positive class, for two classes and metrics such as F1. Default: the second class.",
-        metavar="CLASS",
-    ),
+    "The positive class, for two classes and metrics such as F1. Default: the second class.",
+    "CLASS",
 ]
-FeaturesOption = Annotated[
-    Names, option("Feature columns, separated by commas. Default: all other columns.")
+Encoding = Annotated[str | None, "Encoding of a CSV file. Default: detected."]
+Seed = Annotated[int, "Seed of every random choice."]
+Jobs = Annotated[int | None, "Processes. Default: one for each core.", "-j"]
+Dask = Annotated[
+    str | None,
+    "Compute on a Dask cluster: the scheduler's address, or local to start one here.",
+    "ADDRESS|local",
 ]
-DropOption = Annotated[Names, option("Columns to leave out, separated by commas.")]
-AutoDropOption = Annotated[bool, flag("--auto-drop", "Leave out columns that cannot be used.")]
-DatesOption = Annotated[
-    str | None, option("Numbers to compute from dates: some of month,weekday,age.")
-]
-EncodingOption = Annotated[str | None, option("Encoding of a CSV file. Default: detected.")]
-TaskOption = Annotated[str, typer.Option(help="auto, classification or regression.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of every random choice.")]
-JobsOption = Annotated[
-    int | None, typer.Option("--jobs", "-j", help="Processes. Default: one for each core.")
-]
-ForceOption = Annotated[bool, flag("--force", "Overwrite the output file.")]
-JsonOption = Annotated[bool, flag("--json", "Print JSON.")]
-DebugOption = Annotated[bool, flag("--debug", "Show the traceback of an error.")]
+ModelOut = Annotated[Path, "Model file to write (.skops).", "FILE", "-o"]
+Force = Annotated[bool, "Overwrite the output file."]
+Json = Annotated[bool, "Print JSON instead of text.", "--json"]
+#: What ``--help`` calls the value of an option, by its type.
+_VALUES: dict[Any, str] = {
+    int: "N", float: "NUMBER", str: "NAME", list[str]: "NAMES", Path: "PATH"
+}  # fmt: skip
 
 
-@dataclass
-class ColumnOptions:
+@dataclass(kw_only=True)
+class FeatureOptions:
+    """Which columns are features."""
+
+    features: Annotated[
+        Names, "Feature columns, separated by commas. Default: all other columns."
+    ] = None
+    drop: Annotated[Names, "Columns to leave out, separated by commas."] = None
+    auto_drop: Annotated[bool, "Leave out columns that cannot be used."] = False
+    dates: Annotated[
+        str | None, "Numbers to take from dates, for example month,weekday,age.", "PARTS"
+    ] = None
+
+
+@dataclass(kw_only=True)
+class ColumnOptions(FeatureOptions):
     """Which columns and rows of a table are used."""
 
-    features: FeaturesOption = None
-    drop: DropOption = None
-    drop_domains: Annotated[Names, option("Domains to leave out, separated by commas.")] = None
-    auto_drop: AutoDropOption = False
-    dates: DatesOption = None
+    drop_domains: Annotated[Names, "Domains to leave out, separated by commas."] = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ReadingOptions:
     """How the cells of a table are read."""
 
-    decimal: Annotated[str | None, option("Decimal mark: . or , (default: detected).")] = None
-    encoding: EncodingOption = None
-    na: Annotated[Names, option("Values to read as missing, such as -999,unknown.")] = None
+    decimal: Annotated[
+        str | None, "Decimal mark: a point or a comma. Default: detected.", "MARK"
+    ] = None
+    encoding: Encoding = None
+    na: Annotated[Names, "Values to read as missing, such as -999,unknown.", "VALUES"] = None
 
     def arguments(self) -> dict[str, Any]:
         """As functions that read tables take them."""
         return {**vars(self), "na": [word for text in self.na or () for word in parts_of(text)]}
 
 
+class Unfinished(Exception):
+    """Something failed after results had been written; the message says what to do."""
+
+
 def command(
     function: Callable[..., None], smaller: str = "try --method fastdcmcv or fastdcm"
 ) -> Callable[..., None]:
-    """Make a command: errors become messages, ``--debug`` is added, and groups become options.
+    """Make a function a command: declare its options for Typer, add ``--debug``, report errors.
 
-    ``smaller`` is the advice where memory is not enough.
+    An error becomes a message and an exit code: 2 for unusable input, 1 for the rest. ``smaller``
+    is the advice where memory is not enough.
     """
     parameters: list[inspect.Parameter] = []
     groups: dict[str, Any] = {}
@@ -103,17 +111,80 @@ def command(
             parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    debug = inspect.Parameter("debug", kind, default=False, annotation=DebugOption)
-    parameters = [*(parameter.replace(kind=kind) for parameter in parameters), debug]
+    shown_traceback = Annotated[bool, "Show the traceback of an error."]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(
+        inspect.Parameter("debug", keyword, default=False, annotation=shown_traceback)
+    )
+    parameters = [p.replace(annotation=_declared(p), kind=keyword) for p in parameters]
 
     @wraps(function)
     def run(debug: bool, **values: Any) -> None:
-        with reported_errors(debug, smaller):
+        def fail(message: str, code: int) -> NoReturn:
+            if debug:
+                stderr().print(traceback.format_exc(), markup=False, soft_wrap=True)
+            stderr().print("[red]error:[/red]", end=" ")
+            stderr().print(shown(message), soft_wrap=True)
+            raise typer.Exit(code) from None
+
+        try:
+            if not 0 <= (seed := values.get("seed", 0)) < 2**32:
+                raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {seed}")
             for name, group in groups.items():
                 values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
             function(**values)
+        except (typer.Exit, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            fail("interrupted: output files are either complete or unchanged", 1)
+        except (ValueError, OSError, ImportError) as error:
+            fail("".join(map(_typed, getattr(error, "parts", [error]))), 2)
+        except Unfinished as error:
+            fail(str(error), 1)
+        except MemoryError:
+            fail(f"out of memory: {smaller}", 1)
+        except Exception as error:
+            fail(f"{type(error).__name__}: {error} (--debug shows the traceback)", 1)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _declared(parameter: inspect.Parameter) -> Any:
+    """The annotation of a parameter with an option or argument of Typer in place of the strings."""
+    kind, *strings = get_args(parameter.annotation) or [parameter.annotation]
+    if get_origin(parameter.annotation) is not Annotated or not isinstance(strings[0], str):
+        return parameter.annotation
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        return Annotated[kind, typer.Argument(help=strings[0], show_default=False)]
+    flags = [text for text in strings[1:] if text.startswith("-")]
+    value = [text for text in strings[1:] if text not in flags]
+    of_values = get_args(kind)[0] if isinstance(kind, UnionType) else kind
+    on_and_off = of_values is bool and parameter.default is not False
+    if not on_and_off and not any(flag.startswith("--") for flag in flags):
+        flags.insert(0, f"--{parameter.name.replace('_', '-')}")
+    metavar = value[0] if value else _VALUES.get(of_values)
+    return Annotated[kind, typer.Option(*flags, help=strings[0], metavar=metavar)]
+
+
+def _typed(part: Any) -> str:
+    """Part of a message; arguments of the library as they are typed at a terminal: ``--drop a``."""
+    from domainwise.tables.errors import Argument
+
+    if not isinstance(part, Argument):
+        return str(part)
+    option, value = "--" + part.name.replace("_", "-"), part.value
+    if value is True:
+        return option
+    values = [str(entry) for entry in value] if isinstance(value, (list, tuple)) else [str(value)]
+    if not any("," in text for text in values):
+        values = [",".join(values)]
+    return " ".join(f"{option} {shlex.quote(text)}" for text in values)
+
+
+def refuse_options(context: typer.Context, accepted: str, reason: str) -> None:
+    """Refuse options that were typed, other than those whose parameters are ``accepted``."""
+    for name in sorted(context.params.keys() - {*accepted.split(), "debug"}):
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            raise ValueError(f"leave out --{name.replace('_', '-')}: {reason}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,27 +15,28 @@ from domainwise.cli.evaluate import REPORT_NAME, print_evaluation
 
 @options.command
 def reproduce(
-    table: Annotated[str, options.argument("synthetic, parkinsons, gvhd, landmine, oil, or all.")],
-    quick: Annotated[bool, options.flag("--quick", "Few repeats and rows: minutes.")] = False,
-    repeats: Annotated[int | None, options.option("Repeats. Default: the paper's.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: all cores.")] = 1,
+    table: Annotated[str, "synthetic, parkinsons, gvhd, landmine, oil, or all."],
+    *,
+    quick: Annotated[bool, "Few repeats and rows: takes minutes."] = False,
+    repeats: Annotated[int | None, "Repeats. Default: as many as in the paper."] = None,
+    jobs: Annotated[int, "Processes; -1 is one for each core.", "-j"] = 1,
     out: Annotated[
-        Path | None, options.option("Results folder. Default: domainwise-results/TABLE.")
+        Path | None, "Results folder. Default: domainwise-results/TABLE.", "FOLDER"
     ] = None,
-    seed: options.SeedOption = 0,
-    timing: Annotated[bool, typer.Option(help="Measure time and memory at the end.")] = True,
-    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    as_json: options.JsonOption = False,
+    seed: options.Seed = 0,
+    timing: Annotated[bool, "Measure time and memory at the end."] = True,
+    report: Annotated[bool, "Write the HTML report."] = True,
+    as_json: options.Json = False,
 ) -> None:
     """Run the paper's experiments and compare with its tables.
 
-    Finished repeats are saved as they are done: the same command continues an interrupted run and
-    gives the same numbers, for any number of processes.
+    Finished repeats are saved at once: the same command continues an interrupted run and gives the
+    same numbers, for any number of processes.
     """
     from joblib import effective_n_jobs
 
     from domainwise.jobs.runner import Bar
-    from domainwise.jobs.store import ResultStore
+    from domainwise.jobs.store import ResultsError, ResultStore
     from domainwise.paper.protocols import select_tables
     from domainwise.paper.reproduce import check_data, make_plan
     from domainwise.paper.reproduce import reproduce as run_plan
@@ -45,7 +44,6 @@ def reproduce(
     if repeats is not None and repeats < 1:
         raise ValueError(f"--repeats must be at least 1, got {repeats}")
     n_jobs = effective_n_jobs(processes(jobs, None))
-    common.check_seed(seed)
     tables = select_tables(table)
     if report:
         common.require("report", "--no-report")
@@ -53,17 +51,16 @@ def reproduce(
         common.require("data")
     check_data(tables)
     store = ResultStore(out or Path("domainwise-results") / (f"{table}-quick" if quick else table))
-    with _folder_is_out():
+    try:
         store.open(root_seed=seed, profile="quick" if quick else "full")
         plan = make_plan(tables, store, quick=quick, root_seed=seed, repeats=repeats, timing=timing)
-    total = len(plan.parallel) + len(plan.serial)
-    stderr().print(
-        f"results: [bold]{shown(store.path)}[/bold]"
-        + (f", {total} jobs to do, seed {seed}" if total else ", everything is done already")
-    )
-    try:
+        total = len(plan.parallel) + len(plan.serial)
+        stderr().print(
+            f"results: [bold]{shown(store.path)}[/bold]"
+            + (f", {total} jobs to do, seed {seed}" if total else ", everything is done already")
+        )
         doing = f"experiments, {n_jobs} {'process' if n_jobs == 1 else 'processes'}"
-        with _folder_is_out(), Bar(plan.cost, total, doing) as bar:
+        with Bar(plan.cost, total, doing) as bar:
             failed = run_plan(
                 plan,
                 store,
@@ -71,6 +68,8 @@ def reproduce(
                 progress=bar,
                 on_serial=lambda: bar.describe("time and memory, one by one"),
             )
+    except ResultsError as error:
+        raise ValueError(f"{error} (--out)") from error
     except KeyboardInterrupt:
         stderr().print(
             f"\n[yellow]interrupted[/yellow]: finished repeats are in {shown(store.path)};"
@@ -85,26 +84,16 @@ def reproduce(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _folder_is_out() -> Iterator[None]:
-    """Add the option that names the folder to errors about the folder."""
-    from domainwise.jobs.store import ResultsError
-
-    try:
-        yield
-    except ResultsError as error:
-        raise ValueError(f"{error} (--out)") from error
-
-
 @options.command
 def report(
-    folder: Annotated[Path, options.argument("A results folder of evaluate or reproduce.")],
-    as_json: options.JsonOption = False,
+    folder: Annotated[Path, "A results folder of evaluate or reproduce."],
+    *,
+    as_json: options.Json = False,
 ) -> None:
-    """Write the tables and the HTML report again, from a results folder alone."""
+    """Write the tables and the HTML report of a results folder again."""
     common.require("report")
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
+        raise ValueError(f"{folder} is not a folder; name one that evaluate or reproduce has made")
     from domainwise.evaluation.folder import RESULT_NAME, read_evaluation
 
     if not (folder / RESULT_NAME).exists():
@@ -132,8 +121,8 @@ def _publish(folder: Path, *, html: bool, as_json: bool) -> None:
 
 
 @options.command
-def datasets(as_json: options.JsonOption = False) -> None:
-    """List the data sets, their size, and whether they are on this machine."""
+def datasets(*, as_json: options.Json = False) -> None:
+    """List the data sets and whether they are on this machine."""
     from domainwise.datasets import list_datasets
 
     entries = list_datasets()
@@ -145,6 +134,7 @@ def datasets(as_json: options.JsonOption = False) -> None:
             ]
         )
         return
+    columns = ("name", "rows", "domains", "features", "classes", "here", "description")
     rows = [
         (
             info.name,
@@ -157,9 +147,9 @@ def datasets(as_json: options.JsonOption = False) -> None:
         )
         for info in entries
     ]
-    columns = ("name", "rows", "domains", "features", "classes", "here", "description")
     stdout().print(common.text_table(columns, rows, wrapped=columns[-1:]))
     if not all(info.present for info in entries):
         stdout().print(
-            "\nPut missing files in $DOMAINWISE_DATA. The error of a loader says where to get them."
+            "\nPut missing files into $DOMAINWISE_DATA. The error of a loader says where to get "
+            "them."
         )
