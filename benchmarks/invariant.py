@@ -145,10 +145,8 @@ def score_held(
                     machine = InvariantSVC(candidate.C, class_weight="balanced", **arguments)
                 if path is None:
                     path = KernelPath.evaluate(machine, X_train, X_test)
-                path.add_domains(machine, y_train, domain[~test])
-                if COSTS[0] == candidate.C:
-                    K, cross = path.kernels(weight, conditional)
-                predicted = machine._exact_machine().fit(K, y_train).predict(cross)
+                fitted, cross = path.fitted(machine, y_train, domain[~test])
+                predicted = fitted.predict(cross)
                 for name in held:
                     mine = of_test == name
                     scores[str(name)].append(score(y_test[mine], predicted[mine], regression))

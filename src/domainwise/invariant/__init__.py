@@ -6,8 +6,7 @@ The denominator of DCM, ``||f||^2 + w f'P_d f``, is the squared norm of another 
 :class:`InvariantSVC` and :class:`InvariantSVR` are support vector machines with it.
 """
 
-from domainwise.invariant.features import InvariantFeatures
-from domainwise.invariant.kernel import InvariantKernel
+from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel
 from domainwise.invariant.machines import InvariantSVC, InvariantSVR
 
 __all__ = ["InvariantFeatures", "InvariantKernel", "InvariantSVC", "InvariantSVR"]

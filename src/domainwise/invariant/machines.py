@@ -33,8 +33,7 @@ from domainwise.checks.signatures import (
 )
 from domainwise.estimators.projection import one_thread_for_few
 from domainwise.gram.tiles import tile_side
-from domainwise.invariant.features import InvariantFeatures
-from domainwise.invariant.kernel import InvariantKernel, check_rows
+from domainwise.invariant.kernel import InvariantFeatures, InvariantKernel, check_rows
 from domainwise.splits.folds import domain_folds, row_folds
 
 #: ``solver="auto"`` is exact up to here: the Gram matrix takes 200 MB, and three times that while
@@ -99,12 +98,7 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
         else:
             self.transformer_ = InvariantFeatures(random_state=self.random_state, **arguments)
         Z = self.transformer_.fit_transform(X, y, sample_domain=sample_domain)
-        if exact:
-            self.machine_ = self._exact_machine()
-        else:
-            linear = dict(dual=False, intercept_scaling=INTERCEPT_SCALING)
-            self.machine_ = self._machines[1](**self._machine_arguments(), **linear)
-        self.machine_.fit(Z, y)
+        self.machine_ = self._machine(exact).fit(Z, y)
         self.gamma_ = self.transformer_.gamma_
         self.domains_ = self.transformer_.domains_
         self.n_iter_ = int(np.max(self.machine_.n_iter_))
@@ -119,20 +113,18 @@ class InvariantMachine(InvarianceArguments, BaseEstimator, ABC):
             return True
         return self.solver == "exact" or (self.solver == "auto" and n_samples <= EXACT_ROWS)
 
-    def _exact_machine(self) -> Any:
-        limits = dict(kernel="precomputed", max_iter=MOST_STEPS)
-        return self._machines[0](**limits, **self._machine_arguments())
-
-    def _machine_arguments(self) -> dict[str, Any]:
-        names = ("C", "tol", self._own_argument)
-        return {name: getattr(self, name) for name in names}
+    def _machine(self, exact: bool) -> Any:
+        """Return an unfitted machine, for a precomputed kernel or for features."""
+        options = {name: getattr(self, name) for name in ("C", "tol", self._own_argument)}
+        if exact:
+            return self._machines[0](kernel="precomputed", max_iter=MOST_STEPS, **options)
+        return self._machines[1](dual=False, intercept_scaling=INTERCEPT_SCALING, **options)
 
     def _values(self, X: Any, method: str) -> Array:
         """Call a method of the machine, in batches of rows so that memory stays bounded."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        width = self.transformer_._n_features_out
-        batch = max(1, tile_side(8) ** 2 * 8 // width)
+        batch = max(1, tile_side(8) ** 2 * 8 // self.transformer_._n_features_out)
         parts = [
             getattr(self.machine_, method)(self.transformer_.transform(X[rows]))
             for rows in gen_batches(len(X), batch)
@@ -214,16 +206,15 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
         if hasattr(self, "calibration_"):
             del self.calibration_
         if self.probability:
-            held_out = self._held_out_values(X, y, sample_domain)
-            self.calibration_: Calibration = Calibration.of(*held_out)
+            self.calibration_: Calibration = self._calibrate(X, y, sample_domain)
 
-    def _held_out_values(self, X: Array, y: Array, sample_domain: Any) -> tuple[Array, Array]:
-        """Decision values for domains that were held out, and the classes of their rows."""
+    def _calibrate(self, X: Array, y: Array, sample_domain: Any) -> Calibration:
+        """Learn probabilities from decision values for domains that are held out."""
         domain = check_sample_domain(sample_domain, len(X), self.domain_kernel)
         domains = None if sample_domain is None else np.asarray(sample_domain)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RowFoldsWarning)
-            splits, held_out = domain_folds(
+            splits, unit = domain_folds(
                 y,
                 domain.codes,
                 classification=True,
@@ -231,25 +222,25 @@ class InvariantSVC(ClassifierMixin, InvariantMachine):
             )
         tested = y[np.concatenate([test for _, test in splits])]
         if len(np.unique(tested)) < len(self.classes_):  # its only domain cannot be held out
-            splits, held_out = row_folds(y, True), "rows"
-        if held_out == "rows":
-            has_domains = domain.codes is not None and domain.n_categories > 1
-            reason = "a class occurs in one group of domains only"
+            splits, unit = row_folds(y, True), "rows"
+        if unit == "rows":
+            reason = "sample_domain names fewer than two domains"
+            if domain.codes is not None and domain.n_categories > 1:
+                reason = "a class occurs in one group of domains only"
             warn_caller(
                 "probabilities are calibrated on stratified folds, not on held-out domains: "
-                f"{reason if has_domains else 'sample_domain names fewer than two domains'}; on "
-                "unseen domains they may be overconfident"
+                f"{reason}; on unseen domains they may be overconfident"
             )
         values = []
         for train, test in splits:
             model = clone(self).set_params(probability=False)
             columns = train if self.kernel == "precomputed" else slice(None)
+            known = None if domains is None else domains[train]
             with quiet_about_domains():
-                model.fit(
-                    X[train][:, columns], y[train], None if domains is None else domains[train]
-                )
+                model.fit(X[train][:, columns], y[train], known)
             values.append(model.decision_function(X[test][:, columns]).reshape(len(test), -1))
-        return np.concatenate(values), y[np.concatenate([test for _, test in splits])]
+        rows = np.concatenate([test for _, test in splits])
+        return Calibration.of(np.concatenate(values), y[rows])
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return decision values: of the last class for two, of each class for more.

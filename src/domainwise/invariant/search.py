@@ -51,7 +51,6 @@ from domainwise.search.driver import (
     Candidate,
     Data,
     Outcomes,
-    Rule,
     Searched,
     batches_by,
     best_of_paths,
@@ -78,33 +77,38 @@ class KernelPath:
     @classmethod
     def evaluate(cls, machine: Any, X: Array, X_new: Array) -> KernelPath:
         """Evaluate a machine's kernel among training rows, and between new rows and those."""
-        kernel = resolved_kernel(machine, X)
-        labels = RowLabels(LabelSpace(len(X)))
-        if kernel.name == "precomputed":
-            gram, rows = DenseGram(X.astype(np.float64), labels, X.dtype), None
-        else:
+        kernel, rows, K = resolved_kernel(machine, X), None, X.astype(np.float64)
+        if kernel.name != "precomputed":
             rows = kernel.prepare(X)
-            gram = DenseGram(kernel_matrix(kernel, rows), labels, X.dtype)
-        K = symmetric(gram.K)
-        return cls(K, centred_cross(kernel, X_new, rows, gram.row_means), gram.tolerance)
+            K = kernel_matrix(kernel, rows)
+        gram = DenseGram(K, RowLabels(LabelSpace(len(X))), X.dtype)
+        cross = centred_cross(kernel, X_new, rows, gram.row_means)
+        return cls(symmetric(gram.K), cross, gram.tolerance)
 
-    def add_domains(self, machine: Any, y: Any, sample_domain: Any) -> None:
-        """Multiply the kernel with the domain factor that the machine's arguments ask for."""
-        if machine.conditional in self._factors:
-            return
-        labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
-        # As closely as any candidate needs it: they share the factor.
-        F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
-        KF = self.gram @ F
-        self._factors[machine.conditional] = (F.T @ KF, KF, self.cross @ F)
+    def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
+        """Fit a machine to the training rows, with its own weight and arguments.
 
-    def kernels(self, weight: float, conditional: bool) -> tuple[Array, Array]:
-        """Return the invariant kernel of the training rows, and of new rows with those.
+        Return the fitted SVM for a precomputed kernel, and its kernel values of the new rows.
+        """
+        kernels = self.gram, self.cross
+        if machine.domain_weight:
+            kernels = self._invariant_kernels(machine, y, sample_domain)
+        # These matrices are finite, and checking them again would take as long as many a fit.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            return machine._machine(exact=True).fit(kernels[0], y), kernels[1]
+
+    def _invariant_kernels(self, machine: Any, y: Any, sample_domain: Any) -> tuple[Array, Array]:
+        """Return the kernel of the training rows, and of new rows with those.
 
         The last one is held, for machines that differ in other arguments.
         """
-        if weight == 0:
-            return self.gram, self.cross
+        weight, conditional = machine.domain_weight, machine.conditional
+        if conditional not in self._factors:
+            labels = check_invariance_labels(machine, y, sample_domain, len(self.gram))
+            # As closely as any candidate needs it: they share the factor.
+            F = domain_factor(machine, len(self.gram), *labels, LARGEST_WEIGHT)
+            KF = self.gram @ F
+            self._factors[conditional] = (F.T @ KF, KF, self.cross @ F)
         if self._last is None or self._last[0] != (weight, conditional):
             self._last = None  # two matrices are held at a time
             inner, KF, crossF = self._factors[conditional]
@@ -113,18 +117,6 @@ class KernelPath:
             kernels = corrected_gram(self.gram, images), self.cross - (crossF @ A) @ images.T
             self._last = (weight, conditional), kernels
         return self._last[1]
-
-    def fitted(self, machine: InvariantMachine, y: Any, sample_domain: Any) -> tuple[Any, Array]:
-        """Fit a machine to the training rows, with its own weight and arguments.
-
-        Return the fitted SVM for a precomputed kernel, and its kernel values of the new rows.
-        """
-        if machine.domain_weight:
-            self.add_domains(machine, y, sample_domain)
-        K, cross = self.kernels(machine.domain_weight, machine.conditional)
-        # These matrices are finite, and checking them again would take as long as many a fit.
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            return machine._exact_machine().fit(K, y), cross
 
 
 def last_step(estimator: Any) -> tuple[str, Any]:
@@ -154,17 +146,10 @@ class InvariantKind:
 
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Candidates that agree in all but the path's arguments."""
-        along = self._prefixed(PATH_ARGUMENTS)
-        names = dict.fromkeys(name for candidate in candidates for name in candidate)
-        return batches_by(candidates, [name for name in names if name not in along])
-
-    def rule(self, n_average: int) -> Rule:
-        """Of each kernel and weight the best machine, and of these the best ``n_average``."""
-        return partial(best_of_paths, path=self._prefixed(SVM_ARGUMENTS), n=n_average)
-
-    def _prefixed(self, names: Sequence[str]) -> set[str]:
         prefix, _ = last_step(self.estimator)
-        return {prefix + name for name in names}
+        names = dict.fromkeys(name for candidate in candidates for name in candidate)
+        shared = [name for name in names if name.removeprefix(prefix) not in PATH_ARGUMENTS]
+        return batches_by(candidates, shared)
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit the estimator with each candidate's arguments."""
@@ -184,55 +169,46 @@ class InvariantKind:
         prefix, machine = last_step(first)
         y, y_test = data.y[train], data.y[test]
         domain = None if data.sample_domain is None else data.sample_domain[train]
-        X, X_test = _prepared(first, machine, data, (train, test))
-        machines = [_with_arguments(machine, candidate, prefix) for candidate in batch]
+        X, X_test = _prepared_rows(first, machine, data, (train, test))
+        machines = []
+        for candidate in batch:
+            machines.append(copy(machine))
+            for name in PATH_ARGUMENTS:
+                if prefix + name in candidate:
+                    setattr(machines[-1], name, candidate[prefix + name])
+            validate_arguments(machines[-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            if machine.kernel == "precomputed":
+                sound = check_precomputed(X)
+            else:
+                sound = check_kernel(resolved_kernel(machine, X), X).sound
         # The positive part of what is not a kernel is taken by the machines' own fit.
-        if not (machine._is_exact(len(train)) and _is_sound(machine, X)):
+        if not (machine._is_exact(len(train)) and sound):
             scores = []
             for candidate in machines:
                 with quiet_about_domains(), warnings.catch_warnings():
                     warnings.simplefilter("ignore", NotAKernelWarning)  # the last fit warns
                     candidate.fit(X, y, sample_domain=domain)
-                scores.append(score.outcome(candidate, X_test, y_test))
-            return Outcomes([[value] for value in scores])
+                scores.append([score.outcome(candidate, X_test, y_test)])
+            return Outcomes(scores)
         path = KernelPath.evaluate(machine, X, X_test)
         # With weight 0 the kernel does not depend on conditional.
         kernels = [(m.domain_weight, bool(m.conditional and m.domain_weight)) for m in machines]
-        outcomes: dict[int, Outcome] = {}
-        for kernel in dict.fromkeys(kernels):
-            members = [i for i in range(len(batch)) if kernels[i] == kernel]
-            values = {
-                i: [getattr(machines[i], name, None) for name in SVM_ARGUMENTS] for i in members
-            }
-            for i in members:
-                first_equal = next(j for j in members if values[j] == values[i])
-                if first_equal == i:
-                    fitted, cross = path.fitted(machines[i], y, domain)
-                    with config_context(assume_finite=True, skip_parameter_validation=True):
-                        outcomes[i] = score.outcome(fitted, cross, y_test)
-                outcomes[i] = outcomes[first_equal]
-        return Outcomes([[outcomes[i]] for i in range(len(batch))])
+        keys = [
+            (kernel, repr([getattr(m, name, None) for name in SVM_ARGUMENTS]))
+            for kernel, m in zip(kernels, machines, strict=True)
+        ]
+        outcomes: dict[Any, Outcome] = {}
+        for i in sorted(range(len(batch)), key=lambda i: kernels[i]):
+            if keys[i] not in outcomes:
+                fitted, cross = path.fitted(machines[i], y, domain)
+                with config_context(assume_finite=True, skip_parameter_validation=True):
+                    outcomes[keys[i]] = score.outcome(fitted, cross, y_test)
+        return Outcomes([[outcomes[key]] for key in keys])
 
 
-def _is_sound(machine: Any, X: Array) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        if machine.kernel == "precomputed":
-            return check_precomputed(X)
-        return check_kernel(resolved_kernel(machine, X), X).sound
-
-
-def _with_arguments(machine: Any, candidate: Candidate, prefix: str) -> Any:
-    """Return the machine with a candidate's arguments along the path."""
-    changed = copy(machine)
-    for name in PATH_ARGUMENTS:
-        if prefix + name in candidate:
-            setattr(changed, name, candidate[prefix + name])
-    validate_arguments(changed)
-    return changed
-
-
-def _prepared(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
+def _prepared_rows(estimator: Any, machine: Any, data: Data, split: Split) -> tuple[Array, Array]:
     """Training and test rows as the machine takes them, after the pipeline's other steps."""
     if isinstance(estimator, Pipeline):
         parts = [data.take(rows) for rows in split]
@@ -348,36 +324,32 @@ class InvariantSearchCV(Searched, AroundEstimator):
         self : object
         """
         self._validate_params()
-        last_step(self.estimator)
+        prefix, _ = last_step(self.estimator)
         # A data frame stays one, for steps that choose columns by their names.
         validate_rows(self, X, numbers=False, skip_check_array=True)
         rows: Any = X
         if not hasattr(X, "iloc"):
             rows = check_array(X, dtype=None, ensure_all_finite="allow-nan")
-        labels = plain_array(y)
-        target = check_target(
-            labels, len(rows), "delta" if is_classifier(self.estimator) else "rbf"
-        )
+        classification, labels = is_classifier(self.estimator), plain_array(y)
+        target = check_target(labels, len(rows), "delta" if classification else "rbf")
         if target.names is not None:
             labels = target.names[target.codes]
         domains = None if sample_domain is None else plain_array(sample_domain)
+        codes = None if domains is None else check_sample_domain(domains, len(rows)).codes
         splits, _ = domain_folds(
-            labels,
-            None if domains is None else check_sample_domain(domains, len(rows)).codes,
-            classification=is_classifier(self.estimator),
-            cv=self.cv,
-            max_splits=None,
+            labels, codes, classification=classification, cv=self.cv, max_splits=None
         )
         scorer = self.scoring
-        check_task(scorer, is_classifier(self.estimator))
+        check_task(scorer, classification)
         if not isinstance(scorer, SmoothScore):
             scorer = check_scoring(self.estimator, scoring=scorer)
         kind = InvariantKind(self.estimator, self.param_grid)
         data = Data(rows, labels, domains)
+        # Of each kernel and weight the best machine, and of these the best n_average.
+        path = {prefix + name for name in SVM_ARGUMENTS}
+        rule = partial(best_of_paths, path=path, n=self.n_average)
         with one_thread_for_few(rows):
-            result = search(
-                kind, data, splits, as_score(scorer), kind.rule(self.n_average), n_jobs=self.n_jobs
-            )
+            result = search(kind, data, splits, as_score(scorer), rule, n_jobs=self.n_jobs)
         self._record_search(result, arguments=False)
         self.members_ = result.chosen
         self.estimators_: list[Any] = kind.fit(data, self.members_)
