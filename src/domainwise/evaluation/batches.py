@@ -1,4 +1,4 @@
-"""Context measured with parts of held-out domains, as batches of rows come in practice.
+"""Scores of methods with context on parts of held-out domains, as batches come in practice.
 
 Context assumes that a batch looks like the whole domain. The first half of a table, or a few rows
 of it, may not.
@@ -38,19 +38,14 @@ def partial_records(
     the predictions with the whole domain.
     """
     n = X.shape[0]
-    halves = np.arange(n) >= n // 2
+    halves = (np.arange(n) >= n // 2).astype(np.intp)
     tenths = np.random.default_rng(seed).permutation(n) % 10
     for fold, parts in ((HALVES, halves), (TENTHS, tenths)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            told = Predictions(model, X, classes, parts.astype(np.intp), drawn)
-            yield {
-                **record,
-                "fold": fold,
-                "prediction": told.labels,
-                "probabilities": told.probabilities,
-                "decisions": told.decisions,
-            }
+            outputs = Predictions(model, X, classes, parts, drawn)
+            values = {name: getattr(outputs, name) for name in ("probabilities", "decisions")}
+            yield {**record, "fold": fold, "prediction": outputs.labels, **values}
 
 
 def batch_scores(
@@ -62,41 +57,39 @@ def batch_scores(
     model itself.
     """
     pairs: dict[str, list[tuple[float, float]]] = {}
-    one_by_one = {record["domain"]: record for record in plain}
+    plain_records = {record["domain"]: record for record in plain}
     for record in context if not measure.own else ():
-        alone = one_by_one.get(record["domain"])
-        if alone is None or len(alone["row"]) != len(record["row"]):
+        other = plain_records.get(record["domain"])
+        if other is None or len(other["row"]) != len(record["row"]):
             continue
-        place = np.argsort(record["row"], kind="stable")
-        first, last = place[: len(place) // 2], place[len(place) // 2 :]
-        kinds = {HALVES: {"first half": first, "last half": last}, TENTHS: {"random tenth": place}}
-        for kind, rows in kinds.get(record["fold"], {"whole": place}).items():
-            pair = (_score(measure, classes, record, rows), _score(measure, classes, alone, rows))
+        order = np.argsort(record["row"], kind="stable")
+        first, last = order[: len(order) // 2], order[len(order) // 2 :]
+        kinds = {HALVES: {"first half": first, "last half": last}, TENTHS: {"random tenth": order}}
+        for kind, rows in kinds.get(record["fold"], {"whole": order}).items():
+            pair = (_score(measure, classes, record, rows), _score(measure, classes, other, rows))
             if np.isfinite(pair).all():
                 pairs.setdefault(kind, []).append(pair)
-    return {kind: _summary(np.array(pairs[kind])) for kind in BATCHES if kind in pairs}
-
-
-def _summary(pairs: Array) -> dict[str, float]:
-    n = len(pairs)
-    gains = pairs[:, 0] - pairs[:, 1]
-    means = {"context": float(pairs[:, 0].mean()), "plain": float(pairs[:, 1].mean())}
-    error = float(gains.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    return {**means, "error": error, "domains": n}
+    scores = {}
+    for kind in (kind for kind in BATCHES if kind in pairs):
+        with_context, without = np.array(pairs[kind]).T
+        n = len(without)
+        error = float((with_context - without).std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        means = {"context": float(with_context.mean()), "plain": float(without.mean())}
+        scores[kind] = {**means, "error": error, "domains": n}
+    return scores
 
 
 def _score(measure: Measure, classes: Array | None, record: Row, rows: Array) -> float:
-    """Score of the given rows; NaN where it is not defined."""
+    """Score of some rows; NaN where it is not defined."""
 
-    def score(some: Array) -> float:
+    def score(index: Array) -> float:
         names = ("probabilities", "decisions")
-        values = [None if record[n] is None else record[n][some] for n in names]
-        told = Predictions.of_values(classes, record["prediction"][some], *values)
-        return float(measure.scorer(told, None, record["target"][some]))
+        values = [None if record[name] is None else record[name][index] for name in names]
+        outputs = Predictions.of_values(classes, record["prediction"][index], *values)
+        return float(measure.scorer(outputs, None, record["target"][index]))
 
-    if not len(rows) or not measure.defined(
-        record["target"], record["target"][rows], classes is not None
-    ):
+    target = record["target"]
+    if not len(rows) or not measure.defined(target, target[rows], classes is not None):
         return float("nan")
     return defined_score(score, rows)
 
@@ -106,7 +99,6 @@ def holds_up(scores: Mapping[str, Mapping[str, float]]) -> bool:
 
     Worse is a mean difference beyond one standard error.
     """
-    gains = {kind: known["context"] - known["plain"] for kind, known in scores.items()}
-    if gains.get("whole", 0.0) <= 0.0:
-        return False
-    return all(gain >= -scores[kind]["error"] for kind, gain in gains.items())
+    gains = {kind: means["context"] - means["plain"] for kind, means in scores.items()}
+    better = gains.get("whole", 0.0) > 0.0
+    return better and all(gain >= -scores[kind]["error"] for kind, gain in gains.items())

@@ -519,7 +519,7 @@ def _fingerprint(problem: Problem, splits: Sequence[Split]) -> str:
     """Digest of rows, targets, domains and splits."""
     whole = hashlib.sha256()
     table = problem.everything
-    for X in (table.X, table.given):
+    for X in (table.X, table.raw):
         if hasattr(X, "columns"):
             frame = X.to_pandas() if hasattr(X, "to_pandas") else X
             whole.update("\0".join(map(str, frame.columns)).encode())

@@ -65,18 +65,16 @@ class Target:
         members = [y == c for c in classes]
         return [m for m in members if LEAST_CLASS <= m.sum() <= len(y) - LEAST_CLASS]
 
-    def agreement(self, part: Array, ranks: Array) -> Array:
-        """AUC, or rank correlation, of a part with ranks in columns."""
+    def agreement(self, part: Array, ranks: Array, either_way: bool = False) -> Array:
+        """AUC, or rank correlation, of a part with ranks in columns, or with reversed ones."""
         if self.n_classes:
             n = int(part.sum())
-            return np.asarray(ranks[part].sum(axis=0) - n * (n + 1) / 2) / (n * (len(part) - n))
+            area = np.asarray(ranks[part].sum(axis=0) - n * (n + 1) / 2) / (n * (len(part) - n))
+            return np.maximum(area, 1 - area) if either_way else area
         a, b = rankdata(part), ranks - ranks.mean(axis=0)
         scale = np.std(a) * np.sqrt((b**2).mean(axis=0))
-        return np.asarray((a - a.mean()) @ b / len(a) / np.maximum(scale, 1e-12))
-
-    def either_way(self, agreement: Array) -> Array:
-        """The same where ranks may also be turned round."""
-        return np.maximum(agreement, 1 - agreement) if self.n_classes else np.abs(agreement)
+        correlation = np.asarray((a - a.mean()) @ b / len(a) / np.maximum(scale, 1e-12))
+        return np.abs(correlation) if either_way else correlation
 
     def sample(self, rows: Array) -> Array:
         """Some rows that a model is fitted to; as many of each class, where there are enough."""
@@ -117,59 +115,60 @@ def find_leaks(
     ``rows`` are those of each domain, and ``copies`` pairs of columns that are alike: a column is
     compared with models that have no copy of it.
     """
-    groups = {d: spaced(own, MOST_ROWS) for d, own in enumerate(rows) if len(own) >= LEAST_ROWS}
-    groups = {d: own for d, own in groups.items() if target.parts(own)}
+    large = {d: spaced(r, MOST_ROWS) for d, r in enumerate(rows) if len(r) >= LEAST_ROWS}
+    groups = {d: sample for d, sample in large.items() if target.parts(sample)}
     if 2 * sum(len(rows[d]) for d in groups) < len(X):  # domains are small: all rows together
-        whole = spaced(np.arange(len(X)), MOST_ROWS)
-        groups = {-1: whole} if len(whole) >= LEAST_ROWS and target.parts(whole) else {}
-    reached = np.array([_alone(X[own], text, target, own) for own in groups.values()])
-    alone: dict[tuple[int, bool], dict[int, float]] = {}
-    for by_missing, column in np.argwhere((reached >= NEARLY).any(axis=0)).tolist():
-        scores = dict(zip(groups, reached[:, by_missing, column].tolist(), strict=True))
+        sample = spaced(np.arange(len(X)), MOST_ROWS)
+        groups = {-1: sample} if len(sample) >= LEAST_ROWS and target.parts(sample) else {}
+    column_scores = np.array([_column_scores(X[r], text, target, r) for r in groups.values()])
+    candidates: dict[tuple[int, bool], dict[int, float]] = {}
+    for by_missing, column in np.argwhere((column_scores >= NEARLY).any(axis=0)).tolist():
+        scores = dict(zip(groups, column_scores[:, by_missing, column].tolist(), strict=True))
         weak = [score for score in scores.values() if score < NEARLY]
         # A column that is good everywhere is nearly perfect in some small domains by chance.
         if 3 * len(weak) <= len(scores) or np.median(weak) <= CLEARLY_LESS:
-            alone[column, bool(by_missing)] = {d: s for d, s in scores.items() if s >= NEARLY}
+            high = {d: score for d, score in scores.items() if score >= NEARLY}
+            candidates[column, bool(by_missing)] = high
     leaks, models = [], MODELS
-    for (column, by_missing), scores in sorted(alone.items(), key=lambda i: -max(i[1].values())):
-        other = alone.get((column, not by_missing), {})
+    order = sorted(candidates.items(), key=lambda item: -max(item[1].values()))
+    for (column, by_missing), scores in order:
+        other = candidates.get((column, not by_missing), {})
         if max(other.values(), default=0.0) > max(scores.values()) + 0.01 * (2 * by_missing - 1):
-            continue  # values and missing cells of one column: the better of both, once
+            continue  # values and missing cells of one column: the better of the two, once
         without = {column} | {c for pair in copies if column in pair for c in pair}
         leads, tied = [], 0
         for d in sorted(scores, key=lambda d: -len(groups[d]))[: min(MODEL_DOMAINS, models)]:
             models -= 1
-            some = target.sample(groups[d])
-            rest = _rest(X[some], without, text, target, some)
-            error = np.hypot(target.error(some, rest), target.error(some, scores[d]))
+            sample = target.sample(groups[d])
+            rest = _rest_score(X[sample], without, text, target, sample)
+            error = np.hypot(target.error(sample, rest), target.error(sample, scores[d]))
             if scores[d] - rest >= max(LEAD, ERRORS[len(scores) == 1] * error):
                 leads.append(rest)
             tied += rest >= PERFECT
         if leads or tied:
-            everywhere = len(scores) == len(groups)
-            rest = max(leads, default=PERFECT)
+            rest, everywhere = max(leads, default=PERFECT), len(scores) == len(groups)
             leaks.append(Leak(column, by_missing, scores, rest, everywhere, len(leads) <= tied))
     return leaks
 
 
-def _alone(X: Array, text: Collection[int], target: Target, rows: Array) -> tuple[Array, Array]:
+def _column_scores(X: Array, text: Collection[int], target: Target, rows: Array) -> Array:
     """How well each column predicts the target, by its values and by which of them are missing."""
-    there = np.isfinite(X)
+    present = np.isfinite(X)
     n, p = X.shape
-    gone = n - there.sum(axis=0)
-    ranks = rankdata(np.where(there, X, np.inf), axis=0)
+    n_missing = n - present.sum(axis=0)
+    ranks = rankdata(np.where(present, X, np.inf), axis=0)
     bins = np.minimum((ranks - 1) * BINS // n, BINS - 1).astype(np.intp)
     for j in range(p):  # few values are bins of their own
         distinct, place = np.unique(X[:, j], return_inverse=True)
         if len(distinct) <= BINS or j in text:
             bins[:, j] = place
-    bins = np.where(there, bins, bins.max() + 1)
+    bins = np.where(present, bins, bins.max() + 1)
     width = int(bins.max()) + 1
     flat = bins + width * np.arange(p)
     counts = np.bincount(flat.ravel(), minlength=width * p)
-    scores = [np.zeros(p), np.zeros(p)]
-    middle = np.where(there, ranks, (n - gone + 1) / 2)  # what is missing is in the middle
-    middle = rankdata(middle, axis=0) if gone.any() else middle
+    middle = np.where(present, ranks, (n - n_missing + 1) / 2)  # missing values are in the middle
+    middle = rankdata(middle, axis=0) if n_missing.any() else middle
+    scores = np.zeros((2, p))
     parts = target.parts(rows)
     for part in parts:
         weights = np.repeat(part.astype(np.float64), p)
@@ -177,44 +176,41 @@ def _alone(X: Array, text: Collection[int], target: Target, rows: Array) -> tupl
         # The mean of the other rows in a bin, drawn to the mean of all by one row.
         others = (sums[flat] - part[:, None] + part.mean()) / counts[flat]
         by_bin = target.agreement(part, rankdata(others, axis=0))
-        by_rank = target.either_way(target.agreement(part, middle))
+        by_rank = target.agreement(part, middle, either_way=True)
         by_rank[list(text)] = 0.0
-        scores[0] += np.maximum(by_bin, by_rank) / len(parts)
-        known = target.either_way(target.agreement(part, rankdata(there, axis=0)))
-        known[(gone < LEAST_CLASS) | (n - gone < LEAST_CLASS)] = 0.0
-        scores[1] += known / len(parts)
-    return scores[0], scores[1]
+        by_missing = target.agreement(part, rankdata(present, axis=0), either_way=True)
+        by_missing[np.minimum(n_missing, n - n_missing) < LEAST_CLASS] = 0.0
+        scores += np.array([np.maximum(by_bin, by_rank), by_missing]) / len(parts)
+    return scores
 
 
-def _rest(
+def _rest_score(
     X: Array, without: Collection[int], text: Collection[int], target: Target, rows: Array
 ) -> float:
     """How well all other columns predict the target inside a domain: the better of two models."""
     y, classes = target.y[rows], bool(target.n_classes)
     parts = []
     for j in range(X.shape[1]):
-        gone = np.isnan(X[:, j])
-        if j in without or gone.all():
+        missing = np.isnan(X[:, j])
+        if j in without or missing.all():
             continue
-        parts.append(np.where(gone, np.nanmedian(X[:, j]), X[:, j]))
-        if gone.sum() >= LEAST_CLASS:
-            parts.append(gone.astype(np.float64))
+        parts.append(np.where(missing, np.nanmedian(X[:, j]), X[:, j]))
+        if missing.sum() >= LEAST_CLASS:
+            parts.append(missing.astype(np.float64))
         if j in text:
-            often = np.unique(X[~gone, j], return_counts=True)
-            frequent = often[0][np.argsort(-often[1])[:BINS]]
+            levels, counts = np.unique(X[~missing, j], return_counts=True)
+            frequent = levels[np.argsort(-counts)[:BINS]]
             parts += [(X[:, j] == level).astype(np.float64) for level in frequent]
     if not parts:
         return 0.5 if classes else 0.0
     Z = np.column_stack(parts)
     trees: Any = ExtraTreesClassifier if classes else ExtraTreesRegressor
     linear: Any = LogisticRegression(max_iter=200) if classes else Ridge()
-    best = 0.0
+    forest = trees(40, min_samples_leaf=2, random_state=0)
     method, folds = "predict_proba" if classes else "predict", row_folds(y, classes, 4)
     members = [y == c for c in np.unique(y)] if classes else [y]
-    for model in (
-        trees(40, min_samples_leaf=2, random_state=0),
-        make_pipeline(StandardScaler(), linear),
-    ):
+    best = 0.0
+    for model in (forest, make_pipeline(StandardScaler(), linear)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a class may be missing in a fold
             outputs = cross_val_predict(model, Z, y, cv=folds, method=method)

@@ -1,4 +1,4 @@
-"""The question: rows, targets, domains, and which of them are held out when."""
+"""The rows, targets and domains of an evaluation, and its splits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, import_pandas
 from domainwise.tables.features import ReadColumns, Schema, feature_schema, make_preprocessor
-from domainwise.tables.schema import refuse_quantities, target_column, target_values, task_of
+from domainwise.tables.schema import (
+    TASKS,
+    refuse_quantities,
+    target_column,
+    target_values,
+    task_of,
+)
 
 #: Folds inside a held-out domain, for the reference with labels.
 WITHIN_FOLDS = 5
@@ -48,14 +54,14 @@ WITHIN_ROWS, WITHIN_CLASS = 60, 20
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that is evaluated on."""
+    """Rows, targets and domains that methods are evaluated on, and the measure."""
 
     X: Any  #: features, checked
-    given: Any  #: the same as they were given
-    index: Array  #: which of the rows given these are
+    raw: Any  #: features as the user passed them
+    index: Array  #: numbers of these rows in the user's table
     #: Turns rows of X into numbers; not fitted, so that it can be on sources alone.
     preprocessor: Any
-    y: Array  #: classes as they are called, or a continuous target
+    y: Array  #: names of classes, or a continuous target
     codes: Array  #: index into ``domains`` of each row
     domains: Array  #: sorted
     classes: Array | None  #: the positive one of two last; None for a continuous target
@@ -66,7 +72,7 @@ class Problem:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     whole: Problem | None = None  #: all rows, of which these were drawn; None if these are all
     inner_scoring: Any = None  #: what arguments are chosen by; None is a smooth score
-    reader: Any = None  #: makes X of a data frame as it was given; None for arrays
+    reader: Any = None  #: makes X of a raw data frame; None for arrays
     notes: tuple[str, ...] = ()  #: how columns were read
     max_scored: int = 100_000  #: rows that are scored, at most
 
@@ -80,82 +86,87 @@ class Problem:
         """Kind of target."""
         return "classification" if self.classification else "regression"
 
+    @property
+    def positive(self) -> Any:
+        """Of two classes the one that some measures are about; None for more."""
+        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
+
+    @property
+    def class_weight(self) -> str | None:
+        """Classes weigh the same in training where they do in the measure, unless decided."""
+        usual = "balanced" if self.classification and self.measure.balanced else None
+        return self.overrides.get("class_weight", usual) or None
+
+    @property
+    def everything(self) -> Problem:
+        """The problem with all rows, those that were not drawn included."""
+        return self.whole or self
+
     @cached_property
     def unscored(self) -> Array:
         """Codes of domains with one class: any constant may be right there, or wrong."""
         if self.classes is None:
             return np.array([], dtype=np.intp)
         whole = self.everything
-        pairs = np.unique(np.column_stack([whole.codes, codes_of(whole.y, self.classes)]), axis=0)
-        return np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(self.domains)) < 2)
+        occurs = np.zeros((len(self.domains), len(self.classes)), dtype=bool)
+        occurs[whole.codes, codes_of(whole.y, self.classes)] = True
+        return np.flatnonzero(occurs.sum(axis=1) < 2)
 
-    @property
-    def class_weight(self) -> str | None:
-        """Classes weigh the same in training where they do in the measure, unless decided."""
-        if "class_weight" in self.overrides:
-            return str(self.overrides["class_weight"]) if self.overrides["class_weight"] else None
-        return "balanced" if self.classification and self.measure.balanced else None
+    @cached_property
+    def scored(self) -> Array:
+        """Rows to score, evenly from the domains where there are very many."""
+        return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
 
     def setting(self, n_rows: int, cv: Any = None) -> Setting:
-        """What methods are made for, if they are fitted to so many rows."""
-        setting = Setting(
-            self.classification,
-            n_rows,
-            self.inner_scoring,
-            self.class_weight,
-            pos_label=self.positive,
-            cv=cv,
-            seed=self.seed,
-        )
-        return replace(setting, **self.overrides)
-
-    @property
-    def positive(self) -> Any:
-        """Of two classes the one that some measures are about; None for more."""
-        return self.classes[1] if self.classes is not None and len(self.classes) == 2 else None
+        """The setting of methods that are fitted to this number of rows."""
+        more = {"pos_label": self.positive, "cv": cv, "seed": self.seed}
+        kind = self.classification, n_rows, self.inner_scoring, self.class_weight
+        return replace(Setting(*kind, **more), **self.overrides)
 
     def rows(self, index: Array, prepared: bool = True) -> Any:
         """Some rows of X, of the type it has."""
-        return take_rows(self.X if prepared else self.given, index)
+        return take_rows(self.X if prepared else self.raw, index)
+
+    def rows_of(self, codes: Array) -> Array:
+        """All rows of some domains."""
+        return np.flatnonzero(np.isin(self.codes, codes))
+
+    def domain_of(self, index: Array) -> Array:
+        """Name of the domain of some rows."""
+        return np.asarray(self.domains[self.codes[index]])
 
     def drawn(self, max_rows: int | str | None) -> Problem:
-        """The same with fewer rows; see :func:`~domainwise.splits.folds.draw_rows`."""
+        """The problem with fewer rows; see :func:`~domainwise.splits.folds.draw_rows`."""
         rows = draw_rows(self.codes, max_rows, self.seed)
         if len(rows) == len(self.y):
             return self
-        return replace(
-            self,
-            X=self.rows(rows),
-            given=self.rows(rows, prepared=False),
-            index=self.index[rows],
-            y=self.y[rows],
-            codes=self.codes[rows],
-            whole=self,
-        )
+        arrays = {name: getattr(self, name)[rows] for name in ("index", "y", "codes")}
+        X, raw = self.rows(rows), self.rows(rows, prepared=False)
+        return replace(self, X=X, raw=raw, whole=self, **arrays)
 
     def without_columns(self, names: Sequence[str]) -> Problem:
-        """The same without some features; those of arrays are x0, x1 and so on."""
+        """The problem without some features; those of arrays are x0, x1 and so on."""
         if not hasattr(self.X, "columns"):
             places = [j for j in range(self.X.shape[1]) if f"x{j}" not in names]
-            parts: dict[str, Any] = {"X": self.X[:, places], "given": self.given[:, places]}
+            parts: dict[str, Any] = {"X": self.X[:, places], "raw": self.raw[:, places]}
         else:
             parts = {"X": self.X.drop(columns=list(names)), "reader": None}
             if isinstance(self.preprocessor, ColumnTransformer):
                 steps = [
-                    (step, transformer, [name for name in columns if name not in names])
+                    (step, transformer, rest)
                     for step, transformer, columns in self.preprocessor.transformers
+                    if (rest := [name for name in columns if name not in names])
                 ]
-                steps = [step for step in steps if step[2]]
                 parts["preprocessor"] = clone(self.preprocessor).set_params(transformers=steps)
-            if hasattr(self.given, "columns"):
-                parts["given"] = self.given.drop(columns=list(names), errors="ignore")
+            if hasattr(self.raw, "columns"):
+                parts["raw"] = self.raw.drop(columns=list(names), errors="ignore")
         whole = None if self.whole is None else self.whole.without_columns(names)
         return replace(self, **parts, whole=whole)
 
-    @property
-    def everything(self) -> Problem:
-        """The same with all rows, those that were not drawn included."""
-        return self.whole or self
+    def measured_by(self, measure: Measure) -> Problem:
+        """The problem with another measure of models that were fitted for this one."""
+        overrides = {**self.overrides, "class_weight": self.class_weight}
+        return replace(self, measure=measure, overrides=overrides)
 
     def scored_rows(self, test: Array) -> list[Array]:
         """Rows of :attr:`everything` that are scored where ``test`` is held out, by domain.
@@ -171,24 +182,6 @@ class Problem:
             else:
                 parts.append(np.searchsorted(whole.index, self.index[rows]))
         return parts
-
-    @cached_property
-    def scored(self) -> Array:
-        """Rows to score, evenly from the domains where there are very many."""
-        return draw_rows(self.codes, max(self.max_scored, 2 * len(self.domains)), self.seed)
-
-    def measured_by(self, measure: Measure) -> Problem:
-        """The same for another measure of models that were made for this one."""
-        decided = {**self.overrides, "class_weight": self.class_weight}
-        return replace(self, measure=measure, overrides=decided)
-
-    def rows_of(self, codes: Array) -> Array:
-        """All rows of some domains."""
-        return np.flatnonzero(np.isin(self.codes, codes))
-
-    def domain_of(self, index: Array) -> Array:
-        """Name of the domain of some rows."""
-        return np.asarray(self.domains[self.codes[index]])
 
 
 def make_problem(
@@ -208,7 +201,7 @@ def make_problem(
 
     A ``schema`` is that of columns, and of a target, that the reader of tables has prepared.
     """
-    given = X if hasattr(X, "shape") else np.asarray(X)
+    raw = X if hasattr(X, "shape") else np.asarray(X)
     notes: list[str] = []
     if schema is None:
         X, preprocessor, reader = prepare_features(X, notes)
@@ -225,30 +218,23 @@ def make_problem(
             "two domains, so that one can be held out"
         )
     target, classes = check_task(y, n, task)
+    classification = classes is not None
     if classes is None and pos_label is not None:
         raise ValueError(
             f"pos_label={pos_label!r} names a class, but the target is continuous. Omit pos_label"
         )
-    measure = choose_measure(scoring, target, classes is not None, pos_label, labels.codes)
-    objection = measure.objection(target, target, classes is not None)
+    measure = choose_measure(scoring, target, classification, pos_label, labels.codes)
+    objection = measure.objection(target, target, classification)
     if objection:
         kind = "a continuous target" if classes is None else f"{len(classes)} classes"
         raise ValueError(f"{measure.name} cannot be computed for {kind}: {objection}")
     if inner_scoring is not None:  # looked up before any work
-        inner = choose_measure(inner_scoring, target, classes is not None, pos_label)
-        inner_scoring = inner.scoring
+        inner_scoring = choose_measure(inner_scoring, target, classification, pos_label).scoring
+    classes = None if classes is None else positive_last(classes, pos_label)
     problem = Problem(
-        X,
-        given,
-        np.arange(n),
-        preprocessor,
-        target,
-        labels.codes,
-        labels.names,
-        None if classes is None else positive_last(classes, pos_label),
-        measure,
-        n,
-        random_state,
+        *(X, raw, np.arange(n), preprocessor, target, labels.codes, labels.names, classes, measure),
+        n_given=n,
+        seed=random_state,
         inner_scoring=inner_scoring,
         reader=reader,
         notes=tuple(f"{note[0].upper()}{note[1:]}." for note in notes),
@@ -258,19 +244,16 @@ def make_problem(
 
 def check_task(y: Any, n: int, task: str) -> tuple[Array, Array | None]:
     """Return targets, and the names of the classes if that is what they are."""
-    if task not in ("auto", "classification", "regression"):
+    if task not in TASKS:
         raise ValueError(
             f"task={task!r} is not supported; use 'auto', 'classification' or 'regression'"
         )
     if task == "auto":
-        plain = check_target(y, n, "auto", least_classes=1)
-        names = plain.names
-        numbers = names is not None and names.dtype.kind in "iuf"
-        quantity = names is None or (numbers and is_quantity(names))
+        names = check_target(y, n, "auto", least_classes=1).names
+        quantity = names is None or (names.dtype.kind in "iuf" and is_quantity(names))
         task = "regression" if quantity else "classification"
     if task == "classification":
-        kind = type_of_target(np.asarray(y))
-        if kind.startswith("continuous"):
+        if type_of_target(np.asarray(y)).startswith("continuous"):
             raise ValueError(
                 "task='classification' needs classes, but the target holds numbers that are not "
                 "whole; use task='regression'"
@@ -288,24 +271,23 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
     if cv is None:
         cv = LeaveDomainsOut(max_splits=MAX_FOLDS, random_state=problem.seed)
     splitter = check_cv(cv, problem.y, classifier=problem.classification)
-    splits = []
-    n = len(problem.y)
-    for train, test in splitter.split(np.zeros((n, 1)), problem.y, problem.codes):
+    n, codes = len(problem.y), problem.codes
+    splits = list(splitter.split(np.zeros((n, 1)), problem.y, codes))
+    for train, test in splits:
         if max(np.max(train, initial=0), np.max(test, initial=0)) >= n:
             raise ValueError(f"cv yields row numbers above {n - 1}, but there are {n} rows")
-        shared = np.intersect1d(problem.codes[train], problem.codes[test])
+        shared = np.intersect1d(codes[train], codes[test])
         if len(shared):
             raise ValueError(
                 f"cv puts rows of domain {problem.domains[shared[0]]!s} on both sides of a split; "
                 "use a splitter that keeps groups together, such as LeaveDomainsOut"
             )
         if problem.classification and len(np.unique(problem.y[train])) < 2:
-            names = ", ".join(str(problem.domains[c]) for c in np.unique(problem.codes[test]))
+            names = ", ".join(str(name) for name in problem.domains[np.unique(codes[test])])
             raise ValueError(
                 f"with {names} held out, the training rows have only one class. Every class of "
                 "the target must occur in several domains"
             )
-        splits.append((train, test))
     if not splits:
         raise ValueError("cv yields no split. Pass a splitter with at least one")
     return splits
@@ -313,14 +295,11 @@ def outer_splits(problem: Problem, cv: Any) -> list[Split]:
 
 def within_splits(problem: Problem, rows: Array) -> list[Split]:
     """Folds inside one domain; none if it has too few rows."""
-    y = problem.y[rows]
-    if len(y) < WITHIN_ROWS:
-        return []
-    if problem.classification:
+    y, few = problem.y[rows], len(rows) < WITHIN_ROWS
+    if problem.classification and not few:
         counts = np.sort(np.unique(y, return_counts=True)[1])
-        if len(counts) < 2 or counts[-2] < WITHIN_CLASS:
-            return []
-    return row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
+        few = len(counts) < 2 or counts[-2] < WITHIN_CLASS
+    return [] if few else row_folds(y, problem.classification, WITHIN_FOLDS, problem.seed)
 
 
 def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
@@ -332,8 +311,7 @@ def seen_splits(problem: Problem, n_splits: int) -> list[Split]:
     strata = problem.codes
     if problem.classes is not None:
         strata = strata * len(problem.classes) + codes_of(problem.y, problem.classes)
-    folds = row_folds(strata, True, max(n_splits, 2), problem.seed)
-    return folds[:n_splits]
+    return row_folds(strata, True, max(n_splits, 2), problem.seed)[:n_splits]
 
 
 def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | None]:
@@ -349,14 +327,17 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
         X = X.to_pandas()
     if issparse(X):
         raise TypeError("X is sparse. Convert it to an array with X.toarray()")
-    if not hasattr(X, "columns"):
-        X = np.asarray(X)
+    X = X if hasattr(X, "columns") else np.asarray(X)
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have rows and columns, got shape {X.shape}")
-    if isinstance(X, np.ndarray):
-        if X.dtype.kind in "biuf":
-            return _numbers(X)
-        X = import_pandas().DataFrame(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        X = X.astype(np.float64, copy=False)
+        if np.isinf(X).any():
+            raise ValueError("X contains infinity; use NaN for missing values")
+        refuse_too_large(X, "X")
+        imputer = SimpleImputer(strategy="median", keep_empty_features=True)
+        return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None
+    X = import_pandas().DataFrame(X) if isinstance(X, np.ndarray) else X
     X = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     names = list(X.columns)
     double = sorted({name for name in names if names.count(name) > 1})
@@ -389,18 +370,9 @@ def read_target(y: Any, task: str, notes: list[str]) -> Any:
     if not text or find_spec("pandas") is None:
         return y
     column = import_pandas().Series(labels.tolist(), dtype=object, name="y")
-    read = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
-    if task_of(read, task) == "regression":
+    column = target_column(column, decimal_marks({"y": column}, ["y"]).get("y"))
+    if task_of(column, task) == "regression":
         notes.append("the target is text and was read as numbers")
-        return target_values(read, "regression", notes)
-    refuse_quantities(read)
+        return target_values(column, "regression", notes)
+    refuse_quantities(column)
     return y
-
-
-def _numbers(X: Any) -> tuple[Any, Any, None]:
-    X = X.astype(np.float64, copy=False)
-    if np.isinf(X).any():
-        raise ValueError("X contains infinity; use NaN for missing values")
-    refuse_too_large(X, "X")
-    imputer = SimpleImputer(strategy="median", keep_empty_features=True)
-    return X, make_pipeline(imputer, StandardScaler()).set_output(transform="default"), None

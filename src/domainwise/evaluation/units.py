@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.stats import rankdata, t
@@ -52,7 +51,6 @@ QUANTITIES = {
     r"time|duration|hour|minute": (("minutes", "hours", 60.0, 0.0),),
     r"age|months?|years?": (("months", "years", 12.0, 0.0), ("days", "years", 365.25, 0.0)),
 }
-Unit = tuple[str, float, float]  #: what it would be, factor and offset
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class Shift:
     kind: str  #: "unit", "sign" or "level"
     column: int
     domains: list[int]
-    here: tuple[float, float]  #: lowest and highest median; of signs, the correlation
-    there: tuple[float, float]  #: of all other domains
+    here: Array  #: medians; of signs, the correlation
+    elsewhere: Array  #: in all other domains
     units: str = ""  #: which would fit
     by_spread: bool = False  #: whether these are deviations of rows instead of medians
     partner: int | None = None  #: the other column of the correlation, -1 for the target
@@ -77,29 +75,11 @@ class _Levels:
     domains: Array
     medians: Array
     widths: Array  #: interquartile ranges, as standard deviations
-    counts: Array
     #: What is compared: "logarithm" of medians, if they are positive, else "median", and "width".
     scale: str
-
-    @cached_property
-    def values(self) -> Array:
-        """What is compared."""
-        if self.scale == "median":
-            return self.medians
-        return np.log(self.medians if self.scale == "logarithm" else self.widths)
-
-    @cached_property
-    def inside(self) -> Array:
-        """Deviations of rows inside each domain; of widths, such that 3 times the width is FAR."""
-        if self.scale == "width":
-            return np.full(len(self.widths), np.log(3) / FAR)
-        return self.widths / (self.medians if self.scale == "logarithm" else 1.0)
-
-    @cached_property
-    def errors(self) -> Array:
-        """Standard errors of values, as of normal rows."""
-        scale = 1.17 if self.scale == "width" else 1.2533 * self.inside
-        return np.asarray(scale / np.sqrt(self.counts))
+    values: Array  #: on this scale
+    inside: Array  #: deviations of rows inside each domain
+    errors: Array  #: standard errors of ``values``, as of normal rows
 
     def spread(self, rest: Array) -> tuple[float, float]:
         """Mean of some domains, and the variance of another one, at least that by chance."""
@@ -124,33 +104,33 @@ class _Levels:
                 center, between = self.spread(rest)
                 away = np.abs(self.values[group] - center)
                 p = 2 * t.sf(away / np.sqrt(between + self.errors[group] ** 2), len(rest) - 1).max()
-                closer = group[p < p_values[group]]
-                distance[closer] = np.abs(self.values[closer] - center) / inside
-                p_values[closer] = p
+                closer = p < p_values[group]
+                distance[group[closer]] = away[closer] / inside
+                p_values[group[closer]] = p
         return p_values, distance
 
     def explain(self, name: str, i: int, off: Array) -> tuple[str, str]:
         """Kind of a shift, and the units that would bring a domain to the others."""
         center, between = self.spread(np.flatnonzero(~off))
-        near = max(
-            FITS * np.sqrt(between + self.errors[i] ** 2), NEARLY * abs(self.values[i] - center)
-        )
-        widths = np.log(np.maximum(self.widths / self._level(self.medians), 1e-300))
-        alike = max(np.log(ALIKE), FITS * float(np.std(widths[~off])))
+        error = np.sqrt(between + self.errors[i] ** 2)
+        near = max(FITS * error, NEARLY * abs(self.values[i] - center))
+        logarithm = self.scale == "logarithm"
+        relative = self.widths[~off] / (self.medians[~off] if logarithm else 1.0)
+        usual = np.log(np.maximum(relative, 1e-300))
+        alike = max(np.log(ALIKE), FITS * float(np.std(usual)))
 
         def fits(factor: float, offset: float) -> bool:
             median, width = (self.medians[i] - offset) / factor, self.widths[i] / abs(factor)
-            if width <= 0 or (self.scale == "logarithm" and median <= 0):
+            if width <= 0 or (logarithm and median <= 0):
                 return False
-            value = {"median": median, "width": width, "logarithm": median}[self.scale]
+            value = width if self.scale == "width" else median
             value = value if self.scale == "median" else np.log(value)
-            moved = abs(value - self.values[i])
-            spread = np.log(max(width / self._level(median), 1e-300))
+            spread = np.log(max(width / (median if logarithm else 1.0), 1e-300))
+            allowed = max(alike, ALIKE_BY * abs(np.log(abs(factor))))
             return bool(
                 abs(value - center) < near
-                and abs(spread - np.median(widths[~off]))
-                < max(alike, ALIKE_BY * abs(np.log(abs(factor))))
-                and moved >= MOVES * np.ptp(self.values[~off])
+                and abs(spread - np.median(usual)) < allowed
+                and abs(value - self.values[i]) >= MOVES * np.ptp(self.values[~off])
             )
 
         if self.scale == "median" and fits(-1.0, 0.0):
@@ -159,82 +139,81 @@ class _Levels:
         units = " or ".join(unit for unit, *change in _units(name, tens) if fits(*change))
         return "unit" if units else "level", units
 
-    def _level(self, medians: Array) -> Array:
-        """What widths are relative to."""
-        return medians if self.scale == "logarithm" else np.ones_like(medians)
-
 
 def find_shifts(
     names: Sequence[str],
     quantities: Mapping[int, Array],
     target: Array | None,
     codes: Array,
-    known: set[tuple[int, int]],
+    excluded: set[tuple[int, int]],
 ) -> list[Shift]:
     """Quantities, by their places among the columns, and domains that differ from all others.
 
-    ``codes`` are the domains of all rows; ``known`` are columns and domains with another fault.
+    ``codes`` are the domains of all rows; ``excluded`` are columns and domains with another fault.
     """
     n_domains = int(codes.max()) + 1
-    levels = [
-        each
+    compared = [
+        levels
         for place, x in quantities.items()
-        for each in _levels(place, x, codes, n_domains, known)
+        for levels in _levels(place, x, codes, n_domains, excluded)
     ]
-    tests = 2 * sum(len(each.domains) for each in levels)
+    tests = 2 * sum(len(levels.domains) for levels in compared)
     shifts = []
-    for each in levels:
-        p_values, distance = each.far()
+    for levels in compared:
+        p_values, distance = levels.far()
         off = (p_values <= ALARMS / tests) & (distance >= FAR)
+        by_spread = levels.scale == "width"
         reasons: dict[tuple[str, str], list[int]] = {}
         for i in np.flatnonzero(off).tolist():
-            kind, units = each.explain(names[each.column], i, off)
-            if (each.column, int(each.domains[i])) in known:
+            if (levels.column, int(levels.domains[i])) in excluded:
                 continue
-            if kind != "level" or (distance[i] >= VERY_FAR and each.scale != "width"):
+            kind, units = levels.explain(names[levels.column], i, off)
+            if kind != "level" or (distance[i] >= VERY_FAR and not by_spread):
                 reasons.setdefault((kind, units), []).append(i)
-        shown = each.widths if each.scale == "width" else each.medians
-        there = _ends(shown[~off])
+        shown = levels.widths if by_spread else levels.medians
         for (kind, units), places in reasons.items():
-            domains = each.domains[places].tolist()
-            ends = _ends(shown[places]), there
-            shifts.append(Shift(kind, each.column, domains, *ends, units, each.scale == "width"))
-            known = known | {(each.column, d) for d in domains}
+            domains, ends = levels.domains[places].tolist(), (shown[places], shown[~off])
+            shifts.append(Shift(kind, levels.column, domains, *ends, units, by_spread))
+            excluded = excluded | {(levels.column, d) for d in domains}
     if tests:
-        some = list(dict.fromkeys(each.column for each in levels))[:MOST_COLUMNS]
-        quantities = {place: quantities[place] for place in some}
+        columns = list(dict.fromkeys(levels.column for levels in compared))[:MOST_COLUMNS]
+        quantities = {place: quantities[place] for place in columns}
         rows = [np.flatnonzero(codes == d) for d in range(n_domains)]
         signs = _signs(quantities, target, rows, ALARMS / tests)
-        shifts += [sign for sign in signs if (sign.column, sign.domains[0]) not in known]
+        shifts += [sign for sign in signs if (sign.column, sign.domains[0]) not in excluded]
     return shifts
 
 
-def _ends(values: Array) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
 def _levels(
-    place: int, x: Array, codes: Array, n_domains: int, known: set[tuple[int, int]]
-) -> list[_Levels]:
+    place: int, x: Array, codes: Array, n_domains: int, excluded: set[tuple[int, int]]
+) -> Iterator[_Levels]:
     counts = np.bincount(codes[np.isfinite(x)], minlength=n_domains)
-    usable = [d for d in np.flatnonzero(counts >= LEAST_VALUES).tolist() if (place, d) not in known]
+    large = np.flatnonzero(counts >= LEAST_VALUES).tolist()
+    usable = np.array([d for d in large if (place, d) not in excluded], dtype=np.intp)
     if len(usable) < LEAST_DOMAINS:
-        return []
+        return
     shares = (0.0, 0.25, 0.5, 0.75)
-    lowest, low, middle, high = quantiles_by_domain(x, codes, n_domains, shares)[:, usable]
+    lowest, low, medians, high = quantiles_by_domain(x, codes, n_domains, shares)[:, usable]
     widths = (high - low) / NORMAL_IQR
     if np.median(widths) <= 0:  # most rows have one value: it has no level
-        return []
-    positive = lowest.min() >= 0 and middle.min() > 0
+        return
+    root, columns = np.sqrt(counts[usable]), (place, usable, medians, widths)
+    if lowest.min() >= 0 and medians.min() > 0:
+        inside = widths / medians
+        yield _Levels(*columns, "logarithm", np.log(medians), inside, 1.2533 * inside / root)
+        return
+    yield _Levels(*columns, "median", medians, widths, 1.2533 * widths / root)
     # Where a quarter of the rows is at the lowest value, spreads say little.
-    spread = bool((low > lowest).all() and widths.min() > 0)
-    scales = ["logarithm"] if positive else ["median", *["width"] * spread]
-    parts = place, np.array(usable), middle, widths, counts[usable]
-    return [_Levels(*parts, scale) for scale in scales]
+    if (low > lowest).all() and widths.min() > 0:
+        inside = np.full(len(usable), np.log(3) / FAR)  # three times the width is FAR
+        yield _Levels(*columns, "width", np.log(widths), inside, 1.17 / root)
 
 
-def _units(name: str, tens: bool) -> Iterator[Unit]:
-    """Units that a column may be in by mistake: powers of ten, and those of its quantity."""
+def _units(name: str, tens: bool) -> Iterator[tuple[str, float, float]]:
+    """Units that a column may be in by mistake, with factor and offset: powers of ten, and others.
+
+    The others are those of its quantity.
+    """
     for k in range(1, 7) if tens else ():
         yield f"a factor of {10**k:,}", 10.0**k, 0.0
         yield f"a factor of 1/{10**k:,}", 10.0**-k, 0.0
@@ -253,39 +232,38 @@ def _signs(
     In each domain the clearest column comes first; its sign is corrected before the next one, since
     what goes against a swapped column is not at fault.
     """
-    large = [d for d, own in enumerate(rows) if len(own) >= LEAST_VALUES]
+    large = [d for d, domain_rows in enumerate(rows) if len(domain_rows) >= LEAST_VALUES]
     if len(large) <= LEAST_DOMAINS or len(quantities) < 2:
         return
     places = [-1, *quantities]
     first = np.zeros(sum(map(len, rows))) if target is None else target
     X = np.column_stack([first, *quantities.values()])
-    tables = np.array([_correlations(X[rows[d]]) for d in large])
-    usual = np.median(tables, axis=0)
+    correlations = np.array([_correlations(X[rows[d]]) for d in large])
+    usual = np.median(correlations, axis=0)
     strength = np.maximum((usual**2).sum(axis=1), 1e-12)
-    along = (tables * usual).sum(axis=2) / strength
+    along = (correlations * usual).sum(axis=2) / strength
     for number, d in enumerate(large):
-        mine, others = tables[number], np.delete(along, number, axis=0)
+        own, others = correlations[number], np.delete(along, number, axis=0)
         variance = others.var(axis=0, ddof=1) * (1 + 1 / len(others))
         error = np.sqrt(variance + 1 / ((len(rows[d]) - 3) * strength))
         for _ in quantities:
-            score = (mine * usual).sum(axis=1) / strength
-            score[0] = 1.0  # the target is what it is
+            score = (own * usual).sum(axis=1) / strength
+            score[0] = 1.0  # the sign of the target is right
             worst = int(np.argmin(score))
             z = (others[:, worst].mean() - score[worst]) / error[worst]
             if score[worst] > -0.5 or 2 * t.sf(z, len(others) - 1) > alarm:
                 break
-            partner = int(np.argmax(np.abs(usual[worst])))
-            here, there = float(mine[worst, partner]), float(usual[worst, partner])
-            ends = (here, here), (there, there)
-            yield Shift("sign", places[worst], [d], *ends, partner=places[partner])
-            mine[worst] *= -1
-            mine[:, worst] *= -1
+            j = int(np.argmax(np.abs(usual[worst])))
+            ends = own[worst, [j]], usual[worst, [j]]
+            yield Shift("sign", places[worst], [d], *ends, partner=places[j])
+            own[worst] *= -1
+            own[:, worst] *= -1
 
 
 def _correlations(X: Array) -> Array:
     """Rank correlations of columns over the rows that each has; 0 on the diagonal."""
-    there = np.isfinite(X)
-    ranks = rankdata(np.where(there, X, np.inf), axis=0)
-    Z = np.where(there, ranks - (there.sum(axis=0) + 1) / 2, 0.0)
+    present = np.isfinite(X)
+    ranks = rankdata(np.where(present, X, np.inf), axis=0)
+    Z = np.where(present, ranks - (present.sum(axis=0) + 1) / 2, 0.0)
     Z /= np.maximum(np.sqrt((Z**2).sum(axis=0)), 1e-12)
     return np.asarray(Z.T @ Z * (1 - np.eye(X.shape[1])))
