@@ -1,10 +1,10 @@
 """Marginal transfer learning: a kernel machine that also sees the distribution of a domain's rows.
 
-In every domain the class depends on where a row lies among the others of its domain, and domains
-differ in level and spread. A machine that sees rows one by one cannot know that. A summary of the
-domain beside each row makes an RBF kernel one of rows times one of domains; the machine then learns
-how the rule moves with the domain, and applies that to domains it has never seen, whose rows come
-without labels.
+In this simulation, the class of a row depends on how the row compares with the other rows of its
+domain, and domains differ in level and spread. A model that sees rows one by one cannot learn this.
+If a summary of the domain is added to each row, an RBF kernel becomes the product of a kernel of
+rows and a kernel of domains. The model then learns how the class boundary depends on the domain. It
+applies this to unseen domains, of which it needs rows but no labels.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ MODELS = {
 }
 
 MEANING = """\
-Both columns judge rows of domains that were not seen; the second withholds which rows belong
-together, so that each stands for itself. What a domain tells is worth more than the choice of a
-method here, by construction: no rule of the rows alone holds in all domains."""
+Both columns show the accuracy on unseen domains. In the second one, the model is not told which
+rows belong together, and predicts them one by one. Information about the domain improves accuracy
+much more than the choice of a method. The data were simulated that way: no class boundary for
+single rows holds in all domains."""
 
 
 def draw(rng: np.random.Generator, n_domains: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, classes and domains; a class is a side of a curve drawn in the domain's own units."""
+    """Rows, classes and domains; the class boundary is a curve in relative values of the domain."""
     level = rng.normal(scale=2.0, size=(n_domains, 2))
     spread = np.exp(rng.normal(scale=0.4, size=(n_domains, 2)))
     domain = np.repeat(np.arange(n_domains), N_ROWS)
-    inside = rng.normal(size=(len(domain), 2))
-    y = (inside[:, 1] > np.sin(2 * inside[:, 0]) + 0.2 * rng.normal(size=len(domain))).astype(int)
-    return level[domain] + spread[domain] * inside, y, domain
+    relative = rng.normal(size=(len(domain), 2))
+    boundary = np.sin(2 * relative[:, 0]) + 0.2 * rng.normal(size=len(domain))
+    y = (relative[:, 1] > boundary).astype(int)
+    return level[domain] + spread[domain] * relative, y, domain
 
 
-def judge(name: str, repeat: int) -> tuple[float, float]:
-    """Accuracy on unseen domains, with their rows taken together and one by one."""
+def score(name: str, repeat: int) -> tuple[float, float]:
+    """Accuracy on unseen domains, predicting their rows together and one by one."""
     rng = np.random.default_rng(repeat)
     X, y, domain = draw(rng, N_SOURCES)
     X_new, y_new, domain_new = draw(rng, N_UNSEEN)
@@ -60,11 +62,11 @@ def judge(name: str, repeat: int) -> tuple[float, float]:
 def main() -> None:
     sklearn.set_config(enable_metadata_routing=True)
     sizes = f"{N_SOURCES} source domains, {N_UNSEEN} unseen ones, {N_ROWS} rows each"
-    print(f"{sizes}; {REPEATS} draws")
+    print(f"{sizes}; mean and standard deviation over {REPEATS} draws")
     print()
-    print(f"{'':32}{'accuracy (%)':>14}{'rows one by one':>18}")
+    print(f"{'accuracy (%)':32}{'together':>14}{'rows one by one':>18}")
     for name in MODELS:
-        scores = 100 * np.array([judge(name, repeat) for repeat in range(REPEATS)])
+        scores = 100 * np.array([score(name, repeat) for repeat in range(REPEATS)])
         cells = [f"{column.mean():.1f} ± {column.std(ddof=1):.1f}" for column in scores.T]
         print(f"{name:32}{cells[0]:>14}{cells[1]:>18}")
     print()

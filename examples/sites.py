@@ -1,8 +1,8 @@
 """Four hospitals fit one model, and no row leaves its hospital.
 
-Each hospital is a process of its own. All that the processes share is a folder: the
-coordinator's plan, two small files of each hospital, and the plan of the second round. The rows
-of a hospital are drawn inside its process and are never written.
+Each hospital runs in a separate process. The processes share only a folder, with the plan of the
+coordinator, two small files from each hospital, and the merged plan of the second round. The rows
+of a hospital are simulated inside its process and never written.
 
     python examples/sites.py [FOLDER]
 """
@@ -22,37 +22,37 @@ import pandas as pd
 from domainwise.federated import Plan, fit, merge, moments, statistics
 
 SITES = ("north", "east", "south", "west")
-N_ROWS, PATIENCE = 400, 120
+N_ROWS, TIMEOUT = 400, 120
 
 MEANING = """\
-Every hospital has its own level of the two measurements and its own share of the ill, and the rule
-is the same everywhere. The errors are of models that were chosen and fitted without the hospital:
-what a fifth one can expect."""
+The level of the two measurements and the share of ill patients differ between hospitals, and the
+relation between measurements and illness is the same at all of them. The error at each hospital is
+that of a model that was chosen and fitted without it: the error to expect at a fifth one."""
 
 
-def draw(place: int, n: int = N_ROWS) -> pd.DataFrame:
-    """Rows of a hospital, in two wards: what it alone has."""
-    rng = np.random.default_rng(place)
-    ill = rng.random(n) < 0.3 + 0.1 * (place % 4)
+def draw(number: int, n: int = N_ROWS) -> pd.DataFrame:
+    """Rows of a hospital with two wards."""
+    rng = np.random.default_rng(number)
+    ill = rng.random(n) < 0.3 + 0.1 * (number % 4)
     level = rng.normal(scale=0.5, size=2)
     marker = rng.normal(size=n) + 1.8 * ill + level[0]
     pressure = rng.normal(size=n) - 1.2 * ill + level[1]
-    ward = [f"{place}{'ab'[i % 2]}" for i in range(n)]
-    told = np.where(ill, "yes", "no")
-    return pd.DataFrame({"marker": marker, "pressure": pressure, "ward": ward, "ill": told})
+    ward = [f"{number}{'ab'[i % 2]}" for i in range(n)]
+    target = np.where(ill, "yes", "no")
+    return pd.DataFrame({"marker": marker, "pressure": pressure, "ward": ward, "ill": target})
 
 
 def wait_for(*paths: Path) -> None:
-    """Wait until others have put their files into the folder; they appear when complete."""
-    end = time.monotonic() + PATIENCE
-    while not all(path.exists() for path in paths):
+    """Wait until the files are in the folder; a file appears when it is complete."""
+    end = time.monotonic() + TIMEOUT
+    while missing := [path.name for path in paths if not path.exists()]:
         if time.monotonic() > end:
-            raise TimeoutError(f"{paths[0].name} and the like did not come")
+            raise TimeoutError(f"{', '.join(missing)} did not appear within {TIMEOUT} s")
         time.sleep(0.1)
 
 
-def be_site(folder: Path, site: str) -> None:
-    """What a hospital does, in its own process."""
+def run_site(folder: Path, site: str) -> None:
+    """The two rounds of a hospital, in its own process."""
     rows = draw(SITES.index(site))
     for plan, make, ending in (
         ("plan.json", statistics, "statistics.npz"),
@@ -62,8 +62,8 @@ def be_site(folder: Path, site: str) -> None:
         make(rows, Plan.load(folder / plan), site=site).save(folder / f"{site}.{ending}")
 
 
-def lead(folder: Path) -> Any:
-    """What the coordinator does, without any rows but a few made-up ones for the columns."""
+def coordinate(folder: Path) -> Any:
+    """Merge and fit the files of the hospitals; only a few made-up rows are needed for the plan."""
     made_up = draw(99, 50)
     plan = Plan.of_table(made_up, target="ill", domain="ward", smallest_cell=20)
     plan.save(folder / "plan.json")
@@ -77,29 +77,29 @@ def lead(folder: Path) -> Any:
 
 
 def main(folder: Path) -> Any:
-    """Start the hospitals, lead them, and print what came of it."""
+    """Start the hospitals, coordinate them, and print the results."""
     command = [sys.executable, str(Path(__file__).resolve()), str(folder)]
     sites = [subprocess.Popen([*command, site]) for site in SITES]
     try:
-        model = lead(folder)
+        model = coordinate(folder)
     finally:
         for process in sites:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
     new = draw(17)
-    right = (model.predictions(model.schema.prepare(new))["prediction"] == new["ill"]).mean()
-    print("squared error of the indicator of being ill, on each hospital left out")
+    accuracy = (model.predictions(model.schema.prepare(new))["prediction"] == new["ill"]).mean()
+    print("squared error of the predicted indicator (1: ill, 0: healthy) at each held-out hospital")
     for site, error in model.info["expected_score"].items():
         print(f"  {site:6} {error:.3f}")
-    print(f"a constant {-model.info['check']['constant']:.3f}")
-    print(f"rows of a fifth hospital that are predicted right: {right:.0%}")
+    print(f"squared error of a constant prediction: {-model.info['check']['constant']:.3f}")
+    print(f"accuracy at a fifth hospital: {accuracy:.0%}")
     size = sum(path.stat().st_size for path in folder.glob("*.npz")) / 1e3
-    print(f"the files of both rounds: {size:.0f} kB\n\n{MEANING}")
+    print(f"size of all files of both rounds: {size:.0f} kB\n\n{MEANING}")
     return model
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        be_site(Path(sys.argv[1]), sys.argv[2])
+        run_site(Path(sys.argv[1]), sys.argv[2])
     elif len(sys.argv) == 2:
         main(Path(sys.argv[1]))
     else:

@@ -1,7 +1,7 @@
-"""Compare SVM, KPCA, COIR, DICA and DCM on domains that none of them has seen.
+"""Compare SVM, KPCA, COIR, DICA and DCM on unseen domains.
 
-Ten synthetic domains share one rule for the class, but each has its own covariance. Every method
-learns from seven of them and is judged on the other three.
+In ten synthetic domains, the class depends on the features in the same way, but the covariance of
+the features differs. Every method is fitted to seven domains and scored on the other three.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPEATS = 10
 N_SOURCE_DOMAINS = 7
 GAMMA = 0.1
 
-# DICA's lam is not multiplied by the number of rows: 0.7 is the ridge 1e-3 of 700 rows.
+# DICA's lam is not multiplied by the number of rows: with 700 rows, 0.7 is the same as ridge=1e-3.
 PROJECTIONS = {
     "SVM": None,
     "KPCA": KPCA(n_components=10, gamma=GAMMA),
@@ -30,20 +30,21 @@ PROJECTIONS = {
 }
 
 MEANING = """\
-accuracy    rows of three unseen domains classified rightly, mean and standard deviation over the
-            draws. The labels are noisy by construction: nobody gets near 100 %.
-fit         time to find the projection; for the SVM, to train it.
-features    numbers per row that the SVM sees. With two classes one direction holds all that COIR,
-            DICA and DCM can learn about the class.
-eigenvalue  the leading one. COIR and DCM: 1 is a direction that tells nothing, and the more above
-            1 the better it tells classes apart. DICA and KPCA have scales of their own.
+accuracy    accuracy on three unseen domains, mean and standard deviation over the draws. The labels
+            contain noise, so that no method can get close to 100 %.
+fit         time to fit the projection, or the SVM if there is no projection.
+features    number of features that the SVM is trained on. With two classes, COIR, DICA and DCM
+            have one feature that contains all they can learn about the class.
+eigenvalue  the leading eigenvalue. For COIR and DCM, a direction with eigenvalue 1 contains no
+            information about the class; the larger it is, the better the direction separates the
+            classes. DICA and KPCA have other scales.
 
-One DCM feature does about as well as all ten raw ones if the ridge is moderate; with almost no
-ridge, the paper's form, the projection fits the noise of the source domains. Nothing is tuned
-here: on your data choose ridge, gamma and domain_weight by holding out source domains."""
+With a moderate ridge, one DCM feature is about as good as all ten original features. With almost
+no ridge, as in the paper, the projection fits the noise of the source domains. Nothing is tuned
+here: for your data, choose ridge, gamma and domain_weight by holding out source domains."""
 
 
-def judge(name: str, repeat: int) -> tuple[float, float, int, float]:
+def score(name: str, repeat: int) -> tuple[float, float, int, float]:
     """Accuracy on unseen domains, seconds of the fit, number of features, leading eigenvalue."""
     data = make_synthetic(eta=0.1, random_state=repeat)
     X, y, domain = data.data, data.target, data.sample_domain
@@ -67,12 +68,12 @@ def main() -> None:
     print(f"{'method':17}{'accuracy (%)':>14}{'fit (ms)':>11}{'features':>11}{'eigenvalue':>13}")
     for name in PROJECTIONS:
         accuracy, seconds, features, leading = np.array(
-            [judge(name, repeat) for repeat in range(REPEATS)]
+            [score(name, repeat) for repeat in range(REPEATS)]
         ).T
-        score = f"{100 * accuracy.mean():.1f} ± {100 * accuracy.std(ddof=1):.1f}"
+        percent = f"{100 * accuracy.mean():.1f} ± {100 * accuracy.std(ddof=1):.1f}"
         eigenvalue = "–" if name == "SVM" else f"{leading.mean():.2f}"
         milliseconds = f"{1000 * np.median(seconds):.0f}"
-        print(f"{name:17}{score:>14}{milliseconds:>11}{features[0]:>11.0f}{eigenvalue:>13}")
+        print(f"{name:17}{percent:>14}{milliseconds:>11}{features[0]:>11.0f}{eigenvalue:>13}")
     print()
     print(MEANING)
 

@@ -16,20 +16,20 @@ def example(name):
     return module
 
 
-def test_a_summary_of_the_domain_is_worth_more_than_the_rows_alone():
+def test_a_summary_of_the_domain_improves_accuracy_by_more_than_a_tenth():
     marginal = example("marginal_transfer")
     with config_context(enable_metadata_routing=True):
-        alone, _ = marginal.judge("SVM, rows alone", 0)
-        together, one_by_one = marginal.judge("SVM, rows and summary", 0)
+        alone, _ = marginal.score("SVM, rows alone", 0)
+        together, one_by_one = marginal.score("SVM, rows and summary", 0)
     assert together > alone + 0.1
     assert abs(one_by_one - alone) < 0.1
 
 
-def test_four_processes_that_share_a_folder_fit_the_model_of_all_their_rows(tmp_path, capsys):
+def test_four_processes_that_share_only_a_folder_fit_a_model_of_all_rows(tmp_path, capsys):
     pytest.importorskip("pandas")
     sites = example("sites")
     model = sites.main(tmp_path)
-    assert "rows of a fifth hospital that are predicted right" in capsys.readouterr().out
+    assert "accuracy at a fifth hospital" in capsys.readouterr().out
     names = {f"{site}.{part}.npz" for site in sites.SITES for part in ("statistics", "moments")}
     assert {path.name for path in tmp_path.iterdir()} == names | {"plan.json", "merged.json"}
     check = model.info["check"]

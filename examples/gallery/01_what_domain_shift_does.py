@@ -2,10 +2,10 @@
 What domain shift does to an SVM
 ================================
 
-Patients of six hospitals have two measurements. Illness shows in their sum. Their difference
-depends on the device, and devices differ from hospital to hospital. So does the share of ill
-patients, and that is the trap: a flexible classifier learns that patients *measured with this
-device* are mostly ill.
+Six hospitals take two measurements of each patient. The sum of the two indicates illness. Their
+difference depends on the device, and devices differ between hospitals. The share of ill patients
+also differs between hospitals. So a flexible classifier learns that patients *measured with this
+device* are mostly ill, which does not help at the next hospital.
 """
 
 # %%
@@ -35,9 +35,10 @@ X = np.column_stack([total + difference, total - difference]) / 2
 # Two questions, two numbers
 # --------------------------
 #
-# Random folds ask how good an SVM is on *more patients of the same hospitals*. Held-out hospitals
-# ask how good it is at *another hospital*. The second SVM has a penalty on differences between
-# hospitals: within each class, because shares of ill patients differ (``conditional=True``).
+# Random folds estimate how good an SVM is for *more patients of the same hospitals*. Held-out
+# hospitals show how good it is at *another hospital*. The second SVM has a penalty on differences
+# between hospitals. ``conditional=True`` compares hospitals within each class, because the shares
+# of ill patients differ.
 
 svm = SVC(gamma=0.3)
 invariant = InvariantSVC(gamma=0.3, domain_weight=10, conditional=True)
@@ -65,16 +66,17 @@ axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
 plt.show()
 
 # %%
-# What the two have learnt
-# ------------------------
+# What the two models have learned
+# --------------------------------
 #
-# Both are fitted without the hospital on which the SVM scores worst. Colours are predictions, dots
-# the patients of the source hospitals, crosses those of the held-out hospital. The SVM has divided
-# the plane into hospitals: near a hospital full of ill patients, everybody is ill. InvariantSVC
-# follows the sum of the measurements more closely, which means the same everywhere.
+# Both models are fitted without the hospital on which the SVM scores worst. The background colour
+# shows the predicted class. Dots are patients of the source hospitals, and crosses are patients of
+# the held-out hospital. The SVM predicts illness wherever a source hospital has many ill patients.
+# InvariantSVC follows the sum of the measurements more closely, which indicates illness at every
+# hospital.
 
-hardest = unseen["SVM"].worst_domain
-new = hospital == hardest
+worst = unseen["SVM"].worst_domain
+new = hospital == worst
 svm.fit(X[~new], ill[~new])
 invariant.fit(X[~new], ill[~new], sample_domain=hospital[~new])
 
@@ -85,16 +87,16 @@ for axes, model in zip(panels, (svm, invariant), strict=True):
     regions = model.predict(grid.reshape(-1, 2)).reshape(200, 200)
     axes.contourf(*np.moveaxis(grid, -1, 0), regions, levels=1, colors=[BLUE, RED], alpha=0.18)
     for value, colour in ((0, BLUE), (1, RED)):
-        old, cross = ~new & (ill == value), new & (ill == value)
-        axes.scatter(*X[old].T, s=7, color=colour, alpha=0.6, linewidths=0)
-        axes.scatter(*X[cross].T, s=26, color=colour, marker="x", linewidths=1.3)
-    right = np.mean(model.predict(X[new]) == ill[new])
-    axes.set(title=f"{type(model).__name__}: accuracy {right:.2f} at hospital {hardest}")
+        source_rows, new_rows = ~new & (ill == value), new & (ill == value)
+        axes.scatter(*X[source_rows].T, s=7, color=colour, alpha=0.6, linewidths=0)
+        axes.scatter(*X[new_rows].T, s=26, color=colour, marker="x", linewidths=1.3)
+    accuracy = np.mean(model.predict(X[new]) == ill[new])
+    axes.set(title=f"{type(model).__name__}: accuracy {accuracy:.2f} at hospital {worst}")
     axes.set_xlabel("first measurement")
 panels[0].set_ylabel("second measurement")
 plt.show()
 
 # %%
-# Trees and nearest neighbours fall into the same trap. The example is made so that it is deep; on
-# real tables it is mostly shallower, and sometimes there is none. It always helps to ask the right
-# question first: :func:`domainwise.evaluate` compares methods on held-out domains.
+# Trees and nearest neighbours make the same mistake. In this simulated example the effect is
+# large; on real tables it is usually smaller, and sometimes there is none. To find out for your own
+# table, compare methods on held-out domains with :func:`domainwise.evaluate`.

@@ -2,17 +2,17 @@
 Choosing with DCMCV
 ===================
 
-DCM has three arguments that matter: the width of the kernel, the ridge, and the weight of domains.
-``DCMCV`` searches a whole grid on held-out domains, at little more than the cost of a few fits.
-What does it choose, and can the score that it reports be trusted?
+DCM has three important arguments: the width of the kernel, the ridge, and the weight of the domain
+penalty. ``DCMCV`` scores a whole grid on held-out domains, at little more than the cost of a few
+fits. What does it choose, and can you trust the score that it reports?
 """
 
 # %%
 # Eight source sites, twenty-two new ones
 # ---------------------------------------
 #
-# Two of six features depend on the class, the other four mostly on the site. Class shares differ
-# between sites. Eight sites are for training, twenty-two are new.
+# Two of six features depend on the class, and the other four mostly on the site. Class frequencies
+# differ between sites. Eight sites are used for training, and twenty-two are new.
 
 import time
 
@@ -55,9 +55,9 @@ def search(X, y, site, by_rows=False):
 # The grid
 # --------
 #
-# The score of every candidate on held-out sites and on random folds; the chosen one is framed. With
-# almost no ridge, as in the paper, the projection fits the noise of its sources. Random folds give
-# higher scores throughout.
+# The figure shows the accuracy of every candidate on held-out sites and on random folds. The best
+# candidate is framed. With almost no ridge, as in the paper, the projection fits the noise of the
+# source sites. Random folds give higher scores for all candidates.
 
 X, y, site = draw(0)
 source = site < N_SOURCES
@@ -91,8 +91,8 @@ plt.show()
 # Expected and observed
 # ---------------------
 #
-# The same for three more draws of sites. Every dot is a search: ``best_score_`` against the
-# accuracy at the twenty-two new sites. On the dashed line both are equal.
+# We repeat both searches for three more draws of sites. Every marker is one search: it shows
+# ``best_score_`` and the accuracy at the twenty-two new sites. On the dashed line both are equal.
 
 figure, axes = plt.subplots(figsize=(5.6, 4.2))
 markers = {"held-out sites": ("o", "#2a9d8f"), "random folds": ("s", "#d9902f")}
@@ -116,6 +116,7 @@ axes.legend()
 plt.show()
 
 # %%
-# Both ways choose candidates that are about equally good. What differs is the score that they
-# report. Random folds measure sites that are known already. Held-out sites are slightly too
-# optimistic as well: eight are few, and the best of twenty candidates was also lucky.
+# Both searches choose candidates that are about equally good, but they report different scores.
+# Random folds measure the accuracy at sites that the model was trained on. Scores on held-out
+# sites are slightly too optimistic as well: there are only eight sites, and the best of twenty
+# candidates is partly best by chance.

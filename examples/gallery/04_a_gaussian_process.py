@@ -2,18 +2,18 @@
 The invariant kernel in a Gaussian process
 ==========================================
 
-DCM's penalty on differences between domains is a norm, and a norm belongs to a kernel. So any
-kernel machine can use it, also one that is not part of this library: here a Gaussian process with
-its uncertainty.
+DCM's penalty on differences between domains can be written as a kernel. So any kernel machine can
+use it, even if it is not part of this library. Here we use it in a Gaussian process and look at
+the uncertainty of its predictions.
 """
 
 # %%
 # Batches of a sensor
 # -------------------
 #
-# A signal depends on ``x``. Each batch of sensors has a temperature, which is recorded as well,
-# and an offset, which is not. With only seven batches the temperature
-# seems to explain the offset, by chance, and a flexible model believes it.
+# A signal depends on ``x``. Each batch of sensors has a temperature, which is recorded, and an
+# offset, which is not. With only seven batches, the temperature seems to explain the offset by
+# chance, and a flexible model learns this relation.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,11 +38,11 @@ def draw(rng, batches, n=25):
 # One process, two kernels
 # ------------------------
 #
-# scikit-learn's Gaussian process with a dot product on features is a process with the kernel behind
-# these features. ``InvariantFeatures`` with all rows as landmarks represents its kernel exactly;
-# ``domain_weight=0`` is the plain kernel. The process learns the variance of the signal and of the
-# noise from the data. A larger variance could outweigh any finite penalty, so the weight is
-# infinite here.
+# A Gaussian process with a dot product of features is a process with the kernel that these features
+# represent. ``InvariantFeatures`` with all rows as landmarks represents its kernel exactly;
+# ``domain_weight=0`` gives the plain kernel. The process learns the variance of the signal and of
+# the noise from the data. A large variance of the signal could outweigh any finite penalty, so we
+# use an infinite weight.
 
 
 def process(domain_weight):
@@ -65,10 +65,11 @@ X_new, signal_new, batch_new = draw(rng, 3)
 # New batches
 # -----------
 #
-# Each panel is a new batch. The line is the prediction along ``x`` at the batch's temperature,
-# the band two standard deviations of a new measurement. The plain process is certain of an
-# offset that it has inferred from the temperature. The other leaves the offset open: its band is as
-# wide as batches differ.
+# Each panel shows a new batch. The line is the prediction along ``x`` at the temperature of the
+# batch, and the band is two standard deviations of a new measurement wide on each side. With the
+# plain kernel, the process infers an offset from the temperature and is too certain of it. With the
+# invariant kernel, it does not predict an offset, and its band is wide enough for the differences
+# between batches.
 
 figure, panels = plt.subplots(2, 3, figsize=(9.5, 5), sharex=True, sharey=True)
 line = np.linspace(-3, 3, 120)
@@ -77,8 +78,8 @@ for row, (title, model) in zip(
 ):
     for number, axes in enumerate(row):
         rows = batch_new == number
-        at = np.column_stack([line, np.full(120, X_new[rows, 1].mean())])
-        mean, deviation = model.predict(at, return_std=True)
+        points = np.column_stack([line, np.full(120, X_new[rows, 1].mean())])
+        mean, deviation = model.predict(points, return_std=True)
         axes.fill_between(line, mean - 2 * deviation, mean + 2 * deviation, alpha=0.2, linewidth=0)
         axes.plot(line, mean, linewidth=1.8)
         axes.scatter(X_new[rows, 0], signal_new[rows], s=12, color="#e0533d", zorder=3)
@@ -96,11 +97,11 @@ plt.show()
 X_new, signal_new, batch_new = draw(rng, 30)
 for title, model in {"plain kernel": plain, "invariant kernel": invariant}.items():
     mean, deviation = model.predict(X_new, return_std=True)
-    error = np.sqrt(np.mean((signal_new - mean) ** 2))
-    covered = np.mean(np.abs(signal_new - mean) < 2 * deviation)
-    print(f"{title:17} RMSE {error:.2f}, within two deviations {covered:.0%} (correct: 95 %)")
+    rmse = np.sqrt(np.mean((signal_new - mean) ** 2))
+    coverage = np.mean(np.abs(signal_new - mean) < 2 * deviation)
+    print(f"{title:17} RMSE {rmse:.2f}, coverage of the band {coverage:.0%} (nominal: 95 %)")
 
 # %%
-# The invariant process cannot know the offset of a new batch either, but it does not invent one,
-# and its uncertainty says so. The same two lines make a support vector machine, a kernel ridge or a
-# logistic regression invariant; see :doc:`/invariant`.
+# The process with the invariant kernel cannot know the offset of a new batch either, but it does
+# not invent one, and its uncertainty includes the unknown offset. The same two lines make a support
+# vector machine, kernel ridge regression or logistic regression invariant; see :doc:`/invariant`.

@@ -1,16 +1,16 @@
 """
-Prediction sets on a new hospital
+Prediction sets at a new hospital
 =================================
 
-A prediction set contains the plausible diagnoses of a patient. At 90 % coverage, nine of ten
-patients have their diagnosis in the set. Sets that are calibrated on random rows are too small at a
-new hospital. Sets that are calibrated on held-out hospitals are larger, and correct on average over
-hospitals, though not at each of them.
+A prediction set contains the plausible diagnoses of a patient. With a coverage of 90 %, the set
+contains the true diagnosis of nine in ten patients. Sets that are calibrated on random rows are too
+small at a new hospital. Sets that are calibrated on held-out hospitals are larger, and their
+coverage is correct on average over hospitals, though not at each of them.
 """
 
 # %%
-# Hospitals, three diagnoses
-# --------------------------
+# Three diagnoses at many hospitals
+# ---------------------------------
 
 import warnings
 
@@ -41,9 +41,9 @@ X_new, diagnosis_new, hospital_new = draw(rng, 200)
 # Two calibrations
 # ----------------
 #
-# Both use the same logistic regression and the same rule. The first treats every row as a domain of
-# its own, in random folds; the library warns about it. The second holds hospitals out. With
-# ``calibration="split"`` half of the hospitals are used for calibration only, and the coverage is
+# Both use the same logistic regression. The first treats every row as a separate domain, in random
+# folds, and the library warns about it. The second holds out hospitals. With
+# ``calibration="split"``, half of the hospitals are used for calibration only, and the coverage is
 # guaranteed.
 
 folds = list(KFold(10, shuffle=True, random_state=0).split(X))
@@ -60,8 +60,9 @@ print(by_hospital.promise_, "from", len(by_hospital.calibration_domains_), "hosp
 # Two hundred new hospitals
 # -------------------------
 #
-# The share of patients whose diagnosis is in their set, for each hospital. The guarantee is about
-# the average. A hospital that measures very differently is covered far less.
+# The histograms show the coverage at each new hospital: the share of its patients whose set
+# contains the true diagnosis. Only the average over hospitals is guaranteed. If measurements at a
+# hospital are very different from those at the source hospitals, its coverage is much lower.
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
 bins = np.linspace(0, 1, 31)
@@ -74,22 +75,22 @@ for axes, (title, model, colour) in zip(
     strict=True,
 ):
     sets = model.predict_set(X_new, coverage=0.9)
-    inside = sets[np.arange(len(sets)), diagnosis_new]
-    coverage = inside.reshape(200, -1).mean(axis=1)
+    covered = sets[np.arange(len(sets)), diagnosis_new]
+    coverage = covered.reshape(200, -1).mean(axis=1)
     axes.hist(coverage, bins, color=colour)
     axes.axvline(0.9, color="#374151", linestyle="--", linewidth=1.2)
     size = sets.sum(axis=1).mean()
-    axes.set_title(f"{title}\n{inside.mean():.0%} of patients, {size:.1f} diagnoses in a set")
-    axes.set_xlabel("share of a hospital's patients in their set")
-panels[0].set_ylabel("hospitals")
+    axes.set_title(f"{title}\ncoverage {covered.mean():.0%}, {size:.1f} diagnoses per set")
+    axes.set_xlabel("coverage at a new hospital")
+panels[0].set_ylabel("number of hospitals")
 plt.show()
 
 # %%
 # What the sets look like
 # -----------------------
 #
-# The number of diagnoses in a set, over the plane of measurements. With held-out hospitals, two
-# diagnoses are plausible more often.
+# The figure shows the number of diagnoses in a set for all values of the two measurements. With
+# calibration on held-out hospitals, sets contain two diagnoses more often.
 
 grid = np.stack(np.meshgrid(np.linspace(-3, 5, 160), np.linspace(-3, 5, 160)), axis=-1)
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
@@ -108,6 +109,6 @@ bar.set_label("diagnoses in a set")
 plt.show()
 
 # %%
-# Twenty hospitals are used for calibration here. With K of them, no coverage beyond K/(K + 1) can
-# be guaranteed: 90 % needs nine. :doc:`/theory` has the derivation in section 16, and
-# :doc:`/guide/uncertainty` says what to know before you trust a set.
+# Twenty hospitals are used for calibration here. With K calibration hospitals, no coverage above
+# K/(K + 1) can be guaranteed: a coverage of 90 % needs nine. Section 16 of :doc:`/theory` has the
+# derivation, and :doc:`/guide/uncertainty` says what to know before you rely on a prediction set.

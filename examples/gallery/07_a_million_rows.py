@@ -2,17 +2,17 @@
 A million rows with FastDCM
 ===========================
 
-The exact method needs all rows at once, and its time grows with their square. ``FastDCM`` reads
-every row once, batch by batch, and stores only sums, so its memory does not grow with the number of
-rows. New domains may appear in any batch.
+The exact method needs all rows at once, and its time grows with the square of their number.
+``FastDCM`` reads every row once, batch by batch, and stores only sums. So its memory does not grow
+with the number of rows. Any batch may contain new domains.
 """
 
 # %%
 # A stream of batches
 # -------------------
 #
-# Each batch is one site with 50,000 rows of ten features. Two directions separate the three
-# classes, in the same way everywhere; each site adds a shift of its own.
+# Each batch is one site with 50,000 rows and ten features. Two directions separate the three
+# classes in the same way at all sites, and each site adds a different shift to all its rows.
 
 import time
 
@@ -40,32 +40,36 @@ def draw(site):
 # One pass
 # --------
 #
-# Landmarks come from the first batch. The model can be used after each batch; we look at it three
-# times. The weight of domains multiplies a sum over rows, like ``C`` of a support vector machine:
-# what is moderate for a thousand rows is large for a million, so it is small here.
+# The landmarks are chosen from the first batch. The model can be used after each batch; we look at
+# it three times. ``domain_weight`` multiplies a sum over rows, like ``C`` of a support vector
+# machine. A weight that is moderate for a thousand rows is large for a million, so we use a small
+# one.
 
 model = FastDCM(n_landmarks=150, domain_weight=1e-5, random_state=0)
-X_test, y_test = draw(-1)  # of a site that is not in the stream
-seconds, seen = 0.0, 0
+X_test, y_test = draw(-1)  # a site that is not in the stream
+seconds, n_rows = 0.0, 0
 snapshots = {}
 for site in range(N_BATCHES):
     X, y = draw(site)
     started = time.perf_counter()
     model.partial_fit(X, y, sample_domain=np.full(N_ROWS, site))
     seconds += time.perf_counter() - started
-    seen += N_ROWS
+    n_rows += N_ROWS
     if site in (0, 4, N_BATCHES - 1):
-        snapshots[seen] = model.transform(X_test[:4000])
-print(f"{seen:,} rows of {len(model.domains_)} sites in {seconds:.1f} s")
-print(f"stored: {model.landmarks_.shape[0]} landmarks and their sums, for any number of rows")
+        snapshots[n_rows] = model.transform(X_test[:4000])
+print(f"{n_rows:,} rows of {len(model.domains_)} sites in {seconds:.1f} s")
+print(
+    f"the model stores {model.landmarks_.shape[0]} landmarks and sums, whatever the number of rows"
+)
 
 # %%
 # What the components show
 # ------------------------
 #
-# Rows of a new site, after 50,000 rows of one site, 250,000 of five, and a million of twenty. Signs
-# and order of components are arbitrary, so the triangle turns. The problem is easy: the classes are
-# separated after one site. The other sites show which directions are valid everywhere.
+# The figure shows rows of a new site, projected after 50,000 rows of one site, 250,000 rows of five
+# sites, and a million rows of twenty sites. The signs and the order of components are arbitrary, so
+# the triangle turns. The problem is easy, and the classes are separated after one site. More sites
+# show which directions separate them at every site.
 
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 3.4))
 for axes, (rows, Z) in zip(panels, snapshots.items(), strict=True):
@@ -76,7 +80,6 @@ panels[0].set_ylabel("component 2")
 plt.show()
 
 # %%
-# The sums are those of all rows: one fit to the million at once, with the same landmarks, gives
-# the same components up to rounding. From files, or from a cluster,
-# :func:`domainwise.distributed.fit_parquet` does the same; :doc:`/benchmarks/FAST_FAMILY`
-# compares the cost of a pass with scikit-learn's ``Nystroem``.
+# A single fit to all million rows, with the same landmarks, gives the same components up to
+# rounding. :func:`domainwise.distributed.fit_parquet` does the same with files and on a cluster.
+# :doc:`/benchmarks/FAST_FAMILY` compares the time of one pass with scikit-learn's ``Nystroem``.

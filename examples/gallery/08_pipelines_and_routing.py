@@ -2,17 +2,18 @@
 Pipelines and routing
 =====================
 
-Every estimator here is a scikit-learn estimator with one more argument, ``sample_domain``. It is
-*routed metadata*: switch routing on, and a pipeline, a search or a cross-validation passes it to
-the steps that request it. Estimators of this library request it by default.
+Every estimator of this library is a scikit-learn estimator with one more argument,
+``sample_domain``. It is *routed metadata*: if you switch on metadata routing, a pipeline, a search
+or a cross-validation passes it to the steps that request it. Estimators of this library request it
+by default.
 """
 
 # %%
 # A pipeline
 # ----------
 #
-# Nine shops measure four things about a visit. Two of them have a level of their own in each shop.
-# Whether somebody buys depends on what is high *for this shop*.
+# Nine shops record four features of each visit. The level of two of them differs between shops.
+# Whether a visitor buys something depends on values that are high *for this shop*.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,9 +31,9 @@ sklearn.set_config(enable_metadata_routing=True)
 
 rng = np.random.default_rng(0)
 shop = np.repeat(np.arange(9), 60)
-inside = rng.normal(size=(540, 4))
-X = inside + rng.normal(scale=[1.5, 0.3, 1.5, 0.3], size=(9, 4))[shop]
-y = np.where(inside[:, 0] + inside[:, 1] + 0.5 * rng.normal(size=540) > 0, "buys", "leaves")
+relative = rng.normal(size=(540, 4))
+X = relative + rng.normal(scale=[1.5, 0.3, 1.5, 0.3], size=(9, 4))[shop]
+y = np.where(relative[:, 0] + relative[:, 1] + 0.5 * rng.normal(size=540) > 0, "buys", "leaves")
 
 plain = make_pipeline(StandardScaler(), LogisticRegression())
 context = make_pipeline(DomainContext(), StandardScaler(), LogisticRegression())
@@ -43,8 +44,9 @@ print(context.predict(X[:3], sample_domain=shop[:3]))
 # scikit-learn's own tools
 # ------------------------
 #
-# ``cross_validate`` takes domains by ``params``, ``GridSearchCV.fit`` as a keyword.
-# ``LeaveDomainsOut`` requests the same argument, so mention it once for the splitter and the model.
+# Pass domains to ``cross_validate`` in ``params``, and to ``GridSearchCV.fit`` as a keyword
+# argument. ``LeaveDomainsOut`` requests the same argument, so you pass it once for the splitter and
+# the model.
 
 scores = cross_validate(plain, X, y, params={"sample_domain": shop}, cv=LeaveDomainsOut())
 print(f"held-out shops, logistic regression: accuracy {scores['test_score'].mean():.2f}")
@@ -55,13 +57,13 @@ search = GridSearchCV(
 print(search.best_params_, f"accuracy {search.best_score_:.2f}")
 
 # %%
-# Some columns only
-# -----------------
+# Context for some columns only
+# -----------------------------
 #
-# Transformers can be applied to some columns, and routing still reaches them. Here only the two
-# columns whose level differs between shops are put in context.
+# You can apply a transformer to some of the columns, and routing still reaches it. Here we add
+# context only for the two columns whose level differs between shops.
 
-some_columns = make_pipeline(
+two_columns = make_pipeline(
     make_column_transformer((DomainContext(), [0, 2]), ("passthrough", [1, 3])),
     LogisticRegression(),
 )
@@ -70,12 +72,13 @@ some_columns = make_pipeline(
 # Shop by shop
 # ------------
 #
-# Rows of the held-out shop come together, so ``predict`` can compare each row with the others.
+# All rows of the held-out shop are predicted together, so that each row can be compared with the
+# others.
 
 models = {
     "logistic regression": (plain, False),
-    "all columns in context": (context, True),
-    "two columns in context": (some_columns, True),
+    "context for all columns": (context, True),
+    "context for two columns": (two_columns, True),
 }
 accuracy = {name: [] for name in models}
 for train, test in LeaveDomainsOut().split(X, y, groups=shop):
@@ -94,6 +97,6 @@ axes.set_xlabel("accuracy at each held-out shop (dots) and their mean (line)")
 plt.show()
 
 # %%
-# An estimator of your own that takes ``sample_domain`` in ``fit`` requests it with
-# ``set_fit_request(sample_domain=True)``. Others are left alone. What context assumes about a
-# batch is on :doc:`its page of the guide </guide/context>`.
+# If your own estimator has an argument ``sample_domain`` in ``fit``, request it with
+# ``set_fit_request(sample_domain=True)``. Estimators that do not request it do not receive it.
+# :doc:`The guide </guide/context>` explains what context assumes about a batch.

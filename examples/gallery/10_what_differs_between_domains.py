@@ -2,17 +2,17 @@
 What differs between domains
 ============================
 
-Before you fit a model, look at how domains differ. Before you use it, look at whether the new
-domain is like them. Two figures and a few sentences do both.
+Before you fit a model, look at how the domains differ. Before you use the model, check whether the
+new domain is similar to them. This example does both.
 """
 
 # %%
-# Wells, and a new one
-# --------------------
+# Five wells and a new one
+# ------------------------
 #
-# Five wells have four logs each. Rock types are the same everywhere; tools differ a little from
-# well to well. The sixth well was logged by another company: its gamma ray is in other units, and
-# its porosity was not recorded for half of the depth.
+# Four quantities are logged in each of five wells. The rock types are the same in all wells, but
+# the tools differ a little. The sixth well was logged by another company: its gamma ray is in
+# different units, and its porosity was not recorded for half of the depth.
 
 # sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ SPREAD = np.array([12, 0.35, 0.08, 0.03])
 
 
 def log(n, offset):
-    """Logs and rock types of n rows of a well whose tools are off by so many spreads."""
+    """Logs and rock types of n rows of a well; the offset of its tools is in units of SPREAD."""
     rock = rng.integers(3, size=n)
     values = CENTRES[rock] + SPREAD * (offset + rng.normal(size=(n, 4)))
     return pd.DataFrame(values, columns=COLUMNS), np.array(["sand", "silt", "shale"])[rock]
@@ -52,29 +52,30 @@ new.loc[new.index[:75], "porosity"] = np.nan
 # Feature by feature
 # ------------------
 #
-# Medians and quartiles of every log in every well, in standard deviations of the sources. Wells A
-# to E are alike; the sixth is not.
+# The figure shows medians and quartiles of every log in every well, in standard deviations of the
+# source wells. Wells A to E are similar. The new well F is not.
 
-both, where = pd.concat([X, new], ignore_index=True), np.concatenate([well, np.full(150, "F")])
-ShiftDisplay.from_features(both, where, new=["F"])
+wells_and_new = np.concatenate([well, np.full(150, "F")])
+ShiftDisplay.from_features(pd.concat([X, new], ignore_index=True), wells_and_new, new=["F"])
 plt.show()
 
 # %%
-# In words
-# --------
+# A shift check
+# -------------
 #
-# A ``ShiftWatch`` before a model stores statistics of the sources, and ``check_shift`` compares new
-# rows with them. It reports what exceeds the differences between source wells.
+# A ``ShiftWatch`` as the first step of a pipeline stores statistics of the source wells, and
+# ``check_shift`` compares new rows with them. It reports differences that are larger than those
+# between source wells.
 
 model = make_pipeline(ShiftWatch(), SimpleImputer(), StandardScaler(), LinearDiscriminantAnalysis())
 model.fit(X, rock, shiftwatch__sample_domain=well)
 for finding in check_shift(model, new):
     print(f"{finding.kind}: {finding}")
-print(f"accuracy as it is: {model.score(new, new_rock):.2f}")
+print(f"accuracy without a correction: {model.score(new, new_rock):.2f}")
 
 # %%
-# The unit can be corrected. The missing porosity remains, and somebody who knows the wells has to
-# decide about it.
+# The unit can be corrected. The porosity is still missing, and somebody who knows the wells has to
+# decide what to do about it.
 
 corrected = new.assign(gamma_ray=(new["gamma_ray"] - 8) / 0.12)
 for finding in check_shift(model, corrected):
@@ -85,16 +86,16 @@ print(f"accuracy with the unit corrected: {model.score(corrected, new_rock):.2f}
 # All features at once
 # --------------------
 #
-# Two components of DCM, which vary with the rock type and little with the well. Rows of the new
-# well, with the unit corrected, lie among the others.
+# The figure shows two components of DCM, which vary with the rock type and little with the well.
+# After the correction of the unit, rows of the new well lie among the others.
 
 projection = make_pipeline(SimpleImputer(), StandardScaler(), DCM(ridge=0.1, domain_weight=0.1))
 projection.fit(X, rock, dcm__sample_domain=well)
-both = pd.concat([X, corrected], ignore_index=True)
+components = projection.transform(pd.concat([X, corrected], ignore_index=True))
 figure, panels = plt.subplots(1, 2, figsize=(9, 4))
 rocks = np.concatenate([rock, new_rock])
 display = DomainMapDisplay.from_predictions(
-    projection.transform(both), where, y=rocks, ax=panels[0], highlight=["F"]
+    components, wells_and_new, y=rocks, ax=panels[0], highlight=["F"]
 )
 display.plot(panels[1], color_by="target")
 plt.show()

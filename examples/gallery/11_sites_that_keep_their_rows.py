@@ -1,18 +1,19 @@
 """
-Sites that keep their rows
-==========================
+Sites that do not share their rows
+==================================
 
-Eight hospitals may not put their patients into one file. They can still fit one model together, by
-exchanging sums: two small files each, whose size does not depend on the number of patients. What
-does a new hospital gain from that, compared with a model of one hospital alone?
+Eight hospitals may not collect their patients in one table. They can still fit one model together:
+each sends two small files with sums, whose size does not depend on the number of patients. How much
+better is this model at a new hospital than a model of a single hospital?
 """
 
 # %%
-# Hospitals
-# ---------
+# Eight hospitals
+# ---------------
 #
-# Three markers show illness in the same way everywhere. Two others are related to it differently
-# at each hospital: a local habit. In practice each of these tables is on a machine of its own.
+# Three markers indicate illness in the same way at all hospitals. The relation of two other markers
+# to illness differs between hospitals. In practice, each of these tables would be on a machine of
+# its hospital.
 
 # sphinx_gallery_thumbnail_number = 1
 import tempfile
@@ -29,7 +30,7 @@ rng = np.random.default_rng(0)
 MARKERS = [f"marker_{letter}" for letter in "abcde"]
 
 
-def patients(name, n=400):
+def make_patients(name, n=400):
     """The table of one hospital."""
     ill = rng.random(n) < 0.4
     effects = [0.8, 0.8, 0.8, *rng.normal(scale=1.5, size=2)]
@@ -38,47 +39,49 @@ def patients(name, n=400):
 
 
 names = ("north", "east", "south", "west", "lake", "hill", "moor", "bay")
-hospitals = {name: patients(name) for name in names}
+hospitals = {name: make_patients(name) for name in names}
 
 # %%
 # Two rounds
 # ----------
 #
-# The coordinator makes a plan from a few rows that are made up: columns, target, kernels. Every
-# hospital answers with counts, means and means of blocks of values; these become the common
-# preprocessing, and from the counts follows how many columns of features may be sent without
-# disclosing single patients. Then every hospital answers with the moments of these columns. From
-# these alone the model is chosen, with each hospital held out in turn, and fitted.
+# The coordinator makes a plan from a few made-up rows: columns, target, kernels. In the first
+# round, every hospital sends counts, means and means of blocks of values. The coordinator computes
+# the common preprocessing from them, and how many columns of features may be sent without
+# disclosing single patients. In the second round, every hospital sends the moments of these
+# columns. From these moments alone, the coordinator chooses a model by holding out each hospital in
+# turn, and fits it.
 
-plan = Plan.of_table(patients("nowhere", 60), target="ill", domain="site")
+plan = Plan.of_table(make_patients("nowhere", 60), target="ill", domain="site")
 merged = merge(plan, [statistics(rows, plan, site=name) for name, rows in hospitals.items()])
 second = {name: moments(rows, merged, site=name) for name, rows in hospitals.items()}
 model = fit(merged, second.values())
 print(*second["north"].words(), sep="\n")
 
 # %%
-# How much leaves a hospital
-# --------------------------
+# What leaves a hospital
+# ----------------------
 #
-# The file of the second round, for more and more patients. It holds sums of features by class,
-# and no row: at most half as many numbers as the patients have values. A hospital with too few
-# patients is refused. What could be inferred from a file is described in :doc:`/federated`.
+# Here is the size of the file of the second round, for an increasing number of patients. The file
+# contains sums of features by class and no rows: at most half as many numbers as the patients have
+# values. If a hospital has too few patients, its file is not written. :doc:`/federated` describes
+# what could be inferred from a file.
 
 with tempfile.TemporaryDirectory() as folder:
     for n in (100, 1_000, 3_000):
         path = Path(folder) / f"{n}.npz"
         try:
-            moments(patients("late", n), merged, site="late").save(path)
+            moments(make_patients("late", n), merged, site="late").save(path)
             print(f"{n:>6} patients: {path.stat().st_size / 1000:.0f} kB")
         except DisclosureError as error:
             print(f"{n:>6} patients: {error}")
 
 # %%
-# What a new hospital gains
+# Accuracy at new hospitals
 # -------------------------
 #
-# Thirty hospitals that took no part. Each is predicted by the model from the sums of eight, and by
-# a logistic regression of each of the eight alone.
+# Thirty new hospitals did not take part. We predict their patients with the federated model of all
+# eight hospitals, and with a logistic regression fitted at each of the eight alone.
 
 
 def accuracy(predicted, rows):
@@ -87,9 +90,9 @@ def accuracy(predicted, rows):
 
 
 alone = {name: LogisticRegression().fit(r[MARKERS], r["ill"]) for name, r in hospitals.items()}
-new = [patients("new") for _ in range(30)]
+new = [make_patients("new") for _ in range(30)]
 scores = {
-    "sums of all eight": [
+    "all eight together": [
         accuracy(model.predictions(model.schema.prepare(rows))["prediction"], rows) for rows in new
     ]
 }
@@ -109,7 +112,7 @@ for name, values in scores.items():
     print(f"{name:18} accuracy: mean {np.mean(values):.2f}, worst hospital {min(values):.2f}")
 
 # %%
-# A hospital alone cannot know which of its relations are local habits. Eight together can: the
-# candidate is chosen by holding each hospital out in turn, from the sums alone. The sums are those
-# of all rows in one place, to ten digits, so nothing is lost by keeping rows where they are,
-# except that the safe default sends fewer columns (:doc:`/federated`).
+# The data of one hospital do not show which relations hold only there. The data of eight hospitals
+# do: the best candidate is chosen by holding out each hospital in turn, from the sums alone. Up to
+# ten digits, the sums are the same as if all rows were in one place. The only disadvantage of
+# not sharing rows is that the default settings limit the number of columns (:doc:`/federated`).

@@ -2,19 +2,19 @@
 Ten labels at a new site
 ========================
 
-A model for heart disease goes to a hospital that it was not trained on. After a week, the outcomes
-of ten patients are known. Are they worth collecting? Here each of four real hospitals is the new
-one in turn. At one of them labels help a great deal, at two of them they do harm at first, and the
-source hospitals alone cannot predict which is the case.
+A model for heart disease is used at a hospital that it was not trained on. After a week, the
+outcomes of ten patients are known. How much do these labels improve the model? Here each of four
+real hospitals is the new one in turn. At one of them, labels help a lot. At two of them, the model
+is slightly worse with few labels. The source hospitals alone cannot predict which is the case.
 """
 
 # %%
 # Four hospitals
 # --------------
 #
-# The data are part of the package: 920 patients, 13 measurements with missing values, and whether
-# the patient has heart disease. The hospitals differ most in one respect: the share of patients who
-# are ill.
+# The data are part of the package: 13 measurements of 920 patients, with missing values, and
+# whether each patient has heart disease. The largest difference between the hospitals is the share
+# of patients who are ill.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,10 +37,10 @@ for name in names:
 # A model that can be adapted
 # ---------------------------
 #
-# :class:`~domainwise.SiteAdapter` takes any estimator, here a plain pipeline. ``fit`` holds every
-# source hospital out in turn, and learns how much hospitals differ. ``adapt`` then returns a copy
-# for a site, corrected by the site's labels. The score is the log loss of the probabilities, as
-# their level is what labels can correct; smaller is better.
+# :class:`~domainwise.SiteAdapter` accepts any estimator, here a pipeline of scikit-learn. ``fit``
+# holds out each source hospital in turn and measures how much the hospitals differ. ``adapt`` then
+# returns a copy for a new site, corrected by the labels of this site. We score the probabilities by
+# their log loss (smaller is better), because labels mainly correct the level of the probabilities.
 
 estimator = make_pipeline(
     SimpleImputer(keep_empty_features=True), StandardScaler(), LogisticRegression(C=0.1)
@@ -52,11 +52,12 @@ for name in names:
     models[name] = model.fit(X[known], y[known], sample_domain=hospital[known])
 
 # %%
-# Random labels, eight times
-# --------------------------
+# Labels of randomly drawn patients
+# ---------------------------------
 #
-# From each new hospital, 5, 10, 20 and 50 patients are drawn at random and adapt the model. The
-# loss is that of the other patients, and the same patients are scored with and without labels.
+# At each new hospital, we draw 5, 10, 20 and 50 patients at random and adapt the model with their
+# labels. This is repeated eight times. The log loss is computed on the other patients. The same
+# patients are scored with and without labels.
 
 COUNTS, DRAWS, MOST = (0, 5, 10, 20, 50), 8, 50
 rng = np.random.default_rng(0)
@@ -69,15 +70,15 @@ for name, model in models.items():
         rest = order[MOST:]
         for j, n_labels in enumerate(COUNTS):
             labelled = order[:n_labels]
-            site = model.adapt(X[labelled], y[labelled]) if n_labels else model
-            losses[name][draw, j] = log_loss(y[rest], site.predict_proba(X[rest]))
+            adapted = model.adapt(X[labelled], y[labelled]) if n_labels else model
+            losses[name][draw, j] = log_loss(y[rest], adapted.predict_proba(X[rest]))
 
 # %%
 # Observed and predicted
 # ----------------------
 #
-# ``label_gain_`` is the prediction, made from the three source hospitals before any label is
-# collected; the shaded band is its interval. Thin lines are single draws of labels.
+# ``label_gain_`` predicts the score from the three source hospitals, before any label is collected.
+# The shaded band is its 95 % interval. Thin lines are single draws of labels.
 
 figure, panels = plt.subplots(1, 4, figsize=(11, 3.6), sharex=True, sharey=True)
 for axes, (name, observed) in zip(panels, losses.items(), strict=True):
@@ -99,11 +100,12 @@ for name, observed in losses.items():
     for n_labels in (10, 50):
         gain = gains[:, COUNTS.index(n_labels)]
         error = gain.std(ddof=1) / np.sqrt(DRAWS)
-        print(f"{name:12} {n_labels} labels lower the loss by {gain.mean():+.3f} ± {error:.3f}")
+        print(f"{name:12} {n_labels} labels reduce log loss by {gain.mean():+.3f} ± {error:.3f}")
 
 # %%
-# The level explains much of this. Without labels, the model predicts a share of patients who are
-# ill; the observed share is what labels correct it towards.
+# Much of this is explained by the share of ill patients. Without labels, the mean probability of
+# the model can be far from the share of patients who are ill at the new hospital. Labels correct
+# this difference.
 
 for name, model in models.items():
     new = hospital == name
@@ -111,18 +113,19 @@ for name, model in models.items():
     print(f"{name:12} predicted {share:.0%} ill, observed {y[new].mean():.0%}")
 
 # %%
-# What to make of it
-# ------------------
+# Conclusions
+# -----------
 #
-# - **Switzerland**, where nearly everybody is ill, is unlike the sources: the predicted share is
-#   far too low. Ten labels correct much of that, and fifty more than halve the loss. At the
-#   **Hungarian** hospital the predicted share is too high, and labels help a little.
-# - At **Cleveland and VA** the share is right already. Ten labels add the chance of who happened to
-#   be drawn, and the loss is slightly higher than without; with fifty labels this is nearly gone.
-#   An average over the four hospitals would hide it.
-# - **The prediction is vague.** Three source hospitals say little about the fourth: the bands are
-#   wide, two of them beyond the picture. The sources of Switzerland do not include a hospital like
-#   it, and predict no gain. ``label_gain_`` is an average over domains like the sources, not a
-#   statement about a single new one.
+# - In **Switzerland** nearly all patients are ill, unlike at the source hospitals, and the
+#   predicted share is far too low. Ten labels correct much of that, and fifty labels more than
+#   halve the log loss. At the **Hungarian** hospital the predicted share is too high, and labels
+#   help a little.
+# - At **Cleveland and VA** the predicted share is correct already. Ten labels only add noise, and
+#   the log loss is slightly higher than without them. With fifty labels this effect has nearly
+#   disappeared. An average over the four hospitals would hide it.
+# - **The prediction of the gain is uncertain.** Three source hospitals say little about the fourth:
+#   the bands are wide, and two of them extend beyond the figure. No other hospital is similar to
+#   Switzerland, so no gain is predicted there. ``label_gain_`` predicts the average gain over
+#   domains that are similar to the sources, not the gain at a single new one.
 #
-# :doc:`/guide/labels` describes the method, and when labels are worth collecting.
+# :doc:`/guide/labels` describes the method and when labels help.
