@@ -124,6 +124,13 @@ def test_a_second_run_in_the_same_folder_is_kept_out(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("separator", ["\x85", "\u2028", "\r", "\x1c"])
+def test_names_with_unusual_line_separators_are_read_again(tmp_path, separator):
+    row = {"kind": "result", "domain": f"north{separator}south"}
+    opened(tmp_path).append([row])
+    assert opened(tmp_path).rows("result") == [row]
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

@@ -274,7 +274,7 @@ def opened_folder(
     }
     with store.locked():
         # A quick answer is soon made again, and makes room for a full one.
-        if force or store.begun_with("quick"):
+        if force or store.has_flag("quick"):
             store.clear(PREDICTION_FILE)
         for path in store.folder.iterdir():
             if UNFINISHED_FILE.fullmatch(path.name):

@@ -9,7 +9,6 @@ unchanged.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -149,25 +148,39 @@ class ResultStore:
         if not self.path.is_file():
             raise ResultsError(f"{self.folder} holds no {FILE_NAME}: nothing was run there")
         try:
-            text = self.path.read_text(encoding="utf-8")
+            *lines, incomplete = self.path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ResultsError(f"{self.path} cannot be read: {error}") from error
-        rows = [self._parse(number, line) for number, line in enumerate(text.splitlines(), 1)]
-        if text and not text.endswith("\n"):
-            self._damaged(len(rows), "is cut off")
-        self.header = self._checked_header(rows)
-        self._rows = rows[1:]
+        rows = [*map(_json, lines), *([None] if incomplete else [])]
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
+                raise ResultsError(
+                    f"{self.path} is damaged: line {number} is cut off or not a result. Remove that"
+                    " line to go on from the lines before it, or choose another folder"
+                )
+        if not rows or rows[0]["kind"] != "header":
+            raise ResultsError(f"{self.path} does not begin with a header of domainwise")
+        self.header, *self._rows = rows
+        for name, here in (("schema", SCHEMA), ("domainwise", __version__)):
+            if self.header.get(name) != here:
+                raise ResultsError(
+                    f"{self.path} was written by another version ({name} {self.header.get(name)!r},"
+                    f" this is {here!r}); choose another folder"
+                )
 
     def open(self, *, repair: bool = False, more: Row | None = None, **run: Any) -> None:
         """Continue the file if there is one for the same run, else begin it.
 
-        ``run`` is what makes it the same run, as JSON knows it; ``more`` are further entries of a
-        new header. ``repair`` removes a last line that a killed process has cut off: only the
-        holder of the lock may do that. A folder that cannot be used raises a ResultsError, and
-        nothing is changed.
+        ``run`` identifies the run, as values of JSON; ``more`` are further entries of a new header.
+        ``repair`` removes a last line that a killed process has cut off: only the holder of the
+        lock may do that. A folder that cannot be used raises a ResultsError, and nothing is
+        changed.
         """
         prepare_folder(self.folder)
-        new = not self.path.exists() or (repair and not self._repaired())
+        new = not self.path.exists()
+        if repair and not new:
+            with self.path.open("rb+") as stream:
+                new = not stream.truncate(stream.read().rfind(b"\n") + 1)
         now = {**describe_environment(), **run, **(more or {})}
         if new:
             self.header = {"kind": "header", "schema": SCHEMA, **now}
@@ -188,40 +201,41 @@ class ResultStore:
         self._write(new, mode="a")
         self._rows.extend(new)
 
+    def _write(self, rows: list[Row], mode: str) -> None:
+        with self.path.open(mode, encoding="utf-8") as stream:
+            stream.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            stream.flush()
+            os.fsync(stream.fileno())
+
     def rows(self, kind: str | None = None) -> list[Row]:
         """Rows read and written so far, of one kind or all."""
         return [row for row in self._rows if kind is None or row.get("kind") == kind]
 
-    @contextlib.contextmanager
+    @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second run out of the folder; the system frees it when a process ends."""
         prepare_folder(self.folder)
         with self.path.open("ab") as stream:
             try:
-                _lock(stream.fileno())
+                if sys.platform == "win32":
+                    import msvcrt
+
+                    # Locked bytes can be neither read nor written.
+                    os.lseek(stream.fileno(), 1 << 30, os.SEEK_SET)
+                    msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+                else:
+                    import fcntl
+
+                    fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise ResultsError(
                     f"another run is writing to {self.path}: wait for it, or choose another folder"
                 ) from error
             yield
 
-    def _repaired(self) -> int:
-        """Remove an incomplete last line, and return the number of bytes that are left."""
-        with self.path.open("rb+") as stream:
-            whole = stream.read().rfind(b"\n") + 1
-            stream.truncate(whole)
-        return whole
-
-    def _write(self, rows: list[Row], mode: str) -> None:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with self.path.open(mode, encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def begun_with(self, name: str) -> bool:
-        """Whether the header of the file says yes to something, whoever has written it."""
-        with contextlib.suppress(OSError):
+    def has_flag(self, name: str) -> bool:
+        """Whether an entry of the header is true; any version may have written the file."""
+        with suppress(OSError):
             header = _json(self.path.read_bytes().partition(b"\n")[0])
             return isinstance(header, dict) and header.get(name) is True
         return False
@@ -236,42 +250,6 @@ class ResultStore:
             if written.fullmatch(name):
                 (self.folder / name).unlink(missing_ok=True)
         self.path.write_bytes(b"")
-
-    def _parse(self, number: int, line: str) -> Row:
-        row = _json(line)
-        if not isinstance(row, dict) or not isinstance(row.get("kind"), str):
-            self._damaged(number, "is cut off or not a result")
-        return dict(row)
-
-    def _damaged(self, number: int, what: str) -> None:
-        raise ResultsError(
-            f"{self.path} is damaged: line {number} {what}. Remove that line to go on from the"
-            " lines before it, or choose another folder"
-        )
-
-    def _checked_header(self, rows: list[Row]) -> Row:
-        if not rows or rows[0]["kind"] != "header":
-            raise ResultsError(f"{self.path} does not begin with a header of domainwise")
-        header = rows[0]
-        for name, here in (("schema", SCHEMA), ("domainwise", __version__)):
-            if header.get(name) != here:
-                raise ResultsError(
-                    f"{self.path} was written by another version ({name} {header.get(name)!r},"
-                    f" this is {here!r}); choose another folder"
-                )
-        return header
-
-
-def _lock(file: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(file, 1 << 30, os.SEEK_SET)  # locked bytes can be neither read nor written
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def prepare_folder(folder: Path) -> None:
@@ -293,33 +271,25 @@ def prepare_folder(folder: Path) -> None:
 
 def describe_environment() -> Row:
     """Versions and machine, for the header."""
-    packages = ("numpy", "scipy", "scikit-learn", "joblib", "pandas")
+    versions, processor = {}, platform.processor() or "unknown"
+    for name in ("numpy", "scipy", "scikit-learn", "joblib", "pandas"):
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        named = next(line for line in lines if line.startswith("model name"))
+        processor = named.split(":", 1)[1].strip()
     return {
         "domainwise": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {name: number for name in packages if (number := _version(name))},
+        "versions": versions,
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
-            "processor": _processor(),
+            "processor": processor,
             "cores": os.cpu_count(),
         },
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
 
 
 @contextmanager
@@ -340,8 +310,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        with _alone_in(path.parent):
-            _refuse_other(path, before)
+        with _exclusive(path, before):
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -365,8 +334,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        with _alone_in(path.parent):
-            _refuse_other(path, before)
+        with _exclusive(path, before):
             if path.exists():
                 os.rename(path, old)
             os.rename(temporary, path)
@@ -386,15 +354,17 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other writers of this package out of a folder, where the system has such locks."""
+def _exclusive(path: Path, before: tuple[int, int] | None) -> Iterator[None]:
+    """Lock the folder of a path, where the system can; refuse a path that others have replaced."""
     lock = None
     with suppress(ImportError, OSError):
         import fcntl
 
-        lock = os.open(folder, os.O_RDONLY)
+        lock = os.open(path.parent, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
+        if _state(path) not in (None, before):
+            raise FileExistsError(f"{path} was written by another process and is unchanged")
         yield
     finally:
         if lock is not None:
@@ -402,17 +372,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """What tells one file or folder from another that takes its place."""
-    try:
+    """Inode and time of a file or folder, which differ from those of another in its place."""
+    with suppress(FileNotFoundError):
         status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-def _refuse_other(path: Path, before: tuple[int, int] | None) -> None:
-    if _state(path) not in (None, before):
-        raise FileExistsError(f"{path} was written by another process meanwhile, and is unchanged")
+        return status.st_ino, status.st_mtime_ns
+    return None
 
 
 def _beside(path: Path) -> Path:
