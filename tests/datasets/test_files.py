@@ -1,7 +1,6 @@
 """Loaders of the real data sets: lookup, checksums, contents."""
 
 import builtins
-import dataclasses
 import hashlib
 import io
 import shutil
@@ -30,7 +29,7 @@ def no_data(tmp_path, monkeypatch):
 def data(data_dir, monkeypatch):
     """The real files, through the environment variable."""
     absent = [
-        name for name in OUTSIDE if not (data_dir / loaders.data_files()[name].file).is_file()
+        name for name in OUTSIDE if not (data_dir / loaders.data_files()[name]["file"]).is_file()
     ]
     if absent:
         pytest.skip(f"data files absent: {', '.join(absent)}")
@@ -47,7 +46,7 @@ def tiny(no_data, monkeypatch):
     table.parent.mkdir()
     pd.read_csv(io.StringIO("\n".join(rows))).to_csv(table, index=False)
     digest = hashlib.sha256(table.read_bytes()).hexdigest()
-    entry = dataclasses.replace(loaders.data_files()["landmine"], sha256=digest)
+    entry = {**loaders.data_files()["landmine"], "sha256": digest}
     monkeypatch.setitem(loaders.data_files(), "landmine", entry)
     return table
 
@@ -66,7 +65,7 @@ def test_a_missing_file_says_what_to_get_where(name, no_data, monkeypatch):
     with pytest.raises(FileNotFoundError) as caught:
         load(name)
     message = str(caught.value)
-    assert entry.file in message
+    assert entry["file"] in message
     assert str(no_data / "named") in message
     assert str(no_data / "cache" / "domainwise") in message
     assert "GitHub repository" in message
@@ -109,7 +108,7 @@ def test_a_changed_file_is_refused_with_both_checksums(tiny, monkeypatch):
     tiny.write_bytes(tiny.read_bytes() + b"\0")
     with pytest.raises(ValueError, match="not the expected file") as caught:
         datasets.load_landmine()
-    assert loaders.data_files()["landmine"].sha256 in str(caught.value)
+    assert loaders.data_files()["landmine"]["sha256"] in str(caught.value)
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in str(caught.value)
 
 

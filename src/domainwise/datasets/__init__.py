@@ -6,40 +6,11 @@
 is.
 """
 
-from domainwise.datasets.loaders import (
-    DatasetInfo,
-    list_datasets,
-    load_adult,
-    load_bike,
-    load_communities,
-    load_cytof,
-    load_facies,
-    load_gvhd,
-    load_heart,
-    load_hipc,
-    load_kc_house,
-    load_landmine,
-    load_oilwells,
-    load_parkinsons,
-    load_shoppers,
-)
-from domainwise.datasets.synthetic import make_synthetic
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DatasetInfo",
-    "list_datasets",
-    "load_adult",
-    "load_bike",
-    "load_communities",
-    "load_cytof",
-    "load_facies",
-    "load_gvhd",
-    "load_heart",
-    "load_hipc",
-    "load_kc_house",
-    "load_landmine",
-    "load_oilwells",
-    "load_parkinsons",
-    "load_shoppers",
-    "make_synthetic",
-]
+from domainwise.datasets import loaders
+from domainwise.datasets.loaders import *
+from domainwise.datasets.synthetic import make_synthetic as make_synthetic
+
+if not TYPE_CHECKING:  # type checkers take all names of the star import
+    __all__ = [*loaders.__all__, "make_synthetic"]

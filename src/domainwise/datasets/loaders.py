@@ -13,54 +13,44 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from domainwise.checks.arguments import POSITIVE, check_arguments
 
+__all__ = [
+    "DatasetInfo",
+    "list_datasets",
+    "load_adult",
+    "load_bike",
+    "load_communities",
+    "load_cytof",
+    "load_facies",
+    "load_gvhd",
+    "load_heart",
+    "load_hipc",
+    "load_kc_house",
+    "load_landmine",
+    "load_oilwells",
+    "load_parkinsons",
+    "load_shoppers",
+]
+
 _ENVIRONMENT = "DOMAINWISE_DATA"
 _PACKAGE = Path(__file__).parent
-
 # Files whose checksum was right in this process, by path, size and modification time.
 _VERIFIED: set[tuple[str, int, int]] = set()
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """One data set as its loader returns it by default, and its file."""
-
-    name: str
-    file: str
-    sha256: str
-    rows: int
-    domains: int
-    domain: str
-    features: int
-    target: str
-    description: str
-    origin: str
-    descr: str
-    classes: int | None = None
-
-    @property
-    def path(self) -> Path | None:
-        """Where the file is; None if it is absent."""
-        named = os.environ.get(_ENVIRONMENT)
-        folders = [_PACKAGE, *([Path(named).expanduser()] if named else []), cache_dir()]
-        paths = (folder / self.file for folder in folders)
-        return next((path for path in paths if path.is_file()), None)
+F = TypeVar("F", bound=Callable[..., Bunch])
 
 
 @cache
-def data_files() -> dict[str, DataFile]:
-    """Every data set by name, in the order in which users see them."""
-    text = (files("domainwise.datasets") / "registry.toml").read_text(encoding="utf-8")
-    return {name: DataFile(name, **entry) for name, entry in tomllib.loads(text).items()}
+def data_files() -> dict[str, dict[str, Any]]:
+    """Entries of ``registry.toml`` by data set, in the order in which users see them."""
+    return tomllib.loads((_PACKAGE / "registry.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -103,11 +93,20 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.name for info in list_datasets() if info.classes is None]
     ['parkinsons', 'bike', 'communities', 'kc_house']
     """
-    names = [field.name for field in fields(DatasetInfo)]
-    return [
-        DatasetInfo(**{name: getattr(entry, name) for name in names})
-        for entry in data_files().values()
-    ]
+    listed = []
+    for name, entry in data_files().items():
+        values = {**entry, "name": name, "path": find_file(entry["file"])}
+        listed.append(
+            DatasetInfo(**{field.name: values.get(field.name) for field in fields(DatasetInfo)})
+        )
+    return listed
+
+
+def find_file(file: str) -> Path | None:
+    """Path of a data file; None if it is absent."""
+    named = os.environ.get(_ENVIRONMENT)
+    folders = [_PACKAGE, *([Path(named).expanduser()] if named else []), cache_dir()]
+    return next((folder / file for folder in folders if (folder / file).is_file()), None)
 
 
 def cache_dir() -> Path:
@@ -118,11 +117,35 @@ def cache_dir() -> Path:
     return root / "domainwise"
 
 
+def verified_path(name: str) -> Path:
+    """Path of the file of a data set; an error if it is absent or not the expected one."""
+    entry = data_files()[name]
+    file, expected, origin = entry["file"], entry["sha256"], entry["origin"]
+    path = find_file(file)
+    if path is None:
+        named = os.environ.get(_ENVIRONMENT) or "not set"
+        raise FileNotFoundError(
+            f"{file} was not found in ${_ENVIRONMENT} ({named}) or in {cache_dir()}. Put the file"
+            f" in one of these folders. It is made from {origin}"
+        )
+    status = path.stat()
+    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
+    if key not in _VERIFIED:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != expected:
+            raise ValueError(
+                f"{path} is not the expected file: its SHA-256 is {digest}, expected {expected}."
+                f" It may be incomplete or another version; it was made from {origin}"
+            )
+        _VERIFIED.add(key)
+    return path
+
+
 def read_table(name: str, as_frame: bool) -> Any:
     """Read the file of a data set into a pandas frame, after checking it and ``as_frame``."""
     check_arguments(f"load_{name}", as_frame=as_frame)
-    entry = data_files()[name]
-    path = verified_path(entry)
+    path = verified_path(name)
     try:
         import pandas as pd
 
@@ -131,7 +154,7 @@ def read_table(name: str, as_frame: bool) -> Any:
     except ImportError as error:
         needed = "pandas and pyarrow" if path.suffix == ".parquet" else "pandas"
         raise ImportError(
-            f'reading {entry.file} needs {needed}: pip install "domainwise[data]"'
+            f'reading {path.name} needs {needed}: pip install "domainwise[data]"'
         ) from error
     # pandas 3.1 reads every digit by default and deprecates the argument.
     version = tuple(int(part) for part in pd.__version__.split(".")[:2])
@@ -139,65 +162,41 @@ def read_table(name: str, as_frame: bool) -> Any:
     return pd.read_csv(path, **exact)
 
 
-def verified_path(entry: DataFile) -> Path:
-    """Path of the data file; an error if it is absent or not the expected one."""
-    path = entry.path
-    if path is None:
-        named = os.environ.get(_ENVIRONMENT) or "not set"
-        raise FileNotFoundError(
-            f"{entry.file} was not found in ${_ENVIRONMENT} ({named}) or in {cache_dir()}."
-            f" Put the file in one of these folders. It is made from {entry.origin}"
-        )
-    status = path.stat()
-    key = (str(path.resolve()), status.st_size, status.st_mtime_ns)
-    if key not in _VERIFIED:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if digest != entry.sha256:
-            raise ValueError(
-                f"{path} is not the expected file: its SHA-256 is {digest}, expected"
-                f" {entry.sha256}. It may be incomplete or another version; it was made from"
-                f" {entry.origin}"
-            )
-        _VERIFIED.add(key)
-    return path
-
-
-F = TypeVar("F", bound=Callable[..., Bunch])
-
-_MISSING = ("keep", "drop_rows", "drop_columns")
-_STATISTICS = ("mean", "std", "slope", "range")
-_SENSORS = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
-_EVENT_CLASSES = (2, 3, 4, 6)
-
-
-# From a table to a Bunch --------------------------------------------------------------------------
-
-
 def bunch(
-    table: Any,
-    features: list[str],
-    target: str | list[str],
     name: str,
-    *,
-    domain: str = "domain",
+    table: Any,
     as_frame: bool,
+    features: list[str] | None = None,
+    target: str | list[str] | None = None,
+    domain: str = "domain",
 ) -> Bunch:
-    """Make what every loader returns; a text column becomes indicators, as in ``sex_Female``."""
+    """Make what every loader returns; a text column becomes indicators, as in ``sex_Female``.
+
+    Most files have the domain first, the target last and the features between.
+    """
     import pandas as pd
 
     table = table.reset_index(drop=True)
-    data = pd.get_dummies(table[features]).astype(np.float64)
-    labels = _plain(table[target])
-    domains = _plain(table[domain]).rename("sample_domain")
+    data = pd.get_dummies(table[features or list(table.columns[1:-1])]).astype(np.float64)
     return Bunch(
         data=data if as_frame else data.to_numpy(),
-        target=labels if as_frame else _array(labels),
-        sample_domain=domains if as_frame else _array(domains),
+        target=_labels(table[target or table.columns[-1]], as_frame),
+        sample_domain=_labels(table[domain].rename("sample_domain"), as_frame),
         feature_names=list(data.columns),
-        DESCR=data_files()[name].descr,
+        DESCR=data_files()[name]["descr"],
         **({"frame": table} if as_frame else {}),
     )
+
+
+def _labels(column: Any, as_frame: bool) -> Any:
+    """Targets or domains: categories as strings, and small integers as int64."""
+    if column.ndim == 1 and column.dtype.kind != "f":
+        column = column.astype(np.int64 if column.dtype.kind in "iu" else str)
+    if as_frame:
+        return column
+    values = column.to_numpy()
+    # Text as a fixed-width array: sortable, and the same with every pandas version.
+    return values if values.dtype.kind in "fiu" else values.astype(str)
 
 
 #: What every loader takes and returns.
@@ -216,22 +215,9 @@ Bunch
 def described(loader: F) -> F:
     """Put what loaders share into the docstring of one, in place of ``{shared}``."""
     entry = data_files()[loader.__name__.removeprefix("load_")]
-    text = _SHARED.format(shape=(entry.rows, entry.features), domain=entry.domain)
+    text = _SHARED.format(shape=(entry["rows"], entry["features"]), domain=entry["domain"])
     loader.__doc__ = cleandoc(loader.__doc__ or "").replace("{shared}", text)
     return loader
-
-
-def _plain(column: Any) -> Any:
-    """Categories as strings, and small integers as int64."""
-    if column.ndim == 2 or column.dtype.kind == "f":
-        return column
-    return column.astype(np.int64 if column.dtype.kind in "iu" else str)
-
-
-def _array(column: Any) -> Any:
-    values = column.to_numpy()
-    # Text as a fixed-width array: sortable, and the same with every pandas version.
-    return values if values.dtype.kind in "fiu" else values.astype(str)
 
 
 def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, list[str]]:
@@ -250,23 +236,19 @@ def treat_missing(table: Any, features: list[str], missing: str) -> tuple[Any, l
 
 
 def check_choice(value: object, name: str, accepted: Sequence[str]) -> None:
-    """An error unless ``value`` is one of those accepted."""
+    """Raise ValueError unless a value is one of those accepted."""
     if value not in accepted:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
 
 
-def check_subset(values: Sequence[Any], name: str, accepted: Sequence[Any]) -> list[Any]:
-    """The values as a list; an error unless there are some and all are accepted."""
+def check_subset(values: Any, name: str, accepted: Sequence[Any]) -> list[Any]:
+    """Return values as a list; ValueError unless there is at least one, and all are accepted."""
     chosen = [values] if isinstance(values, (str, int)) else list(values)
-    unknown = [value for value in chosen if value not in accepted]
-    if unknown or not chosen:
+    if not chosen or not all(value in accepted for value in chosen):
         raise ValueError(
             f"{name} must hold at least one of {', '.join(map(repr, accepted))}; got {values!r}"
         )
     return chosen
-
-
-# Loaders ------------------------------------------------------------------------------------------
 
 
 @described
@@ -292,7 +274,7 @@ def load_parkinsons(target: str = "motor_UPDRS", *, as_frame: bool = False) -> B
     names = list(table.columns)
     features = names[names.index("Jitter(%)") : names.index("PPE") + 1]
     chosen = scores if target == "both" else target
-    return bunch(table, features, chosen, "parkinsons", as_frame=as_frame)
+    return bunch("parkinsons", table, as_frame, features, chosen)
 
 
 @described
@@ -319,7 +301,7 @@ def load_gvhd(target: str = "t_cell", *, ungated: bool = True, as_frame: bool = 
     if not ungated:
         table = table[table["label"] != 0]
     features = ["FSC.H", "SSC.H", "FL1.H", "FL2.H", "FL3.H", "FL4.H"]
-    return bunch(table, features, target, "gvhd", as_frame=as_frame)
+    return bunch("gvhd", table, as_frame, features, target)
 
 
 @described
@@ -350,14 +332,16 @@ def load_oilwells(
     >>> load_oilwells().feature_names[:2]  # doctest: +SKIP
     ['P-TPT_mean', 'P-TPT_std']
     """
-    classes = check_subset(event_classes, "event_classes", _EVENT_CLASSES)
-    chosen = check_subset(sensors, "sensors", _SENSORS)
-    check_choice(missing, "missing", _MISSING)
+    classes = check_subset(event_classes, "event_classes", (2, 3, 4, 6))
+    accepted = ("P-PDG", "P-TPT", "T-TPT", "P-MON-CKP", "T-JUS-CKP", "P-JUS-CKGL", "QGL")
+    chosen = check_subset(sensors, "sensors", accepted)
+    check_choice(missing, "missing", ("keep", "drop_rows", "drop_columns"))
     table = read_table("oilwells", as_frame)
     table = table[table["event_class"].isin(classes)]
-    features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in _STATISTICS]
+    statistics = ("mean", "std", "slope", "range")
+    features = [f"{sensor}_{statistic}" for sensor in chosen for statistic in statistics]
     table, features = treat_missing(table, features, missing)
-    return bunch(table, features, "label", "oilwells", as_frame=as_frame)
+    return bunch("oilwells", table, as_frame, features, "label")
 
 
 @described
@@ -381,14 +365,14 @@ def load_facies(*, recruit: bool = False, missing: str = "keep", as_frame: bool 
     >>> load_facies(missing="drop_columns").data.shape  # doctest: +SKIP
     (4069, 6)
     """
-    check_choice(missing, "missing", _MISSING)
+    check_choice(missing, "missing", ("keep", "drop_rows", "drop_columns"))
     check_arguments("load_facies", {"recruit": ["boolean"]}, recruit=recruit)
     table = read_table("facies", as_frame)
     if not recruit:
         table = table[table["domain"] != "Recruit F9"]
     features = ["GR", "ILD_log10", "DeltaPHI", "PHIND", "PE", "NM_M", "RELPOS"]
     table, features = treat_missing(table, features, missing)
-    return bunch(table, features, "Facies", "facies", as_frame=as_frame)
+    return bunch("facies", table, as_frame, features, "Facies")
 
 
 @described
@@ -416,7 +400,7 @@ def load_hipc(target: str = "label", *, domain: str = "sample", as_frame: bool =
     table = read_table("hipc", as_frame)
     features = ["CCR7", "CD4", "CD45RA", "CD3", "HLADR", "CD38", "CD8"]
     column = "domain" if domain == "sample" else domain
-    return bunch(table, features, target, "hipc", domain=column, as_frame=as_frame)
+    return bunch("hipc", table, as_frame, features, target, column)
 
 
 @described
@@ -440,7 +424,7 @@ def load_cytof(*, cofactor: float | None = None, as_frame: bool = False) -> Bunc
     features = [f"m{j}" for j in range(1, 9)]
     if cofactor is not None:
         table[features] = np.arcsinh(table[features] / cofactor)
-    return bunch(table, features, "label", "cytof", as_frame=as_frame)
+    return bunch("cytof", table, as_frame, features, "label")
 
 
 @described
@@ -472,32 +456,18 @@ def load_heart(*, as_frame: bool = False) -> Bunch:
     >>> sorted(set(heart.sample_domain.tolist()))
     ['cleveland', 'hungarian', 'switzerland', 'va']
     """
-    return _columns_in_order("heart", as_frame)
+    return bunch("heart", read_table("heart", as_frame), as_frame)
 
 
-def _columns_in_order(name: str, as_frame: bool) -> Bunch:
-    """Read a file that has the domain first, the target last and the features between."""
-    table = read_table(name, as_frame)
-    features, target = list(table.columns[1:-1]), table.columns[-1]
-    return bunch(table, features, target, name, as_frame=as_frame)
-
-
-class Loader(Protocol):
-    """A loader without options of its own."""
-
-    def __call__(self, *, as_frame: bool = False) -> Bunch:
-        """Read the data set."""
-
-
-def _loader(name: str) -> Loader:
-    """Loader of a file that has the domain first, the target last and the features between."""
+def _loader(name: str) -> Callable[..., Bunch]:
+    """Loader without options of its own."""
 
     def load(*, as_frame: bool = False) -> Bunch:
-        return _columns_in_order(name, as_frame)
+        return bunch(name, read_table(name, as_frame), as_frame)
 
     entry = data_files()[name]
     load.__name__ = load.__qualname__ = f"load_{name}"
-    load.__doc__ = f"""{entry.description}.
+    load.__doc__ = f"""{entry["description"]}.
 
     Parameters
     ----------
@@ -507,7 +477,7 @@ def _loader(name: str) -> Loader:
     --------
     >>> from domainwise.datasets import load_{name}
     >>> load_{name}().data.shape  # doctest: +SKIP
-    {entry.rows, entry.features}
+    {entry["rows"], entry["features"]}
     """
     return described(load)
 

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from domainwise.arrays import Array
 from domainwise.datasets import make_synthetic
-from domainwise.datasets.loaders import data_files, verified_path
+from domainwise.datasets.loaders import verified_path
 from domainwise.estimators import COIR, DCM, DICA
 from domainwise.jobs.runner import Job, Progress, Row, long_first, run_jobs
 from domainwise.jobs.store import ResultStore
@@ -263,7 +263,7 @@ def check_data(tables: Sequence[Table]) -> None:
     problems = []
     for name in {name: None for table in tables for name in table.data_files}:
         try:
-            verified_path(data_files()[name])
+            verified_path(name)
         except (FileNotFoundError, ValueError) as error:
             problems.append(str(error))
     if problems:
