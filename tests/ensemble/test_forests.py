@@ -75,7 +75,9 @@ def test_rounding_of_leaves_is_far_below_what_trees_differ_by(forest):
 def test_trees_that_point_outside_of_themselves_are_refused(forest, name, change):
     state = packed(forest[0])
     state[name] = change(state[name])
-    with pytest.raises(ValueError, match="a tree points outside of itself"):
+    with pytest.raises(
+        ValueError, match="a tree refers to nodes, features or values that do not exist"
+    ):
         unpacked(state)
 
 

@@ -631,7 +631,7 @@ def refused_both_ways(model, path, message, monkeypatch):
 def test_boosted_trees_that_point_outside_are_refused(field, value, path, monkeypatch):
     model = fitted(HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5))
     model._predictors[0][0].nodes[field][0] = value
-    refused_both_ways(model, path, "points outside", monkeypatch)
+    refused_both_ways(model, path, "a tree refers to nodes, features", monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -709,7 +709,9 @@ def test_trees_are_looked_at_before_they_are_built(change, path):
     save(fitted(ExtraTreesClassifier(n_estimators=2, random_state=0)), path)
     load(path)
     rewritten(path, change)
-    with pytest.raises(ModelFileError, match="outside of itself|do not fit together"):
+    with pytest.raises(
+        ModelFileError, match="a tree refers to nodes, features or values|do not fit together"
+    ):
         load(path)
 
 

@@ -95,9 +95,9 @@ def list_datasets() -> list[DatasetInfo]:
     """
     listed = []
     for name, entry in data_files().items():
-        values = {**entry, "name": name, "path": find_file(entry["file"])}
+        values: Any = {"classes": None, **entry, "name": name, "path": find_file(entry["file"])}
         listed.append(
-            DatasetInfo(**{field.name: values.get(field.name) for field in fields(DatasetInfo)})
+            DatasetInfo(**{field.name: values[field.name] for field in fields(DatasetInfo)})
         )
     return listed
 

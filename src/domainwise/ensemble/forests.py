@@ -17,7 +17,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 
 FORESTS = (ExtraTreesClassifier, ExtraTreesRegressor)
-OUTSIDE = "a tree points outside of itself"
+OUTSIDE = "a tree refers to nodes, features or values that do not exist"
 
 
 def round_leaves(forest: Any) -> Any:
@@ -60,7 +60,7 @@ def packed(model: Any) -> Any:
 
 
 def unpacked(state: Any) -> Any:
-    """Return the forest of :func:`packed`; refuse trees that point outside of themselves."""
+    """Return the forest of :func:`packed`; refuse trees that refer to missing nodes."""
     if not isinstance(state, dict):
         return state
     forest, sizes, feature = copy(state["forest"]), state["sizes"], state["feature"]

@@ -9,7 +9,6 @@ Types that are not listed in :mod:`domainwise.model_files.types` need no rule.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,87 +21,31 @@ from domainwise.arrays import Array
 MOST_JOBS = 512
 #: Attributes that contain training rows.
 ROWS = {"X_fit_", "landmarks", "landmarks_", "support_vectors_"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-    """An array: sizes of its axes by name, its type, and the meaning of whole numbers.
-
-    They are indices ``below`` a size, or counts with a ``total``; floats are finite.
-    """
-
-    axes: str
-    dtype: str = "float64"
-    below: str | None = None
-    total: str | None = None
-    or_empty: bool = False
-
-    def fits(self, value: Any, sizes: dict[str, int]) -> bool:
-        """Whether a value is such an array, for these sizes."""
-        if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
-            return False
-        if self.or_empty and value.shape == (0,):
-            return True
-        if value.shape != tuple(sizes[axis] for axis in self.axes.split()):
-            return False
-        if value.dtype.kind == "f":
-            return bool(np.isfinite(value).all())
-        in_range = self.below is None or bool((value < sizes[self.below]).all())
-        in_total = self.total is None or int(value.sum(dtype=object)) == sizes[self.total]
-        return in_range and in_total and bool((value >= 0).all())
-
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """Conditions on an object that is fitted, which it is if it has the attribute ``fitted``.
-
-    Its sizes by name; its arrays; attributes equal to a size; attributes with few possible values;
-    and other conditions.
-    """
-
-    fitted: str
-    sizes: Callable[[Any], dict[str, int]] = lambda part: {}
-    arrays: dict[str, Numbers] = dataclasses.field(default_factory=dict)
-    counts: dict[str, str] = dataclasses.field(default_factory=dict)
-    choices: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    also: Callable[[Any], bool] = lambda part: True
-
-    def holds(self, part: Any) -> bool:
-        """Whether an object satisfies the rule."""
-        if self.fitted not in vars(part):
-            return True
-        sizes = self.sizes(part)
-        return (
-            all(rule.fits(getattr(part, name), sizes) for name, rule in self.arrays.items())
-            and all(_same(getattr(part, name), sizes[size]) for name, size in self.counts.items())
-            and all(getattr(part, name) in allowed for name, allowed in self.choices.items())
-            and self.also(part)
-        )
+DAMAGED_TREE = "a tree refers to nodes, features or values that do not exist"
 
 
 def check_values(model: Any) -> None:
     """Raise ValueError if a part of a model, to be saved or just loaded, breaks its rule."""
     for part in _parts(model):
-        name = type(part).__name__
+        kind = type(part)
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biufUOV" or part.dtype.itemsize == 0:
                 raise ValueError(f"an array of type {part.dtype!r} cannot be part of a model")
             continue
         # Such an attribute would replace a method or a setting of its class. Estimators of this
         # package have class attributes that are defaults.
-        foreign = type(part).__module__.startswith("sklearn.")
-        for attribute in vars(part):
-            own = getattr(type(part), attribute, None)
-            if hasattr(type(part), attribute) and (foreign or callable(own)):
+        foreign = kind.__module__.startswith("sklearn.")
+        for name in vars(part):
+            if hasattr(kind, name) and (foreign or callable(getattr(kind, name))):
                 raise ValueError(
-                    f"{name} has an attribute {attribute!r}, which hides one of its class"
+                    f"{kind.__name__} has an attribute {name!r}, which hides one of its class"
                 )
         jobs = vars(part).get("n_jobs")
         if jobs is not None and not (isinstance(jobs, int) and abs(jobs) <= MOST_JOBS):
-            raise ValueError(f"{name} has n_jobs={jobs!r}; use at most {MOST_JOBS}")
-        rule = RULES.get(name)
-        if rule is not None and not rule.holds(part):
-            raise ValueError(f"the attributes of {name} do not fit together")
+            raise ValueError(f"{kind.__name__} has n_jobs={jobs!r}; use at most {MOST_JOBS}")
+        rule = RULES.get(kind.__name__)
+        if rule is not None and rule[0] in vars(part) and not rule[1](part):
+            raise ValueError(f"the attributes of {kind.__name__} do not fit together")
 
 
 def training_rows(model: Any) -> list[str]:
@@ -114,7 +57,7 @@ def training_rows(model: Any) -> list[str]:
     names = set()
     for part in _parts(model):
         kind = type(part).__name__
-        attributes: dict[str, Any] = {} if isinstance(part, np.ndarray) else vars(part)
+        attributes: dict[str, Any] = getattr(part, "__dict__", {})
         # Landmarks of random Fourier features are frequencies. Those of a watch are random points,
         # but in files of format 3, which have a root.
         random = type(attributes.get("kernel")).__name__ == "FourierMap"
@@ -134,28 +77,9 @@ def training_targets(model: Any) -> list[str]:
     return sorted(
         f"{type(part).__name__}.{name}"
         for part in _parts(model)
-        if not isinstance(part, np.ndarray)
-        for name, value in vars(part).items()
+        for name, value in getattr(part, "__dict__", {}).items()
         if type(value).__name__ == "HeldOut"
     )
-
-
-def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Raise ValueError if scikit-learn's Tree, which copies unchecked, must not be built so."""
-    nodes = state["nodes"]
-    sizes = {"outputs": n_outputs, "nodes": len(nodes), "classes": int(np.max(n_classes))}
-    right = (
-        all(isinstance(size, int) for size in (n_features, n_outputs, state["max_depth"]))
-        and Numbers("outputs", "int64").fits(n_classes, sizes)
-        and Numbers("nodes outputs classes").fits(state["values"], sizes)
-        and _same(state["node_count"], len(nodes))
-        and set(state) == {"max_depth", "node_count", "nodes", "values"}
-        and np.array_equal(nodes["left_child"] == -1, nodes["right_child"] == -1)
-        and _inside(nodes, nodes["left_child"] != -1, ("left_child", "right_child"))
-        and _features_known(nodes["feature"][nodes["left_child"] != -1], n_features)
-    )
-    if not right:
-        raise ValueError("a tree points outside of itself")
 
 
 def _parts(model: Any) -> Iterator[Any]:
@@ -179,68 +103,96 @@ def _parts(model: Any) -> Iterator[Any]:
             pending.extend(vars(value).values())
 
 
-def _same(value: Any, size: int) -> bool:
+def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
+    """Raise ValueError if scikit-learn's Tree, which copies unchecked, must not be built so."""
+    nodes = state["nodes"]
+    inner = nodes["left_child"] != -1
+    if not (
+        set(state) == {"max_depth", "node_count", "nodes", "values"}
+        and all(isinstance(size, int) for size in (n_features, n_outputs, state["max_depth"]))
+        and _is_array(n_classes, (n_outputs,), "int64")
+        and _is_array(state["values"], (len(nodes), n_outputs, int(np.max(n_classes))))
+        and _is_size(state["node_count"], len(nodes))
+        and np.array_equal(inner, nodes["right_child"] != -1)
+        and _ends(nodes, inner, ("left_child", "right_child", "feature"), n_features)
+    ):
+        raise ValueError(DAMAGED_TREE)
+
+
+def _ends(nodes: Array, inner: Array, names: tuple[str, str, str], n_features: int) -> bool:
+    """Whether children come after their parents, so that every walk ends, and features exist."""
+    left, right, feature = (nodes[name][inner].astype(np.int64) for name in names)
+    place = np.flatnonzero(inner)
+    in_tree = (np.minimum(left, right) > place) & (np.maximum(left, right) < len(nodes))
+    return len(nodes) > 0 and bool((in_tree & (feature >= 0) & (feature < n_features)).all())
+
+
+def _is_array(
+    value: Any, shape: tuple[int, ...], dtype: str = "float64", below: int | None = None
+) -> bool:
+    """Whether a value is an array of a shape and type: of finite numbers, or indices ``below``."""
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+        return False
+    if value.dtype.kind == "f":
+        return bool(np.isfinite(value).all())
+    return bool((value >= 0).all()) and (below is None or bool((value < below).all()))
+
+
+def _is_size(value: Any, size: int) -> bool:
     return isinstance(value, (int, np.integer)) and int(value) == size
 
 
-def _svm_sizes(machine: Any) -> dict[str, int]:
-    # Two "classes" are how libsvm describes a regression.
-    n_classes = len(machine.classes_) if "classes_" in vars(machine) else 2
-    n_rows, n_features = machine.shape_fit_
-    precomputed = machine.kernel == "precomputed"
-    return {
-        "classes": n_classes,
-        "classes-1": n_classes - 1,
-        "pairs": n_classes * (n_classes - 1) // 2,
-        "support": len(machine.support_),
-        "rows": n_rows,
-        "vectors": 0 if precomputed else len(machine.support_),
-        "columns": 0 if precomputed else n_features,
-        "features": n_features,
-    }
+def _machine(machine: Any) -> bool:
+    """Whether the arrays of an SVC or an SVR have the sizes that libsvm takes them to have."""
+    rows, features = machine.shape_fit_
+    n_support, counts = len(machine.support_), machine._n_support
+    if "classes_" in vars(machine):
+        n_classes = len(machine.classes_)
+        counted = _is_array(counts, (n_classes,), "int32")
+        counted = counted and int(counts.sum(dtype=object)) == n_support
+    else:  # libsvm describes a regression by two classes; the second count is unused
+        n_classes = 2
+        counted = counts.shape == (2,) and counts[0] == n_support
+    pairs = n_classes * (n_classes - 1) // 2
+    sigmoids = (machine._probA, machine._probB)
+    return (
+        counted
+        and machine.kernel in ("linear", "poly", "rbf", "sigmoid", "precomputed")
+        and machine._sparse is False
+        and _is_size(machine.n_features_in_, features)
+        and _is_array(machine.support_, (n_support,), "int32", below=rows)
+        and _is_array(
+            machine.support_vectors_,
+            (0, 0) if machine.kernel == "precomputed" else (n_support, features),
+        )
+        and _is_array(machine._dual_coef_, (n_classes - 1, n_support))
+        and _is_array(machine._intercept_, (pairs,))
+        and any(all(_is_array(values, (n,)) for values in sigmoids) for n in (0, pairs))
+    )
 
 
-def _boosting_sizes(model: Any) -> dict[str, int]:
+def _boosting(model: Any) -> bool:
+    """Whether every tree has its place, its nodes refer to others of it, and none to categories."""
     n_classes = len(model.classes_) if "classes_" in vars(model) else 1
     n_trees = 1 if n_classes == 2 else n_classes
-    return {"one": 1, "trees": n_trees, "features": model.n_features_in_}
-
-
-def _boosting_trees_right(model: Any) -> bool:
-    """Whether every tree has its place, no node points outside, and none splits categories."""
-    sizes = _boosting_sizes(model)
-    for stage in model._predictors:
-        for tree in stage:
-            inner = tree.nodes["is_leaf"] == 0
-            if np.any(tree.nodes["is_categorical"][inner]):
-                raise ValueError(
-                    "trees that split categories cannot be saved or loaded: encode them as numbers"
-                )
-            if not (
-                _inside(tree.nodes, inner, ("left", "right"))
-                and _features_known(tree.nodes["feature_idx"][inner], sizes["features"])
-                and np.isfinite(tree.nodes["value"]).all()
-            ):
-                raise ValueError("a tree points outside of itself")
-    no_categories = Numbers("features", "uint8", below="one")
+    for tree in (tree for stage in model._predictors for tree in stage):
+        inner = tree.nodes["is_leaf"] == 0
+        if np.any(tree.nodes["is_categorical"][inner]):
+            raise ValueError(
+                "trees that split categories cannot be saved or loaded: encode them as numbers"
+            )
+        finite = np.isfinite(tree.nodes["value"]).all()
+        names = ("left", "right", "feature_idx")
+        if not (finite and _ends(tree.nodes, inner, names, model.n_features_in_)):
+            raise ValueError(DAMAGED_TREE)
     return (
-        all(len(stage) == sizes["trees"] for stage in model._predictors)
-        and no_categories.fits(model._bin_mapper.is_categorical_, sizes)
+        model._preprocessor is None
         and "_in_fit" not in vars(model)
+        and _is_size(model.n_trees_per_iteration_, n_trees)
+        and _is_array(model._baseline_prediction, (1, n_trees))
+        and all(len(stage) == n_trees for stage in model._predictors)
+        and _is_array(model._bin_mapper.is_categorical_, (model.n_features_in_,), "uint8", below=1)
     )
-
-
-def _inside(nodes: Array, inner: Array, sides: tuple[str, str]) -> bool:
-    """Whether children come after their parents, so that every walk from the root ends."""
-    place = np.flatnonzero(inner)
-    children = [nodes[side][inner].astype(np.int64) for side in sides]
-    return len(nodes) > 0 and all(
-        bool((child > place).all() and (child < len(nodes)).all()) for child in children
-    )
-
-
-def _features_known(index: Array, n_features: int) -> bool:
-    return bool((index >= 0).all() and (index < n_features).all())
 
 
 def _classes(model: Any) -> list[int] | None:
@@ -253,91 +205,65 @@ def _classes(model: Any) -> list[int] | None:
     return counts if consistent else None
 
 
-def _decision_tree_right(model: Any) -> bool:
+def _tree(model: Any) -> bool:
     tree = model.tree_
     return (
         type(tree).__name__ == "Tree"
-        and _same(model.n_features_in_, tree.n_features)
-        and _same(model.n_outputs_, tree.n_outputs)
+        and _is_size(model.n_features_in_, tree.n_features)
+        and _is_size(model.n_outputs_, tree.n_outputs)
         and _classes(model) == tree.n_classes.tolist()
     )
 
 
-def _forest_right(forest: Any) -> bool:
+def _forest(forest: Any) -> bool:
     return _classes(forest) is not None and all(
-        RULES.get(type(tree).__name__) is _tree
-        and _same(tree.n_features_in_, forest.n_features_in_)
+        RULES.get(type(tree).__name__) == ("tree_", _tree)
+        and _is_size(tree.n_features_in_, forest.n_features_in_)
         and _classes(tree) == _classes(forest)
         for tree in forest.estimators_
     )
 
 
-def _encoder_right(encoder: Any) -> bool:
+def _encoder(encoder: Any) -> bool:
     """Whether the numbers of columns agree with the categories."""
-    room, nothing = encoder._n_features_outs, [None] * len(encoder.categories_)
+    none = [None] * len(encoder.categories_)
     drops = encoder._drop_idx_after_grouping
-    groups = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nothing
-    parts = zip(encoder.categories_, nothing if drops is None else drops, groups, room, strict=True)
-    for known, drop, group, columns in parts:
-        n_groups = len(known) if group is None else int(np.max(group)) + 1
+    columns = zip(
+        encoder.categories_,
+        none if drops is None else drops,
+        encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else none,
+        encoder._n_features_outs,
+        strict=True,
+    )
+    for categories, drop, groups, n_columns in columns:
+        n_groups = len(categories) if groups is None else int(np.max(groups)) + 1
         # Values are looked up by bisection, which needs them in order.
-        ordered = known.dtype == object or np.array_equal(
-            known, np.unique(known), equal_nan=known.dtype.kind == "f"
+        ordered = categories.dtype == object or np.array_equal(
+            categories, np.unique(categories), equal_nan=categories.dtype.kind == "f"
         )
         in_range = drop is None or 0 <= drop < n_groups
-        if not ordered or not in_range or n_groups - (drop is not None) != columns:
+        if not ordered or not in_range or n_groups - (drop is not None) != n_columns:
             return False
     return True
 
 
-_SVM = {
-    "support_": Numbers("support", "int32", below="rows"),
-    "support_vectors_": Numbers("vectors columns"),
-    "_n_support": Numbers("classes", "int32", total="support"),
-    "_dual_coef_": Numbers("classes-1 support"),
-    "_intercept_": Numbers("pairs"),
-    "_probA": Numbers("pairs", or_empty=True),
-    "_probB": Numbers("pairs", or_empty=True),
-}
-_svc = Rule(
-    "support_",
-    _svm_sizes,
-    _SVM,
-    {"n_features_in_": "features"},
-    {"_sparse": (False,), "kernel": ("linear", "poly", "rbf", "sigmoid", "precomputed")},
-    lambda machine: machine._probA.shape == machine._probB.shape,
-)
-_boosting = Rule(
-    "_predictors",
-    _boosting_sizes,
-    {"_baseline_prediction": Numbers("one trees")},
-    {"n_trees_per_iteration_": "trees"},
-    {"_preprocessor": (None,)},
-    _boosting_trees_right,
-)
-_tree = Rule("tree_", also=_decision_tree_right)
-_forest = Rule("estimators_", also=_forest_right)
-
 _KINDS = ("Classifier", "Regressor")
-#: By the name of a type.
-RULES: dict[str, Rule] = {
-    "SVC": _svc,
-    # A regression has one group of support vectors; the second number is unused.
-    "SVR": dataclasses.replace(
-        _svc,
-        arrays={name: rule for name, rule in _SVM.items() if name != "_n_support"},
-        also=lambda svr: svr._n_support.shape == (2,) and svr._n_support[0] == len(svr.support_),
-    ),
-    **{f"HistGradientBoosting{kind}": _boosting for kind in _KINDS},
-    **{f"{tree}Tree{kind}": _tree for tree in ("Decision", "Extra") for kind in _KINDS},
-    **{f"{trees}{kind}": _forest for trees in ("ExtraTrees", "RandomForest") for kind in _KINDS},
-    "OneHotEncoder": Rule("categories_", also=_encoder_right),
-    "DummyClassifier": Rule("n_outputs_", also=lambda dummy: _classes(dummy) is not None),
-    "DummyRegressor": Rule(
+#: By the name of a type: an attribute that fitted objects have, and what must hold for these.
+RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("SVC", "SVR"), ("support_", _machine)),
+    **{f"HistGradientBoosting{kind}": ("_predictors", _boosting) for kind in _KINDS},
+    **{f"{tree}Tree{kind}": ("tree_", _tree) for tree in ("Decision", "Extra") for kind in _KINDS},
+    **{
+        f"{trees}{kind}": ("estimators_", _forest)
+        for trees in ("ExtraTrees", "RandomForest")
+        for kind in _KINDS
+    },
+    "OneHotEncoder": ("categories_", _encoder),
+    "DummyClassifier": ("n_outputs_", lambda dummy: _classes(dummy) is not None),
+    "DummyRegressor": (
         "n_outputs_",
-        lambda dummy: {"one": 1, "outputs": dummy.n_outputs_},
-        {"constant_": Numbers("one outputs")},
+        lambda dummy: _is_array(dummy.constant_, (1, dummy.n_outputs_)),
     ),
     # A cache in a folder holds pickles.
-    "Pipeline": Rule("steps", choices={"memory": (None,)}),
+    "Pipeline": ("steps", lambda pipeline: pipeline.memory is None),
 }
