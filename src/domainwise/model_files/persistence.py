@@ -31,15 +31,7 @@ from domainwise.arrays import Estimator, is_dask, is_tensor
 from domainwise.checks import warn_caller
 from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.store import replacing
-from domainwise.model_files.types import (
-    TRUSTED,
-    check_numbers,
-    forbidden_types,
-    localize,
-    name_types,
-    nodes,
-    number_arrays,
-)
+from domainwise.model_files import types
 from domainwise.model_files.values import (
     check_tree,
     check_values,
@@ -106,13 +98,14 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
     if isinstance(model, type):
         raise TypeError(f"model is the class {model.__name__}; pass a fitted instance of it")
     if not hasattr(model, "get_params"):
-        what = type(model).__name__
-        raise ModelFileError(f"{what} cannot be saved: it is neither an estimator nor a pipeline")
+        raise ModelFileError(
+            f"{type(model).__name__} cannot be saved: it is neither an estimator nor a pipeline"
+        )
     skops = _skops()
     _refuse_functions(model)
     try:
         check_values(model)
-        content = skops.dumps(model)
+        content = skops.io.dumps(model)
     except Exception as error:
         reason = str(error)
         if isinstance(error, RecursionError):
@@ -120,15 +113,29 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         raise ModelFileError(f"{type(model).__name__} cannot be saved: {reason}") from error
     with zipfile.ZipFile(io.BytesIO(content)) as written:
         schema = json.loads(written.read(SCHEMA))
-        forbidden = forbidden_types(schema)
+        forbidden = types.forbidden_types(schema)
         if forbidden:
             raise ModelFileError(f"{type(model).__name__} cannot be saved: {_about(forbidden)}")
-        files = number_arrays(schema)
-        name_types(schema)
+        files = types.rename(schema)
         # skops writes this indented: most of the file, for a small model.
         parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode()}
         parts |= {new: written.read(old) for old, new in files.items()}
-    header = _header(model, info)
+    failures = _failures(model, METHODS)
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "model": type(model).__name__,
+        "versions": {
+            "domainwise": __version__,
+            "scikit-learn": sklearn.__version__,
+            "numpy": np.__version__,
+            "skops": skops.__version__,
+            "python": platform.python_version(),
+        },
+        "works": [name for name in METHODS if name not in failures],
+        "training_rows": training_rows(model),
+        "training_targets": training_targets(model),
+        "info": json.loads(json.dumps(info or {})),
+    }
     header["sha256"] = digest(parts, header["info"])
     with replacing(path) as temporary:
         temporary.write_bytes(packed({HEADER: json.dumps(header, indent=2).encode(), **parts}))
@@ -161,14 +168,13 @@ def load(path: str | Path) -> Any:
     trusted_types : Types that files may contain.
     """
     skops = _skops()
-    with _opened(path) as archive:
-        header = _header_of(path, archive)
+    with _opened(path) as (header, archive):
         versions, parts = header["versions"], {n: archive.read(n) for n in archive.namelist()}
         if header["sha256"] != digest(parts, header["info"]):
             raise ValueError("it was changed after it was written")
         schema = json.loads(parts[SCHEMA])
-        localize(schema)
-        forbidden = forbidden_types(schema)
+        types.localize(schema)
+        forbidden = types.forbidden_types(schema)
         removed = [name for name in forbidden if name.startswith("domainwise.")]
         if removed or int(header["format"]) < OLDEST_FORMAT:
             raise ModelFileError(
@@ -180,12 +186,12 @@ def load(path: str | Path) -> Any:
             raise ModelFileError(f"{path} is not loaded: {_about(forbidden)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
             raise ValueError(f"protocol {schema['protocol']}")
-        check_numbers(schema)
+        types.check_numbers(schema)
         _check_trees(schema, parts)
         parts[SCHEMA] = json.dumps(schema).encode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)
-            model = skops.loads(packed(parts), trusted=TRUSTED)
+            model = skops.io.loads(packed(parts), trusted=types.TRUSTED)
         check_values(model)
         failures = _failures(model, header["works"])
         if failures:
@@ -206,8 +212,8 @@ def read_info(path: str | Path) -> dict[str, Any]:
     targets of training rows and predictions for them; not in older files) and ``info`` as passed to
     :func:`save`.
     """
-    with _opened(path) as archive:
-        return _header_of(path, archive)
+    with _opened(path) as (header, _):
+        return header
 
 
 def packed(parts: dict[str, bytes]) -> bytes:
@@ -258,28 +264,7 @@ def _skops() -> Any:
         raise ImportError(
             f'saving and loading models needs {error.name}: pip install "domainwise[cli]"'
         ) from None
-    return skops.io
-
-
-def _header(model: Any, info: dict[str, Any] | None) -> dict[str, Any]:
-    import skops
-
-    failed = _failures(model, METHODS)
-    return {
-        "format": FORMAT,
-        "model": type(model).__name__,
-        "versions": {
-            "domainwise": __version__,
-            "scikit-learn": sklearn.__version__,
-            "numpy": np.__version__,
-            "skops": skops.__version__,
-            "python": platform.python_version(),
-        },
-        "works": [name for name in METHODS if name not in failed],
-        "training_rows": training_rows(model),
-        "training_targets": training_targets(model),
-        "info": json.loads(json.dumps(info or {})),
-    }
+    return skops
 
 
 def _refuse_functions(model: Any) -> None:
@@ -300,11 +285,11 @@ def _refuse_functions(model: Any) -> None:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
-    """Open the archive of a model file; errors about it become ModelFileErrors."""
+def _opened(path: str | Path) -> Iterator[tuple[dict[str, Any], zipfile.ZipFile]]:
+    """Open a model file, and read its header; errors about it become ModelFileErrors."""
     if not Path(path).is_file():
-        what = "a folder" if Path(path).is_dir() else "no such file"
-        raise ModelFileError(f"{path}: {what}; domainwise fit writes models")
+        problem = "a folder" if Path(path).is_dir() else "no such file"
+        raise ModelFileError(f"{path}: {problem}; domainwise fit writes models")
     content = Path(path).read_bytes()
     if content[:2] != b"PK":
         raise ModelFileError(
@@ -314,7 +299,18 @@ def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_archive(archive, len(content))
-            yield archive
+            if not {HEADER, SCHEMA} <= set(archive.namelist()):
+                raise ModelFileError(
+                    f"{path} was not written by domainwise; domainwise fit writes models"
+                )
+            header = dict(json.loads(archive.read(HEADER)))
+            if int(header["format"]) > FORMAT:
+                raise ModelFileError(
+                    f"{path} was written by domainwise {header['versions']['domainwise']} in "
+                    f"format {header['format']}; this is {__version__}, which reads up to format "
+                    f'{FORMAT}: pip install --upgrade "domainwise[cli]"'
+                )
+            yield header, archive
     except ModelFileError:
         raise
     except Exception as error:
@@ -330,19 +326,6 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError("its parts are larger than the file")
 
 
-def _header_of(path: str | Path, archive: zipfile.ZipFile) -> dict[str, Any]:
-    if not {HEADER, SCHEMA} <= set(archive.namelist()):
-        raise ModelFileError(f"{path} was not written by domainwise; domainwise fit writes models")
-    header = dict(json.loads(archive.read(HEADER)))
-    if int(header["format"]) > FORMAT:
-        raise ModelFileError(
-            f"{path} was written by domainwise {header['versions']['domainwise']} in format "
-            f"{header['format']}; this is {__version__}, which reads up to format {FORMAT}: "
-            'pip install --upgrade "domainwise[cli]"'
-        )
-    return header
-
-
 def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
     """Check trees before skops builds them."""
 
@@ -351,7 +334,7 @@ def _check_trees(schema: Any, parts: dict[str, bytes]) -> None:
             return json.loads(node["content"])
         return np.load(io.BytesIO(parts[node["file"]]), allow_pickle=False)
 
-    for node in nodes(schema):
+    for node in types.nodes(schema):
         if node["__loader__"] == "TreeNode":
             state = {name: plain(part) for name, part in node["content"]["content"].items()}
             check_tree(state, *map(plain, node["__reduce__"]["args"]["content"]))

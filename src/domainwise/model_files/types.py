@@ -194,13 +194,6 @@ def forbidden_types(schema: Any) -> list[str]:
     return sorted(forbidden)
 
 
-def name_types(schema: Any) -> None:
-    """Replace the modules of this package's types in a description by the package's name."""
-    for node in nodes(schema):
-        if _PLACES.get(node["__class__"]) == node["__module__"]:
-            node["__module__"] = PACKAGE
-
-
 def localize(schema: Any) -> None:
     """Replace the names of types and attributes in files by the current ones.
 
@@ -225,15 +218,17 @@ def localize(schema: Any) -> None:
             node["content"]["content"] = {new_names.get(key, key): v for key, v in attributes}
 
 
-def number_arrays(schema: Any) -> dict[str, str]:
-    """Number the arrays of a description that skops has just written, and only these.
+def rename(schema: Any) -> dict[str, str]:
+    """Name types without their modules, and number arrays, where skops has just saved a model.
 
     skops gives every object an ``__id__``, and replaces a second object with the same one by the
-    first. Arrays keep theirs, so that an array in two places is stored once. Returns the new names
-    of the files of arrays by their former ones.
+    first. Only arrays keep theirs, so that an array in two places is stored once. Returns the new
+    names of the files of arrays by their former ones.
     """
     files: dict[str, str] = {}
     for node in nodes(schema):
+        if _PLACES.get(node["__class__"]) == node["__module__"]:
+            node["__module__"] = PACKAGE
         node.pop("__id__", None)
         if _in_file(node):
             name = files.setdefault(node["file"], f"{len(files)}.npy")
@@ -242,7 +237,7 @@ def number_arrays(schema: Any) -> dict[str, str]:
 
 
 def check_numbers(schema: Any) -> None:
-    """Raise ValueError if a description is not numbered as by :func:`number_arrays`."""
+    """Raise ValueError if arrays are not numbered as by :func:`rename`, or other objects are."""
     for node in nodes(schema):
         expected = str(node["file"]) if _in_file(node) else None
         if node.get("__id__") != expected:
