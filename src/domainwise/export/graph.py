@@ -1,4 +1,4 @@
-"""Values in an ONNX graph that is being made, with NumPy's arithmetic."""
+"""Values in an ONNX graph under construction, with NumPy's arithmetic."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ class Tensor:
     def op(self, kind: str, *others: Any, domain: str = "", **attributes: Any) -> Tensor:
         """Add a node with this as its first input; arrays become constants."""
         inputs = [self.name, *(self._constant(other).name for other in others)]
-        names = (
-            self.scope.get_unique_variable_name(kind),
-            self.scope.get_unique_operator_name(kind),
-        )
-        self.container.add_node(kind, inputs, names[0], domain, name=names[1], **attributes)
-        return Tensor(self.scope, self.container, names[0])
+        output = self.scope.get_unique_variable_name(kind)
+        name = self.scope.get_unique_operator_name(kind)
+        self.container.add_node(kind, inputs, output, domain, name=name, **attributes)
+        return Tensor(self.scope, self.container, output)
 
     def _constant(self, value: Any) -> Tensor:
         if isinstance(value, Tensor):
@@ -53,7 +51,7 @@ class Tensor:
     __matmul__: ClassVar[Any] = partialmethod(op, "MatMul")
 
     def cast(self, kind: str) -> Tensor:
-        """Values of another type."""
+        """Convert to another type."""
         return self.op("Cast", to=getattr(TensorProto, kind))
 
     def over(self, reduction: str) -> Tensor:
@@ -61,15 +59,15 @@ class Tensor:
         return self.op(f"Reduce{reduction}", np.array([1]), keepdims=1)
 
     def where(self, condition: Tensor, value: Any) -> Tensor:
-        """A value where the condition holds, this elsewhere."""
+        """Another value where the condition holds, this one elsewhere."""
         return condition.op("Where", value, self)
 
     def codes(self, *, last: bool = False) -> Tensor:
-        """Place of the largest column, the first or the last of equals."""
+        """Index of the largest column, the first or the last of equal ones."""
         return self.op("ArgMax", axis=1, keepdims=0, select_last_index=int(last))
 
     def taken_from(self, values: Array) -> Tensor:
-        """Those of some values that stand at these places."""
+        """Look up values by these indices."""
         return self._constant(values).op("Gather", self)
 
     def repeated(self, row: Array) -> Tensor:
@@ -78,10 +76,10 @@ class Tensor:
         return self._constant(row[None]).op("Expand", shape)
 
     def distances(self, rows: Array, *, l1: bool) -> Tensor:
-        """L1 or squared Euclidean distances to rows, from differences, a row after the other."""
+        """L1 or squared Euclidean distances to rows, from differences, one row at a time."""
         body = parser.parse_graph(
             f"""distances (double[{rows.shape[1]}] row) => (double[{len(rows)}] all) {{
-                apart = Sub(rows, row)  size = Abs(apart)
+                difference = Sub(rows, row)  size = Abs(difference)
                 all = ReduceSum{"" if l1 else "Square"} <keepdims = 0> (size, axis) }}"""
         )
         body.initializer.append(numpy_helper.from_array(rows, "rows"))
@@ -91,15 +89,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Classified:
-    """What a classifier says of rows; decisions are one column for two classes."""
+    """Outputs of a classifier; decisions are one column for two classes."""
 
-    codes: Tensor  #: places of the classes
+    codes: Tensor  #: indices of the predicted classes
     decisions: Any = None
     probabilities: Any = None
 
 
 def class_columns(values: Tensor, n_classes: int) -> Tensor:
-    """One column of values for each class, where two classes have one for both."""
+    """One column of values for each class; two classes have one in all."""
     return values @ np.array([[-1.0, 1.0]]) if n_classes == 2 else values
 
 
