@@ -183,8 +183,13 @@ FOREIGN = {
         "_probA",
         "_probB",
         "_default_to_infrequent_mappings",
+        "_baseline_prediction",
         "_bin_mapper",
+        "_dual_coef_",
+        "_intercept_",
         "_n_support",
+        "_preprocessor",
+        "_sparse",
     },
     "export": {"_baseline_prediction", "_gamma", "_preprocessor", "_predictors", "_probA"},
     # The protocol of a path, as fsspec knows it.
