@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.validation import check_is_fitted
 
-from domainwise import __version__, estimators, invariant, ridge
+from domainwise import __version__, invariant, ridge
 from domainwise import ensemble as own_ensemble
 from domainwise.adaptation import SiteAdapter
 from domainwise.arrays import Array
@@ -42,6 +42,7 @@ from domainwise.ensemble.symmetric import (
     SymmetricBoostingClassifier,
     SymmetricBoostingRegressor,
 )
+from domainwise.estimators import exact, fast
 from domainwise.estimators.dcmcv import DCMCV, FastDCMCV
 from domainwise.estimators.projection import Expansion
 from domainwise.export.graph import Classified, Tensor, class_columns, kernel_values, mean_of
@@ -366,7 +367,7 @@ def _trees(X: Tensor, names: tuple[str, ...], trees: list[Any]) -> Tensor:
     return X.op("TreeEnsembleRegressor", domain="ai.onnx.ml", **attributes).cast("DOUBLE")
 
 
-@converts(*(getattr(estimators, name) for name in estimators.__all__))
+@converts(*(getattr(m, name) for m in (exact, fast) for name in m.__all__))
 @converts(DCMCV, FastDCMCV, invariant.InvariantFeatures)
 def _projection(model: Any, X: Tensor) -> Tensor:
     return _expanded(model.expansion, X)

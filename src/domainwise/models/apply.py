@@ -8,9 +8,10 @@ them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ MOST_ROWS = 200_000
 
 
 @dataclass(frozen=True)
-class Statistics:
+class DomainSummary:
     """Statistics of some rows of a domain: moments, and the rows that drew the smallest numbers."""
 
     n_rows: int
@@ -46,21 +47,12 @@ class Statistics:
     drawn: Array
     rows: Array
 
-    def merged(self, other: Statistics) -> Statistics:
-        """Of the rows of both."""
-        drawn = np.concatenate([self.drawn, other.drawn])
-        order = np.argsort(drawn, kind="stable")
-        rows = np.concatenate([self.rows, other.rows])[order]
-        n_rows = self.n_rows + other.n_rows
-        return Statistics(n_rows, self.moments.merged(other.moments), drawn[order], rows)
 
-    def first(self, most: int) -> Statistics:
-        """Keep at most so many rows."""
-        return replace(self, drawn=self.drawn[:most], rows=self.rows[:most].copy())
+Summaries = dict[Any, DomainSummary]  #: by domain
 
 
-def find_context(model: Any) -> tuple[Any, DomainContext, list[Any]]:
-    """Find the part of a model that uses context, its DomainContext, and the steps before it."""
+def find_context(model: Any) -> tuple[Any, list[Any]]:
+    """Find the part of a model that uses context, and the steps before it."""
     owners = [
         (owner, before)
         for owner, before in _owners(model, [])
@@ -72,8 +64,7 @@ def find_context(model: Any) -> tuple[Any, DomainContext, list[Any]]:
             if not owners
             else "context: several parts of this model look at domains; use one DomainContext"
         )
-    owner, before = owners[0]
-    return owner, getattr(owner, "domain_context_", owner), before
+    return owners[0]
 
 
 def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
@@ -85,47 +76,57 @@ def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
         yield from _owners(model.estimator_, before)
 
 
-def domain_statistics(model: Any, X: Any, domains: Array) -> dict[Any, Statistics]:
-    """Statistics of rows, as the model takes them, by domain."""
-    owner, context, before = find_context(model)
+def summarise_domains(model: Any, X: Any, domains: Array) -> Summaries:
+    """Summarise rows, as the model takes them, by domain."""
+    owner, before = find_context(model)
     for step in before:
         X = step.transform(X)
-    rows = np.asarray(X, dtype=np.float64)
-    moments = context.domain_moments(rows, domains)
-    statistics = {}
-    for name, known in moments.items():
-        mine = rows[domains == name]
-        n = len(mine)
-        if owner is context:
-            mine = mine[:0]
-        drawn = drawn_numbers(row_keys(mine, 0))
+    X = np.asarray(X, dtype=np.float64)
+    moments = getattr(owner, "domain_context_", owner).domain_moments(X, domains)
+    summaries = {}
+    for name, of_domain in moments.items():
+        rows = X[domains == name]
+        n_rows = len(rows)
+        if isinstance(owner, DomainContext):
+            rows = rows[:0]
+        drawn = drawn_numbers(row_keys(rows, 0))
         order = np.argsort(drawn, kind="stable")[:HELD_ROWS]
-        statistics[name] = Statistics(n, known, drawn[order], mine[order])
-    return statistics
+        summaries[name] = DomainSummary(n_rows, of_domain, drawn[order], rows[order])
+    return summaries
 
 
-def merged_domains(a: dict[Any, Statistics], b: dict[Any, Statistics]) -> dict[Any, Statistics]:
-    """Merge the statistics of two pieces of a table."""
-    merged = a | {name: a[name].merged(b[name]) if name in a else b[name] for name in b}
+def merge_summaries(a: Summaries, b: Summaries) -> Summaries:
+    """Merge the summaries of two pieces of a table."""
+    merged = a | b
+    for name in a.keys() & b.keys():
+        first, second = a[name], b[name]
+        drawn = np.concatenate([first.drawn, second.drawn])
+        order = np.argsort(drawn, kind="stable")
+        rows = np.concatenate([first.rows, second.rows])[order]
+        moments, n_rows = first.moments.merged(second.moments), first.n_rows + second.n_rows
+        merged[name] = DomainSummary(n_rows, moments, drawn[order], rows)
     most = min(HELD_ROWS, MOST_ROWS // max(1, len(merged)))
-    return {name: each.first(most) for name, each in merged.items()}
+    return {
+        name: replace(summary, drawn=summary.drawn[:most], rows=summary.rows[:most].copy())
+        for name, summary in merged.items()
+    }
 
 
-def with_statistics(model: Any, statistics: dict[Any, Statistics]) -> Any:
+def with_summaries(model: Any, summaries: Summaries) -> Any:
     """Return a copy of a model that takes statistics of domains from here, not from rows of X.
 
     It shares all that was fitted with the model, which is not changed: others may use it meanwhile.
     """
-    owner, _, _ = find_context(model)
-    known = DomainStatistics({name: each.moments for name, each in statistics.items()})
-    if not isinstance(owner, DomainContext) and statistics:
-        batches = {n: owner.batch_of(s.rows, s.n_rows, s.moments) for n, s in statistics.items()}
-        known = replace(known, batches=batches)
-        rows = np.concatenate([each.rows for each in statistics.values()])
-        names = np.repeat(list(statistics), [len(each.rows) for each in statistics.values()])
-        alone = owner.with_statistics(known).domains_without_context(rows, names)
-        known = replace(known, without_context=frozenset(alone))
-    return _exchanged(model, owner, owner.with_statistics(known))
+    owner, _ = find_context(model)
+    statistics = DomainStatistics({name: summary.moments for name, summary in summaries.items()})
+    if not isinstance(owner, DomainContext) and summaries:
+        batches = {n: owner.batch_of(s.rows, s.n_rows, s.moments) for n, s in summaries.items()}
+        statistics = replace(statistics, batches=batches)
+        rows = np.concatenate([summary.rows for summary in summaries.values()])
+        names = np.repeat(list(summaries), [len(s.rows) for s in summaries.values()])
+        alone = owner.with_statistics(statistics).domains_without_context(rows, names)
+        statistics = replace(statistics, without_context=frozenset(alone))
+    return _exchanged(model, owner, owner.with_statistics(statistics))
 
 
 def _exchanged(model: Any, part: Any, other: Any) -> Any:
@@ -140,19 +141,17 @@ def _exchanged(model: Any, part: Any, other: Any) -> Any:
     return changed
 
 
-CONTEXTS = ("column", "one")
-
-
 @dataclass(frozen=True)
-class Part:
-    """The result for one piece of a table."""
+class Applied:
+    """The result of applying a model to a piece of a table, or to all of it."""
 
-    columns: list[str]
-    n_rows: int
-    views: dict[Any, View]  #: statistics that are compared with those of the sources, by domain
-    messages: list[str]  #: of warnings
-    frame: Any  #: the rows; None if a worker has written them, or in a first pass
-    statistics: dict[Any, Statistics] = field(default_factory=dict)  #: of domains
+    columns: list[str] = field(default_factory=list)
+    n_rows: int = 0
+    views: dict[Any, View] = field(default_factory=dict)  #: statistics of domains, to find shift
+    notes: list[str] = field(default_factory=list)  #: messages of warnings
+    frame: Any = None  #: the rows of a piece; None if a worker has written them, or in a first pass
+    summaries: Summaries = field(default_factory=dict)  #: of domains, for context
+    findings: list[Finding] = field(default_factory=list)  #: about shift, for the whole table
 
 
 @dataclass(frozen=True)
@@ -189,63 +188,41 @@ class Application:
         )
 
     @config_context(transform_output="default")
-    def __call__(self, frame: Any, first_row: int) -> Part:
+    def __call__(self, frame: Any, first_row: int) -> Applied:
         """Predict or project the rows of a piece that begins after ``first_row`` others."""
-        model = self.model
+        model, name = self.model, self.model.schema.domain
         X = model.schema.prepare(frame, first_row=first_row)
+        domains: Any = None  # as text, "" if missing
+        if name in frame.columns:
+            named = frame[name].notna().to_numpy()
+            labels = np.full(len(frame), "", dtype=object)
+            if named.any():
+                labels[named] = as_labels(frame[name][named]).astype(str)
+            domains = labels.astype(str)
         watch, _ = find_watch(model.pipeline) if self.look else (None, None)
-        views = {} if watch is None else watch.look(X, self.domains(frame))
-        domains = self._context_domains(frame)
+        views = {} if watch is None else watch.look(X, domains)
+        if self.context != "column":
+            domains = None if self.context is None else np.full(len(frame), "all")
+        elif (domains == "").any():
+            raise TableError(
+                f"{self.source} has rows without a value in {name!r}, which context needs"
+            )
         if not self.act:
-            pipeline = model.pipeline
-            known = {} if domains is None else domain_statistics(pipeline, X, domains)
-            return Part([], len(frame), views, [], None, known)
+            in_context = domains is not None
+            summaries = summarise_domains(model.pipeline, X, domains) if in_context else {}
+            return Applied(n_rows=len(frame), views=views, summaries=summaries)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            out = (
-                model.projection(X)
-                if self.project
-                else model.predictions(X, domains, self.coverage)
-            )
+            if self.project:
+                out = model.projection(X)
+            else:
+                out = model.predictions(X, domains, self.coverage)
         double = sorted({*self.copied} & {*out.columns})
         if double:
             raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")
         out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
-        messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return Part([str(name) for name in out.columns], len(out), views, messages, out)
-
-    def _context_domains(self, frame: Any) -> Any:
-        if self.context is None:
-            return None
-        domains = np.full(len(frame), "all") if self.context == "one" else self.domains(frame)
-        if (domains == "").any():
-            raise TableError(
-                f"{self.source} has rows without a value in {self.model.schema.domain!r}, which "
-                "context needs"
-            )
-        return domains
-
-    def domains(self, frame: Any) -> Any:
-        """Domains of rows as text, "" if missing; None if there is no column of domains."""
-        name = self.model.schema.domain
-        if name not in frame.columns:
-            return None
-        named = frame[name].notna().to_numpy()
-        labels = np.full(len(frame), "", dtype=object)
-        if named.any():
-            labels[named] = as_labels(frame[name][named]).astype(str)
-        return labels.astype(str)
-
-
-@dataclass(frozen=True)
-class Applied:
-    """The result of applying a model to a file."""
-
-    n_rows: int
-    columns: list[str]
-    notes: list[str]
-    findings: list[Finding]
-    statistics: dict[Any, Statistics] = field(default_factory=dict)
+        notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        return Applied([str(name) for name in out.columns], len(out), views, notes, out)
 
 
 class ShiftError(ValueError):
@@ -292,65 +269,66 @@ def apply_to_file(
     reading = {"decimal": decimal, "encoding": encoding, "na": tuple(na)}
     application = Application(model, str(source), copied, project, reading, coverage=coverage)
     if context is not None:
-        if context not in CONTEXTS or project:
+        if context not in ("column", "one") or project:
             raise ValueError(
-                f"context={context!r}, project={project}: context must be one of "
-                f"{', '.join(CONTEXTS)}, and is for predictions only"
+                f"context={context!r}, project={project}: context must be one of column, one, and "
+                "is for predictions only"
             )
         if context == "column":
             require_columns([domain], names, str(source), reason=", which context needs")
         find_context(model.pipeline)
         application = replace(application, context=context)
+    apply = partial(_apply, chunk_rows=chunk_rows, client=client, progress=progress)
     if strict or context is not None:
-        first = replace(application, act=False, look=strict)
-        first_pass = _count(_parts(first, chunk_rows, client), model, progress)
+        first_pass = apply(replace(application, act=False, look=strict))
         if first_pass.findings:
             raise ShiftError(source, first_pass.findings)
         application = replace(application, look=not strict)
         if context is not None:
-            pipeline = with_statistics(model.pipeline, first_pass.statistics)
+            pipeline = with_summaries(model.pipeline, first_pass.summaries)
             application = replace(application, model=replace(model, pipeline=pipeline))
     if client is not None and not Path(destination).suffix:
         with replacing_folder(destination) as folder:
-            return _count(_parts(application, chunk_rows, client, folder), model, progress)
+            return apply(application, folder=folder)
     with writing_table(destination) as writer:
-        return _count(_parts(application, chunk_rows, client), model, progress, writer.write)
+        return apply(application, write=writer.write)
 
 
-def _parts(
-    application: Application, rows: int, client: Any, folder: Path | None = None
-) -> Iterator[Part]:
+def _apply(
+    application: Application,
+    *,
+    chunk_rows: int,
+    client: Any,
+    progress: Callable[[int], None] | None,
+    folder: Path | None = None,
+    write: Callable[[Any], None] | None = None,
+) -> Applied:
+    """Apply a model to all pieces, write them as they come, and merge their statistics."""
     if client is not None:
         from domainwise.models.large_table import parts_on_workers
 
-        yield from parts_on_workers(client, application, folder)
-        return
+        parts = parts_on_workers(client, application, folder)
+    else:
+        parts = _parts(application, chunk_rows)
+    total = Applied()
+    for part in parts:
+        if write is not None:
+            write(part.frame)
+        total = Applied(
+            part.columns,
+            total.n_rows + part.n_rows,
+            joined_views([total.views, part.views]),
+            list(dict.fromkeys(total.notes + part.notes)),
+            summaries=merge_summaries(total.summaries, part.summaries),
+        )
+        if progress is not None:
+            progress(total.n_rows)
+    watch, _ = find_watch(application.model.pipeline)
+    return replace(total, findings=[] if watch is None else findings(watch, total.views))
+
+
+def _parts(application: Application, rows: int) -> Iterator[Applied]:
     first_row = 0
     for frame in application.frames(rows):
         yield application(frame, first_row)
         first_row += len(frame)
-
-
-def _count(
-    parts: Iterable[Part],
-    model: TableModel,
-    progress: Callable[[int], None] | None,
-    write: Callable[[Any], None] | None = None,
-) -> Applied:
-    """Write parts as they come, if ``write`` is given, and sum up their statistics."""
-    n_rows, columns = 0, []
-    views: dict[Any, View] = {}
-    statistics: dict[Any, Statistics] = {}
-    messages: dict[str, None] = {}
-    for part in parts:
-        if write is not None:
-            write(part.frame)
-        n_rows, columns = n_rows + part.n_rows, part.columns
-        views = joined_views([views, part.views])
-        statistics = merged_domains(statistics, part.statistics)
-        messages |= dict.fromkeys(part.messages)
-        if progress is not None:
-            progress(n_rows)
-    watch, _ = find_watch(model.pipeline)
-    differences = [] if watch is None else findings(watch, views)
-    return Applied(n_rows, columns, list(messages), differences, statistics)

@@ -57,9 +57,14 @@ class Reader:
 
     schema: Schema
     columns: list[str]
-    dropped: frozenset[str] = frozenset()
-    labels: tuple[dict[str, Any], dict[str, Any]] | None = None
-    prepare: Any = None
+    dropped: frozenset[str] = frozenset()  #: domains, as text
+    labels: tuple[dict[str, Any], dict[str, Any]] = ({}, {})  #: classes and domains by their text
+    prepare: Any = None  #: the fitted preprocessor
+
+    @property
+    def names(self) -> list[str]:
+        """Names of prepared features while they are summed."""
+        return [f"x{i}" for i in range(len(self.prepare.get_feature_names_out()))]
 
     def rows(self, piece: parquet.Piece) -> tuple[Any, Any, Array, int]:
         """Features as :meth:`Schema.prepare` has them, targets, domains as text, rows left out."""
@@ -80,17 +85,11 @@ class Reader:
     def prepared(self, piece: parquet.Piece) -> Any:
         """Features as numbers, with ``y`` and ``domain`` beside them."""
         X, y, domains, _ = self.rows(piece)
-        assert self.labels is not None
         values = self.prepare.transform(X) if len(X) else np.empty((0, len(self.names)))
         frame = import_pandas().DataFrame(values, columns=self.names)
         if self.schema.task == "classification":
             y = np.array([self.labels[0][text] for text in y])
         return frame.assign(y=y, domain=[self.labels[1][text] for text in domains])
-
-    @property
-    def names(self) -> list[str]:
-        """Names of prepared features while they are summed."""
-        return [f"x{i}" for i in range(len(self.prepare.get_feature_names_out()))]
 
 
 @task
@@ -216,22 +215,6 @@ class LargeTable:
         return TableModel(Pipeline(steps), schema, info)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table that one task reads, or receives."""
-
-    first_row: int  #: rows of the table before these
-    source: Any  #: a parquet.Piece, or a data frame
-    start: int  #: first row of the source, and the row after the last
-    stop: int
-
-    def read(self, columns: list[str]) -> Any:
-        """Return the rows as a data frame."""
-        sent = not isinstance(self.source, parquet.Piece)
-        frame = self.source if sent else parquet.read_piece(self.source, columns)
-        return frame.iloc[self.start : self.stop].reset_index(drop=True)
-
-
 def parts_on_workers(client: Any, application: Any, folder: Path | None = None) -> Iterator[Any]:
     """Apply a model on the workers of a client, and fetch the parts in order.
 
@@ -244,7 +227,7 @@ def parts_on_workers(client: Any, application: Any, folder: Path | None = None) 
     first: Any = None
     for number, rows in enumerate(_cut(application)):
         file = folder and folder.absolute() / f"part-{number:06d}.parquet"
-        waiting.append(client.submit(_apply, shared, rows, file, first, pure=False))
+        waiting.append(client.submit(_apply, shared, *rows, file, first, pure=False))
         # The types of the first part hold for all: a part without values has none of its own.
         first = first or (folder and waiting[0])
         if len(waiting) > ahead:
@@ -253,25 +236,32 @@ def parts_on_workers(client: Any, application: Any, folder: Path | None = None) 
         yield waiting.popleft().result()[0]
 
 
-def _cut(application: Any) -> Iterator[Rows]:
-    """Rows of each task; workers read row groups of Parquet files, and receive those of others."""
+def _cut(application: Any) -> Iterator[tuple[int, Any, slice]]:
+    """Divide a table into tasks: rows before, a data frame or a piece to read, and rows of it.
+
+    Workers read row groups of Parquet files, and receive the rows of other files.
+    """
     first_row = 0
     if existing_format(application.source) != "parquet":
         for frame in application.frames(CHUNK_ROWS):
-            yield Rows(first_row, frame, 0, len(frame))
+            yield first_row, frame, slice(None)
             first_row += len(frame)
         return
     footers = parquet.read_footers(application.source)
     for piece in parquet.cut_pieces(footers, application.columns, TASK_ROWS):
         for start in range(0, piece.n_rows, TASK_ROWS):
-            yield Rows(first_row + start, piece, start, min(start + TASK_ROWS, piece.n_rows))
+            yield first_row + start, piece, slice(start, start + TASK_ROWS)
         first_row += piece.n_rows
 
 
 @task
-def _apply(application: Any, rows: Rows, file: Path | None, first: Any) -> tuple[Any, Any]:
+def _apply(
+    application: Any, first_row: int, source: Any, rows: slice, file: Path | None, first: Any
+) -> tuple[Any, Any]:
     """A part, without its rows if they were written with the types of the first part; types."""
-    part = application(rows.read(application.columns), rows.first_row)
+    if isinstance(source, parquet.Piece):
+        source = parquet.read_piece(source, application.columns)
+    part = application(source.iloc[rows].reset_index(drop=True), first_row)
     if file is None:
         return part, None
     writer = TableWriter(file, "parquet", None if first is None else first[1])

@@ -6,7 +6,7 @@ To add a method, add an entry to ``METHODS``; no other module refers to single m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -63,14 +63,6 @@ class Setting:
         """Kind of target."""
         return "classification" if self.classification else "regression"
 
-    @property
-    def landmarks(self) -> dict[str, Any]:
-        """Arguments of a search with landmarks."""
-        exceeded = landmark_count("auto", self.n_rows) > SEARCH_LANDMARKS
-        # A fraction, because a search also fits to fewer rows.
-        count = SEARCH_LANDMARKS / self.n_rows if exceeded else "auto"
-        return {"n_landmarks": count, "random_state": self.seed}
-
 
 @dataclass(frozen=True)
 class Method:
@@ -78,11 +70,11 @@ class Method:
 
     key: str  #: name in ``methods``
     labels: tuple[str, str]  #: names in tables, for classes and for a continuous target
+    build: Callable[[Setting], Any]  #: makes the estimator; for a projection without its predictor
+    grids: tuple[Grid, Grid] | None  #: candidates for classes and for a continuous target
     #: "baseline" (others are compared with it), "projection", "machine", or a user's "own".
     kind: str
-    about: str  #: description in one line, with the arguments that are chosen
-    build: Callable[[Setting], Any]  #: makes the estimator; for a projection without its predictor
-    grids: tuple[Grid, Grid] | None = None  #: candidates for classes and for a continuous target
+    about: str = ""  #: description in one line, with the arguments that are chosen
     searches: bool = False  #: whether the estimator is a search, with the grid as arguments
     compared: bool = False  #: whether `evaluate` runs it by default
     #: Whether `evaluate` has a second row of its fits, with the domains of rows to predict.
@@ -189,10 +181,10 @@ def own_method(entry: Any, prepare: bool = True) -> Method:
     return Method(
         name,
         (name, name),
-        "own",
-        type(estimator).__name__ + (f"; {', '.join(grid)} chosen" if grid else ""),
         partial(_clone, estimator),
         None if grid is None else (grid, grid),
+        "own",
+        type(estimator).__name__ + (f"; {', '.join(grid)} chosen" if grid else ""),
         prepare=prepare,
         context=context,
     )
@@ -229,7 +221,6 @@ EXACT_ROWS = 5000
 ENSEMBLE_ROWS = 20_000
 MEMBERS = 5  #: machines that are averaged: scores on few domains are too noisy to choose one
 TREES = 100
-FEW_ROWS = 2000  #: below which boosting needs fewer bins; empty ones cost most of its time
 
 
 def _constant(s: Setting) -> Any:
@@ -243,26 +234,26 @@ def _either(classifier: Any, regressor: Any, s: Setting, **options: Any) -> Any:
     return regressor(**options)
 
 
-def _bins(s: Setting) -> int:
-    """Bins of boosting: up to 255 rows each value has its own, and few rows need few.
+def _boosting(s: Setting) -> Any:
+    """Boosting with bins for its rows: up to 255 rows each value has its own, few rows need few.
 
     With weights of classes, scikit-learn computes the ends of bins one by one, which takes longer
     than the trees.
     """
-    if s.n_rows <= 255:
-        return 255
-    weighted = s.classification and s.class_weight is not None
-    return (32 if weighted else 63) if s.n_rows < FEW_ROWS else (63 if weighted else 255)
-
-
-def _boosting(s: Setting) -> Any:
-    options: dict[str, Any] = dict(early_stopping=False, max_iter=TREES, random_state=s.seed)
-    options["max_bins"] = _bins(s)
+    few, many = (32, 63) if s.classification and s.class_weight is not None else (63, 255)
+    bins = 255 if s.n_rows <= 255 else few if s.n_rows < 2000 else many
+    options: Any = dict(early_stopping=False, max_iter=TREES, max_bins=bins, random_state=s.seed)
     return _either(HistGradientBoostingClassifier, HistGradientBoostingRegressor, s, **options)
 
 
 def _sized(exact: Callable[[], Any], landmarks: type, s: Setting, fast: bool = False) -> Any:
-    return landmarks(**s.landmarks) if fast or s.n_rows > EXACT_ROWS else exact()
+    """The exact projection, or with many rows the one that has landmarks."""
+    if not fast and s.n_rows <= EXACT_ROWS:
+        return exact()
+    exceeded = landmark_count("auto", s.n_rows) > SEARCH_LANDMARKS
+    # A fraction, because a search also fits to fewer rows.
+    count = SEARCH_LANDMARKS / s.n_rows if exceeded else "auto"
+    return landmarks(n_landmarks=count, random_state=s.seed)
 
 
 def dcm_path(s: Setting, fast: bool = False) -> Any:
@@ -281,12 +272,12 @@ def _invariant(s: Setting) -> Any:
 
 
 def _invariant_ridge(s: Setting) -> Any:
-    options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs)
+    options: Any = dict(random_state=s.seed, n_jobs=s.n_jobs)
     return _either(InvariantRidgeClassifierCV, InvariantRidgeCV, s, **options)
 
 
 def _ensemble(s: Setting) -> Any:
-    options: dict[str, Any] = dict(random_state=s.seed, n_jobs=s.n_jobs, cv=s.cv)
+    options: Any = dict(random_state=s.seed, n_jobs=s.n_jobs, cv=s.cv)
     return _either(DomainEnsembleClassifier, DomainEnsembleRegressor, s, **options)
 
 
@@ -323,35 +314,27 @@ ABOUT = {
 }
 
 
-def _baseline(
-    key: str, labels: tuple[str, str], build: Any, values: Any, cost: float, **rest: Any
-) -> Method:
-    rest = {"cost": cost, "compared": True, **rest}
-    return Method(key, labels, "baseline", ABOUT[key], build, values, **rest)
-
-
-def _machine(key: str, labels: tuple[str, str], build: Any, values: Any, **rest: Any) -> Method:
-    return Method(key, labels, "machine", ABOUT[key], build, values, searches=True, **rest)
+_baseline: Callable[..., Method] = partial(Method, kind="baseline", compared=True)
+_machine: Callable[..., Method] = partial(Method, kind="machine", searches=True)
 
 
 def _projection(
     label: str, build: Callable[..., Any], *values: Grid, fast: bool = False, **rest: Any
 ) -> Method:
     """A projection; with ``fast`` on landmarks."""
-    key, searches = label.lower(), build is dcm_path
-    rest = {"about": ABOUT.get(key), **rest}
+    searches = build is dcm_path
     build = partial(build, fast=True) if fast else build
-    given = {"build": build, "grids": (values[0], values[-1]), "searches": searches, **rest}
-    return Method(key, (label, label), "projection", **given)
+    grids, labels = (values[0], values[-1]), (label, label)
+    return Method(label.lower(), labels, build, grids, "projection", searches=searches, **rest)
 
 
 METHODS: dict[str, Method] = {
-    method.key: method
+    method.key: replace(method, about=ABOUT.get(method.key, method.about))
     for method in (
-        _baseline("constant", ("majority", "constant"), _constant, None, 0.1, trivial=True),
-        _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, 5.0),
-        _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, 0.7),
-        _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, 8.0),
+        _baseline("constant", ("majority", "constant"), _constant, None, cost=0.1, trivial=True),
+        _baseline("svm", ("SVM", "SVR"), _svm, grids.SVM, cost=5.0),
+        _baseline("linear", ("logistic", "ridge"), _linear, grids.LINEAR, cost=0.7),
+        _baseline("boosting", ("boosting",) * 2, _boosting, (grids.BOOSTING,) * 2, cost=8.0),
         _projection("KPCA", _kpca, grids.KPCA),
         _projection("COIR", dcm_path, dcm_grid(0.0)),
         _projection("DICA", _dica, grids.DICA),
@@ -359,11 +342,7 @@ METHODS: dict[str, Method] = {
         _projection("FastDCM", dcm_path, dcm_grid(*WEIGHTS), fast=True),
         _projection("DCMCV", dcm_path, BOTH, dcm_grid(*WEIGHTS), compared=True),
         _machine(
-            "invariant",
-            ("InvariantSVC", "InvariantSVR"),
-            _invariant,
-            grids.INVARIANT_SVM,
-            cost=20.0,
+            "invariant", ("InvariantSVC", "InvariantSVR"), _invariant, grids.INVARIANT_SVM, cost=20
         ),
         _machine(
             "invariantridge",

@@ -33,7 +33,7 @@ from domainwise.scoring.predictions import (
 )
 from domainwise.search.driver import Candidate, Data, Outcomes, Race, Searched, batches_by, search
 from domainwise.search.heads import quick_head
-from domainwise.search.scores import Outcome, Score, SmoothScore, as_score, quiet_scores
+from domainwise.search.scores import Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
 
 #: Folds of source domains on which arguments are chosen, at most.
@@ -63,6 +63,10 @@ class MethodKind:
         """All combinations of each grid."""
         return list(ParameterGrid(self.grids))
 
+    @property
+    def _searched(self) -> Any:
+        return self.estimator.named_steps[self.step] if self.step else self.estimator
+
     def batches(self, candidates: Sequence[Candidate]) -> list[list[int]]:
         """Candidates that have the same kernel, or single candidates."""
         searched = self._searched
@@ -71,25 +75,19 @@ class MethodKind:
             return batches_by(candidates, ("kernel", "gamma"))
         return [[i] for i in range(len(candidates))]
 
-    @property
-    def _searched(self) -> Any:
-        return self.estimator.named_steps[self.step] if self.step else self.estimator
-
     def outcomes(
         self, data: Data, splits: Sequence[Split], batch: Sequence[Candidate], score: Score
     ) -> Outcomes:
         """Score the candidates on one split."""
         ((train, test),) = splits
         rows, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
-        values: list[Outcome] = []
         with quiet_about_domains():
-            if len(batch) > 1:
-                with one_thread_for_few(data.X), quiet_scores():
-                    for model, X_new in self._sharing(rows, batch, X_test):
-                        values.append(score.outcome(model, X_new, y_test))
-            else:
-                values += [score.outcome(m, X_test, y_test) for m in self.fit(rows, batch)]
-        return Outcomes([[value] for value in values])
+            if len(batch) == 1:
+                (model,) = self.fit(rows, batch)
+                return Outcomes([[score.outcome(model, X_test, y_test)]])
+            with one_thread_for_few(data.X), quiet_scores():
+                shared = self._sharing(rows, batch, X_test)
+                return Outcomes([[score.outcome(model, X, y_test)] for model, X in shared])
 
     def _sharing(
         self, rows: Data, batch: Sequence[Candidate], X_test: Array
@@ -109,15 +107,12 @@ class MethodKind:
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Any]:
         """Fit candidates; domains reach estimators that ask for them."""
-        return [
-            fit_with_domains(self._made(candidate), data.X, data.y, data.sample_domain)
-            for candidate in chosen
-        ]
-
-    def _made(self, candidate: Candidate) -> Any:
-        at = f"{self.step}__" if self.step else ""
-        named = {at + name: clone(value, safe=False) for name, value in candidate.items()}
-        return clone(self.estimator).set_params(**named)
+        prefix, models = f"{self.step}__" if self.step else "", []
+        for candidate in chosen:
+            values = {prefix + name: clone(v, safe=False) for name, v in candidate.items()}
+            model = clone(self.estimator).set_params(**values)
+            models.append(fit_with_domains(model, data.X, data.y, data.sample_domain))
+        return models
 
 
 def _has(name: str) -> Any:
@@ -203,15 +198,20 @@ class MethodSearch(Searched, AroundEstimator):
         grids = in_units(self.grid, units, sample.X, sample.y, splits)
         with quiet_about_domains():  # about which domain_folds has warned
             if self.searches:
-                fitted = self._search_itself(X, y, domains, splits, grids, scorer)
-                return self.set_fitted(*fitted[:3], selected_on, fitted[3])
+                return self._search_itself(data, splits, grids, scorer, selected_on)
             shares = not self.own and isinstance(X, np.ndarray)
             kind = MethodKind(self.estimator, self.step, grids, shares)
             # A score that is named may be noise on single domains: its candidates do not race.
             race = Race(first=RACE_SPLITS) if self.scoring is None and not self.own else None
             score, n_jobs = as_score(scorer), self.n_jobs
             result = search(kind, sample, splits, score, race=race, n_jobs=n_jobs)
-            chosen = _for_more_rows(result.chosen[0], units, len(y) / len(rows))
+            # Values that were chosen on fewer rows, for all rows.
+            ratio = len(y) / len(rows)
+            factors = {"rows": ratio, "per row": 1.0 / ratio}
+            chosen = {
+                name: value * factors[units[name]] if units.get(name) in factors else value
+                for name, value in result.chosen[0].items()
+            }
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen])
             held_out = result.held_out if len(rows) == len(y) else None
             return self.set_fitted(model, chosen, kind.candidates(sample), selected_on, held_out)
@@ -226,9 +226,9 @@ class MethodSearch(Searched, AroundEstimator):
         return measure.scorer, partial(measure.defined, classification=classification)
 
     def _search_itself(
-        self, X: Any, y: Array, domains: Any, splits: list[Split], grids: list[Any], scorer: Any
-    ) -> tuple[Any, Candidate, list[Candidate], Array | None]:
-        """Fitted model, its selected arguments, all candidates, and held-out outputs."""
+        self, data: Data, splits: list[Split], grids: list[Any], scorer: Any, selected_on: str
+    ) -> Self:
+        """Fit an estimator that is a search, with these splits, values and score."""
         model = clone(self.estimator)
         search = model.named_steps[self.step] if self.step else model
         whole = "param_grid" in search.get_params(deep=False)
@@ -236,14 +236,15 @@ class MethodSearch(Searched, AroundEstimator):
         if isinstance(scorer, SmoothScore) and not self.step and not whole:
             scorer = None  # kernel ridge regression has its own smooth score, at no cost
         search.set_params(cv=splits, scoring=scorer)
-        fit_with_domains(model, X, y, domains)
-        candidates = search.cv_results_["params"]
+        fit_with_domains(model, data.X, data.y, data.sample_domain)
         if self.step:
             steps = [(n, search.best_estimator_ if n == self.step else s) for n, s in model.steps]
             model = Pipeline(steps)
         else:
             search.set_params(cv=None, scoring=None)  # the splits hold all row numbers
-        return model, search.best_params_, candidates, getattr(search, "held_out_outputs_", None)
+        held_out = getattr(search, "held_out_outputs_", None)
+        candidates = search.cv_results_["params"]
+        return self.set_fitted(model, search.best_params_, candidates, selected_on, held_out)
 
     def set_fitted(
         self,
@@ -327,15 +328,6 @@ def _for_classes(estimator: Any, y: Any) -> bool:
     if is_classifier(estimator) or is_regressor(estimator):
         return bool(is_classifier(estimator))
     return not type_of_target(y).startswith("continuous")
-
-
-def _for_more_rows(
-    arguments: dict[str, Any], units: Mapping[str, str], ratio: float
-) -> dict[str, Any]:
-    """Arguments that were chosen on fewer rows, for ``ratio`` times as many."""
-    factors = {"rows": ratio, "per row": 1.0 / ratio}
-    scaled = {n: v * factors[units[n]] for n, v in arguments.items() if units.get(n) in factors}
-    return {**arguments, **scaled}
 
 
 def in_units(

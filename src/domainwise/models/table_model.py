@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from domainwise.model_files.values import training_rows
 from domainwise.models.registry import METHODS, PREDICTORS, Method, Setting, find_method
 from domainwise.models.search import MethodSearch
 from domainwise.scoring.measures import choose_measure
-from domainwise.scoring.predictions import fit_with_domains, names_likeliest
+from domainwise.scoring.predictions import Predictions, fit_with_domains
 from domainwise.tables.cells import as_labels, as_numbers, without
 from domainwise.tables.errors import Argument, TableError, import_pandas
 from domainwise.tables.features import Schema, make_preprocessor, require_columns
@@ -63,37 +62,28 @@ class TableModel:
             ) from None
         return cls(load(path), schema, info)
 
+    @config_context(transform_output="default")
     def predictions(self, X: Any, sample_domain: Any = None, coverage: float | None = None) -> Any:
         """Predict rows that :meth:`Schema.prepare` has prepared, one by one or with their domains.
 
         Returns a data frame: ``prediction``, and for classes a probability or a decision value of
         each class; with ``coverage`` also prediction sets or intervals.
         """
-        domains = {} if sample_domain is None else {"sample_domain": sample_domain}
-
-        @cache
-        def call(method: str) -> Any:
-            routing = bool(domains)
-            with config_context(enable_metadata_routing=routing, transform_output="default"):
-                return getattr(self.pipeline, method)(X, **domains)
-
         classes: Any = getattr(self.pipeline, "classes_", None)
-        if names_likeliest(self.pipeline):
-            columns = {"prediction": classes[call("predict_proba").argmax(axis=1)]}
-        else:
-            columns = {"prediction": call("predict")}
-        names = {"predict_proba": "probability", "decision_function": "decision"}
-        method = next((name for name in names if hasattr(self.pipeline, name)), None)
-        if classes is not None and method is not None:
-            values = call(method)
-            values = values[:, None] if values.ndim == 1 else values  # of two classes the last
+        outputs = Predictions(self.pipeline, X, classes, sample_domain)
+        columns = {"prediction": outputs.labels}
+        name, values = "probability", outputs.probabilities
+        if values is None:
+            name, values = "decision", outputs.decisions
+        if values is not None:
+            values = values.reshape(len(values), -1)  # decisions of two classes: of the last
             named = zip(classes[-values.shape[1] :], values.T, strict=True)
-            columns |= {f"{names[method]}_{c}": column for c, column in named}
+            columns |= {f"{name}_{label}": column for label, column in named}
         if coverage is not None:
-            columns |= self._set_columns(call, columns["prediction"], bool(domains), coverage)
+            columns |= self._set_columns(outputs, coverage)
         return import_pandas().DataFrame(columns)
 
-    def _set_columns(self, call: Any, predicted: Any, context: bool, coverage: float) -> Any:
+    def _set_columns(self, outputs: Predictions, coverage: float) -> dict[str, Array]:
         """Prediction sets (a column for each class) or intervals, as columns of a table."""
         site: Any = getattr(self.pipeline[-1], "estimator_", None)
         if not hasattr(site, "site_quantiles_"):
@@ -103,19 +93,19 @@ class TableModel:
                     "this model has no prediction sets: they come from a check on held-out "
                     "domains, which was left out when it was fitted. Fit it again with the check"
                 )
-            outputs = {
-                "prediction": lambda: predicted,
-                "probabilities": lambda: call("predict_proba"),
-                "decisions": lambda: call("decision_function"),
+            by_name = {
+                "prediction": lambda: outputs.labels,
+                "probabilities": lambda: outputs.probabilities,
+                "decisions": lambda: outputs.decisions,
             }
-            classes = getattr(self.pipeline, "classes_", None)
-            return set_columns(calibration, coverage, outputs, classes)
+            return set_columns(calibration, coverage, by_name, outputs.classes)
         by_kind = site.site_quantiles_
-        quantiles = by_kind["context" if context and "context" in by_kind else "plain"]
-        if hasattr(site, "classes_"):
-            sets = quantiles.sets(class_scores(call("predict_proba")), coverage)
+        context = outputs.sample_domain is not None and "context" in by_kind
+        quantiles = by_kind["context" if context else "plain"]
+        if outputs.classes is not None:
+            sets = quantiles.sets(class_scores(outputs.probabilities), coverage)
             return {f"in_set_{name}": sets[:, i] for i, name in enumerate(site.classes_)}
-        low, high = quantiles.intervals(call("predict"), coverage).T
+        low, high = quantiles.intervals(outputs.labels, coverage).T
         return {"low": low, "high": high}
 
     def read_rows(self, path: str | Path, **reading: Any) -> Any:
@@ -187,8 +177,14 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
     if classes is None:
         y = as_numbers(target, schema.target)
         held_out = getattr(getattr(model.pipeline[-1], "estimator_", None), "held_out_", None)
-        if held_out is not None:
-            _refuse_other_unit(y, held_out.y, schema.target, str(path))
+        low, high = (y.min(), y.max()) if held_out is None else (held_out.y.min(), held_out.y.max())
+        margin = (high - low) or max(abs(low), 1.0)
+        if (y < low - margin).all() or (y > high + margin).all():
+            raise TableError(
+                f"{path}: all values of {schema.target!r} lie between {y.min():.4g} and "
+                f"{y.max():.4g}, but those of the model's table between {low:.4g} and {high:.4g}. "
+                "Check the unit, and whether it is the same target"
+            )
     else:
         by_text = {str(name): name for name in classes}
         texts = [str(label) for label in as_labels(target).tolist()]
@@ -200,18 +196,6 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
             )
         y = np.array([by_text[text] for text in texts])
     return schema.prepare(frame), y, int((~labelled).sum())
-
-
-def _refuse_other_unit(y: Array, source_y: Array, name: str, where: str) -> None:
-    """Refuse targets that all lie outside those of the model's table by more than their range."""
-    low, high = float(source_y.min()), float(source_y.max())
-    reach = (high - low) or max(abs(low), 1.0)
-    if (y < low - reach).all() or (y > high + reach).all():
-        raise TableError(
-            f"{where}: all values of {name!r} lie between {y.min():.4g} and {y.max():.4g}, but "
-            f"those of the model's table between {low:.4g} and {high:.4g}. Check the unit, and "
-            "whether it is the same target"
-        )
 
 
 def table_setting(
@@ -301,7 +285,12 @@ def described(
     notes: list[str],
 ) -> dict[str, Any]:
     """Description of a fitted model; ``domains`` are pairs of a name and a number of rows."""
-    project = search.projection_
+    project, context = search.projection_, None
+    model: Any = getattr(search, "estimator_", None)
+    if getattr(model, "uses_context", False):
+        # Rows of a source domain, to which scores refer, and whether the model was chosen for its
+        # score with context.
+        context = {"batch_size": int(model.context_batch_size_), "promised": False}
     default = PREDICTORS[setting.task][0] if setting.predictor == "auto" else setting.predictor
     return {
         "method": method.key,
@@ -314,26 +303,16 @@ def described(
         "chosen": plain_parameters({name: search.best_params_[name] for name in search.varied_}),
         "n_components": None if project is None else int(project.dual_coef_.shape[1]),
         "check": None,
-        "context": _context(search),
+        "context": context,
         "notes": notes,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _context(search: MethodSearch) -> dict[str, Any] | None:
-    """What is known of predictions with context; None of a model that takes rows one by one.
-
-    Rows of a source domain, to which scores refer, and whether the model was chosen for its score
-    with context.
-    """
-    model: Any = getattr(search, "estimator_", None)
-    if not getattr(model, "uses_context", False):
-        return None
-    return {"batch_size": int(model.context_batch_size_), "promised": False}
-
-
 def plain_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as values of JSON; an infinite ridge becomes text."""
     plain = {n: v.item() if hasattr(v, "item") else v for n, v in parameters.items()}
-    infinite = {n for n, v in plain.items() if isinstance(v, float) and not np.isfinite(v)}
-    return {name: str(v) if name in infinite else v for name, v in plain.items()}
+    return {
+        name: str(v) if isinstance(v, float) and not np.isfinite(v) else v
+        for name, v in plain.items()
+    }
