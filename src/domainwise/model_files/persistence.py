@@ -185,7 +185,7 @@ def load(path: str | Path) -> Any:
         if forbidden:
             raise ModelFileError(f"{path} is not loaded: {_about(forbidden)}")
         if schema["protocol"] < SKOPS_PROTOCOL:
-            raise ValueError(f"protocol {schema['protocol']}")
+            raise ValueError(f"protocol {schema['protocol']} of skops is too old")
         types.check_numbers(schema)
         _check_trees(schema, parts)
         parts[SCHEMA] = json.dumps(schema).encode()

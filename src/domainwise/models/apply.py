@@ -58,11 +58,15 @@ def find_context(model: Any) -> tuple[Any, list[Any]]:
         for owner, before in _owners(model, [])
         if isinstance(owner, DomainContext) or owner.uses_context
     ]
-    if len(owners) != 1:
+    if not owners:
         raise ValueError(
-            "context: this model predicts rows one by one, whatever else is known of their domain"
-            if not owners
-            else "context: several parts of this model look at domains; use one DomainContext"
+            "context: this model predicts rows one by one and does not use other rows of their "
+            "domain. Predict without context, or fit an ensemble"
+        )
+    if len(owners) > 1:
+        raise ValueError(
+            "context: several parts of this model use the rows of a domain. Fit a pipeline with "
+            "one DomainContext"
         )
     return owners[0]
 
@@ -217,9 +221,12 @@ class Application:
                 out = model.projection(X)
             else:
                 out = model.predictions(X, domains, self.coverage)
-        double = sorted({*self.copied} & {*out.columns})
-        if double:
-            raise TableError(f"column {double[0]!r} of {self.source} is also one of the output")
+        duplicates = sorted({*self.copied} & {*out.columns})
+        if duplicates:
+            raise TableError(
+                f"column {duplicates[0]!r} of {self.source} has the name of a column of the output."
+                " Rename it, or do not copy it"
+            )
         out = import_pandas().concat([frame[self.copied].reset_index(drop=True), out], axis=1)
         notes = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
         return Applied([str(name) for name in out.columns], len(out), views, notes, out)

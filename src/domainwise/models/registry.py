@@ -87,7 +87,10 @@ class Method:
     def check_task(self, classification: bool) -> None:
         """Refuse a continuous target where the method is for classes."""
         if self.classes_only and not classification:
-            raise ValueError(f"method {self.key!r} compares classes, but the target is continuous")
+            raise ValueError(
+                f"method {self.key!r} compares classes, but the target is continuous. Use another "
+                "method"
+            )
 
     def label(self, classification: bool) -> str:
         """Name in tables."""
@@ -282,7 +285,6 @@ def _ensemble(s: Setting) -> Any:
 
 
 BOTH = dcm_grid(*WEIGHTS, conditionals=(False, True))
-#: How some methods are made.
 _svm = partial(_either, SVC, SVR)
 _linear = partial(_either, partial(LogisticRegression, max_iter=1000), Ridge)
 _kpca = partial(_sized, estimators.KPCA, estimators.FastKPCA)
@@ -292,7 +294,7 @@ _dica = partial(_sized, partial(estimators.DICA, solver="dense"), estimators.Fas
 SCATTERS = "gamma, ridge and domain weight"
 INDEPENDENCE = "gamma, components and domain weight"
 
-#: What each method is and what is chosen, in a line.
+#: Description of each method, and the arguments that are chosen.
 ABOUT = {
     "constant": "predicts the most frequent class, or the mean, of the sources",
     "svm": "support vector machine, RBF kernel; C and gamma chosen",
@@ -379,8 +381,8 @@ METHODS: dict[str, Method] = {
 }
 
 
-#: The method that predicts the same for every row, with which others are compared.
 ALL = "all"  #: in place of the names of all methods
+#: The method that predicts the same for every row, with which others are compared.
 TRIVIAL = next(key for key, method in METHODS.items() if method.trivial)
 
 
@@ -429,7 +431,7 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
     if isinstance(names, str):
         names = [part for part in names.replace(",", " ").split() if part]
     if not names:
-        raise ValueError(f"methods: none is named; use {ALL!r}, or some of {', '.join(METHODS)}")
+        raise ValueError(f"methods is empty; use {ALL!r}, or names from {', '.join(METHODS)}")
     if ALL in names:
         names = [*METHODS, *(name for name in names if name != ALL)]
     own = [name for name in names if not isinstance(name, str)]
@@ -440,6 +442,6 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
         others = [*chosen, *METHODS.values()]
         taken = {name.lower() for other in others for name in (other.key, *other.labels)}
         if method.kind == "own" and method.key.lower() in taken:
-            raise ValueError(f"methods: {method.key!r} is the name of another method")
+            raise ValueError(f"methods: {method.key!r} names another method; use another name")
         chosen.append(method)
     return chosen

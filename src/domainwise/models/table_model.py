@@ -172,7 +172,9 @@ def labelled_rows(model: TableModel, path: str | Path, **reading: Any) -> tuple[
     target = without(frame[schema.target], (*schema.na, *reading.get("na", ())))
     labelled = target.notna().to_numpy()
     if not labelled.any():
-        raise TableError(f"{path} has no labelled row: column {schema.target!r} is empty")
+        raise TableError(
+            f"{path} has no labelled row: column {schema.target!r} is empty. Label at least one row"
+        )
     frame, target = frame[labelled].reset_index(drop=True), target[labelled].reset_index(drop=True)
     if classes is None:
         y = as_numbers(target, schema.target)
