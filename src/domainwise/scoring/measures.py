@@ -21,10 +21,9 @@ from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_
 from domainwise.scoring.predictions import NamedScorer
 from domainwise.splits.folds import LeaveDomainsOut
 
-#: Classes are balanced while the rarest has this part of an equal share of the rows.
-BALANCED_SHARE = 0.5
-#: And while the share of each class ranges over no more than this between domains.
-SHARE_RANGE = 0.2
+#: Classes are balanced while the rarest has this part of an equal share of the rows, and while the
+#: share of each class ranges over no more than this between domains.
+BALANCED_SHARE, SHARE_RANGE = 0.5, 0.2
 _LABELS = {
     "balanced_accuracy": "balanced accuracy",
     "roc_auc": "AUC",
@@ -125,17 +124,15 @@ def choose_measure(
         name = getattr(scoring, "__name__", "score")
         return Measure(name, name.replace("_", " "), scoring, own=True)
     names = get_scorer_names()
-    if scoring not in names:
-        # Errors are known by their plain names as well.
-        if f"neg_{scoring}" in names:
-            scoring = f"neg_{scoring}"
-        elif str(scoring).lower() in ("rmse", "mae"):
-            error = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
-            scoring = f"neg_{error[str(scoring).lower()]}"
-        else:
-            close = get_close_matches(str(scoring), names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
-            raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
+    # Errors may have their plain names.
+    errors = {"rmse": "root_mean_squared_error", "mae": "mean_absolute_error"}
+    error = f"neg_{errors.get(str(scoring).lower(), scoring)}"
+    if scoring not in names and error in names:
+        scoring = error
+    elif scoring not in names:
+        close = get_close_matches(str(scoring), names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f": {', '.join(names)}"
+        raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{hint}")
     check_task(scoring, classification)
     sign = -1 if scoring.startswith("neg_") else 1
     plain = scoring.removeprefix("neg_").replace("_", " ")
@@ -187,8 +184,7 @@ def default_scoring(y: Array, classification: bool, sample_domain: Any = None) -
         shares = np.zeros((domains.max() + 1, len(counts)))
         np.add.at(shares, (domains, codes), 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
-        # Accuracy would reward whoever guesses a domain's most frequent class. 1e-9: a range of
-        # two tenths is none of more.
+        # Accuracy would reward guessing the most frequent class of a domain. 1e-9 is for rounding.
         balanced = balanced and bool(np.ptp(shares, axis=0).max() <= SHARE_RANGE + 1e-9)
     return "accuracy" if balanced else "balanced_accuracy"
 
@@ -308,7 +304,7 @@ def domain_cross_validate(
     refuse_no_rows(X)
     domains = check_sample_domain(sample_domain, count_rows(X), "delta")
     with config_context(enable_metadata_routing=True):
-        done = cross_validate(
+        results = cross_validate(
             estimator,
             X,
             y,
@@ -322,24 +318,19 @@ def domain_cross_validate(
         )
         scorer = check_scoring(estimator, scoring=scoring)
         by_domain: dict[int, list[float]] = {}
-        for fitted, test in zip(done["estimator"], done["indices"]["test"], strict=True):
+        for fitted, test in zip(results["estimator"], results["indices"]["test"], strict=True):
             for code in np.unique(domains.codes[test]):
                 rows = test[domains.codes[test] == code]
                 score = scorer(fitted, take_rows(X, rows), take_rows(y, rows))
                 by_domain.setdefault(int(code), []).append(float(score))
-    tested = sorted(by_domain)
-    scores = np.array([np.mean(by_domain[code]) for code in tested])
-    _check_defined(domains.names[tested], scores)
-    return DomainScores(domains.names[tested], scores, done["fit_time"])
-
-
-def _check_defined(domains: Array, scores: Array) -> None:
-    """Warn of domains without a score; refuse if no domain has one."""
-    undefined = ", ".join(str(domain) for domain in domains[np.isnan(scores)])
-    reason = "(is there one class only?)"
-    if np.isnan(scores).all():
+    names = domains.names[sorted(by_domain)]
+    scores = np.array([np.mean(by_domain[code]) for code in sorted(by_domain)])
+    undefined, reason = np.isnan(scores), "(is there one class only?)"
+    if undefined.all():
         raise ValueError(f"the score is not defined on any domain {reason}: choose another scoring")
-    if undefined:
+    if undefined.any():
         warn_caller(
-            f"the score is not defined on domain {undefined} {reason}, left out of mean and worst"
+            f"the score is not defined on domain {', '.join(map(str, names[undefined]))} {reason}, "
+            "left out of mean and worst"
         )
+    return DomainScores(names, scores, results["fit_time"])

@@ -121,7 +121,8 @@ class Predictions(BaseEstimator):
     def labels(self) -> Array:
         """Predicted classes by their labels, or numbers."""
         if self.classes is None or not names_likeliest(self.estimator):
-            return one_column(self._call("predict"))
+            values = self._call("predict")  # CatBoost returns a column
+            return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         return np.asarray(self.estimator.classes_[self._likely.argmax(axis=1)])
 
     @cached_property
@@ -131,9 +132,7 @@ class Predictions(BaseEstimator):
     @cached_property
     def probabilities(self) -> Array | None:
         """One column per class; zeros for a class that was not in the training data."""
-        if not _provides("predict_proba")(self):
-            return None
-        return self._columns(self._likely, 0.0)
+        return self._columns(self._likely, 0.0) if _provides("predict_proba")(self) else None
 
     @cached_property
     def decisions(self) -> Array | None:
@@ -212,22 +211,14 @@ class HeldOut:
         codes = np.unique(domain[rows], return_inverse=True)[1]
         rows = rows[draw_rows(codes, max(MOST_HELD_OUT, 2 * (int(codes.max()) + 1)), 0)]
         dtype = np.float32 if y.dtype.kind in "iu" else np.float64
-
-        def stored(values: Array) -> Array:
-            return np.asarray(values[rows], dtype=dtype)
-
+        stored = {name: v[rows].astype(dtype) for name, v in (members or {}).items()}
         return cls(
             y[rows],
             domain[rows],
-            stored(plain),
-            None if context is None else stored(context),
-            None if members is None else {name: stored(part) for name, part in members.items()},
+            plain[rows].astype(dtype),
+            None if context is None else context[rows].astype(dtype),
+            None if members is None else stored,
         )
-
-
-def one_column(values: Array) -> Array:
-    """Predictions of shape (n,), also where an estimator returns a column (CatBoost)."""
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def codes_of(labels: Any, classes: Array) -> Array:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -34,11 +33,12 @@ def defined_score(score: Callable[..., float], *rows: Array) -> float:
 def row_interval(score: Callable[[Array], float], rows: Array) -> tuple[float, float]:
     """Middle 95 % of scores of bootstrap samples; NaN if most have none, or all are equal."""
     draws = np.random.default_rng(0).choice(rows, (DRAWS, len(rows)))
-    scores = np.array([defined_score(score, some) for some in draws])
-    if np.isfinite(scores).mean() < 0.5:
-        return float("nan"), float("nan")
-    low, high = np.nanquantile(scores, [TAIL, 1 - TAIL])
-    return (float(low), float(high)) if high > low else (float("nan"), float("nan"))
+    scores = np.array([defined_score(score, sample) for sample in draws])
+    if np.isfinite(scores).mean() >= 0.5:
+        low, high = np.nanquantile(scores, [TAIL, 1 - TAIL])
+        if high > low:
+            return float(low), float(high)
+    return float("nan"), float("nan")
 
 
 def share_interval(hits: float, n: float) -> tuple[float, float]:
@@ -54,17 +54,20 @@ def expected_score(scores: Sequence[float] | Array, seed: int) -> tuple[float, f
     Domains without a score are left out; one domain has no interval. Few domains vary less than
     all do, so that the interval is widened as that of Student's t is. It is approximate.
     """
-    known = np.asarray(scores, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if not len(known):
-        return float("nan"), float("nan"), float("nan")
-    mean = float(known.mean())
-    if len(known) < 2:
+    defined = _defined(scores)
+    n = len(defined)
+    mean = float(defined.mean()) if n else float("nan")
+    if n < 2:
         return mean, float("nan"), float("nan")
-    draws = np.random.default_rng(seed).integers(len(known), size=(BOOTSTRAP, len(known)))
+    draws = np.random.default_rng(seed).integers(n, size=(BOOTSTRAP, n))
     # Shares are at most 1, negative errors at most 0.
-    most = next((bound for bound in (0.0, 1.0) if known.max() <= bound), np.inf)
-    return mean, *widened(mean, known[draws].mean(axis=1), len(known), most)
+    most = next((bound for bound in (0.0, 1.0) if defined.max() <= bound), np.inf)
+    return mean, *widened(mean, defined[draws].mean(axis=1), n, most)
+
+
+def _defined(scores: Sequence[float] | Array) -> Array:
+    values = np.asarray(scores, dtype=np.float64)
+    return values[np.isfinite(values)]
 
 
 def widened(mean: float, draws: Array, n: int, most: float) -> tuple[float, float]:
@@ -83,37 +86,33 @@ def expected_range(
 
     Student's t over the scores of the domains at hand: negative errors on the logarithm, R² on the
     logarithm of 1 - R², shares such as accuracy as they are, cut at 0 and 1. It is for the score
-    as it would be measured at a domain of similar size. None with fewer than four domains, which
-    tell too little. ``scoring`` is the scorer's name, where it has one.
+    as it would be measured at a domain of similar size. None with fewer than four domains.
+    ``scoring`` is the scorer's name, where it has one.
 
     >>> [round(end, 2) for end in expected_range([0.7, 0.8, 0.75, 0.9, 0.65])]
     [0.54, 0.98]
     """
-    known = np.asarray(scores, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if len(known) < 4:
+    values = defined = _defined(scores)
+    n = len(defined)
+    if n < 4:
         return None
-    errors = scoring is None or str(scoring).startswith("neg_")
-    if errors and (known < 0.0).all():
-        low, high = _t_range(np.log(-known))
-        return -float(np.exp(high)), -float(np.exp(low))
-    if scoring in ("r2", "explained_variance") and (known < 1.0).all():
-        low, high = _t_range(np.log(1.0 - known))
-        return 1.0 - float(np.exp(high)), 1.0 - float(np.exp(low))
-    low, high = _t_range(known)
-    if known.min() >= 0.0 and known.max() <= 1.0:
+    bound = None  # of scores whose distance from it is on the logarithm
+    if (scoring is None or str(scoring).startswith("neg_")) and (defined < 0.0).all():
+        bound = 0.0
+    elif scoring in ("r2", "explained_variance") and (defined < 1.0).all():
+        bound = 1.0
+    if bound is not None:
+        values = np.log(bound - defined)
+    reach = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
+    low, high = float(values.mean() - reach), float(values.mean() + reach)
+    if bound is not None:
+        return bound - float(np.exp(high)), bound - float(np.exp(low))
+    if defined.min() >= 0.0 and defined.max() <= 1.0:
         return max(low, 0.0), min(high, 1.0)
     return low, high
 
 
-def _t_range(values: Array) -> tuple[float, float]:
-    """Prediction interval of 90 % for one more value."""
-    n = len(values)
-    reach = -stdtrit(n - 1, 0.05) * values.std(ddof=1) * np.sqrt(1.0 + 1.0 / n)
-    return float(values.mean() - reach), float(values.mean() + reach)
-
-
-#: Said wherever a paired p-value is shown.
+#: Shown beside every paired p-value.
 PAIRED_CAVEAT = (
     "p-values are approximate: repeats draw from the same domains and are not independent"
 )
@@ -163,7 +162,11 @@ def compare(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     Paired(difference=1.0, p_value=None)
     """
     common = sorted(first.keys() & second.keys())
-    difference = _differences(first, second, common)
+    pairs = np.array([(first[repeat], second[repeat]) for repeat in common]).reshape(-1, 2)
+    difference = pairs[:, 0] - pairs[:, 1]
+    unit = float(np.abs(pairs).max(initial=0.0))
+    if 0 < unit < np.inf:  # rounding would break ties of equal differences
+        difference = np.round(difference / unit, 12) * unit
     mean = float(np.mean(difference)) if common else float("nan")
     if len(common) < MIN_PAIRS:
         return Paired(mean, None)
@@ -194,16 +197,6 @@ def in_words(number: int) -> str:
     return words[number] if number < len(words) else f"{number:,}"
 
 
-def _differences(
-    first: Mapping[int, float], second: Mapping[int, float], repeats: Sequence[int]
-) -> NDArray[np.float64]:
-    """Differences without their rounding, which would break ties of equal ones."""
-    pairs = np.array([(first[r], second[r]) for r in repeats]).reshape(-1, 2)
-    difference = pairs[:, 0] - pairs[:, 1]
-    unit = float(np.abs(pairs).max(initial=0.0))
-    return np.round(difference / unit, 12) * unit if 0 < unit < np.inf else difference
-
-
 @dataclass(frozen=True)
 class Ranking:
     """Average ranks over data sets (1 is best), Friedman's test, Nemenyi's critical difference.
@@ -213,13 +206,13 @@ class Ranking:
     """
 
     methods: tuple[str, ...]
-    average_ranks: NDArray[np.float64]
+    average_ranks: Array
     p_value: float | None
     critical_difference: float
     n_datasets: int
 
 
-def rank_methods(scores: NDArray[np.float64], methods: Sequence[str]) -> Ranking:
+def rank_methods(scores: Array, methods: Sequence[str]) -> Ranking:
     """Friedman's test over data sets (rows), where larger scores are better; negate errors.
 
     ``p_value`` is None with fewer than two data sets or three methods, where the test does not
