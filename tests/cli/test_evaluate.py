@@ -209,9 +209,9 @@ def test_without_a_terminal_there_is_a_line_for_each_job_after_the_time_it_takes
 def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues(
     table, tmp_path, monkeypatch
 ):
-    from domainwise.evaluation.progress import ShownProgress
+    from domainwise.evaluation.progress import JobProgress
 
-    show, jobs = ShownProgress._show, []
+    show, jobs = JobProgress._show, []
 
     def interrupted(self, job, rows):
         show(self, job, rows)
@@ -221,7 +221,7 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(ShownProgress, "_show", interrupted)
+        patch.setattr(JobProgress, "_show", interrupted)
         result = run(table, "--out", out, "--jobs", 1)
     assert result.exit_code == 1
     assert "Interrupted after 3 of 6 fits: scores are of 1 of 3 groups" in result.stderr
@@ -229,7 +229,7 @@ def test_an_interruption_leaves_a_page_of_what_is_done_and_the_command_continues
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))
     assert stored["domains"] == ["ayr"]
     jobs.clear()
-    monkeypatch.setattr(ShownProgress, "_show", lambda self, job, rows: jobs.append(job.part))
+    monkeypatch.setattr(JobProgress, "_show", lambda self, job, rows: jobs.append(job.part))
     assert run(table, "--out", out).exit_code == 0
     assert jobs == ["outside"] * 3 + ["inside"] * 3
     stored = json.loads((out / "evaluation.json").read_text("utf-8"))

@@ -7,7 +7,7 @@ import pytest
 
 from domainwise import evaluate
 from domainwise.evaluation import plan
-from domainwise.evaluation.plan import Quick, plan_quick, workers_for
+from domainwise.evaluation.plan import plan_quick, workers_for
 from domainwise.evaluation.problem import make_problem, outer_splits
 from domainwise.jobs import runner
 from domainwise.models.registry import choose_methods
@@ -27,8 +27,7 @@ def problem(**options):
 
 def planned(monkeypatch, seconds, methods=None, max_rows="auto"):
     monkeypatch.setattr(plan, "seconds_per_cost", lambda *about: seconds)
-    asked = Quick(problem(), choose_methods(methods), None, None)
-    return plan_quick(asked, max_rows, 1)
+    return plan_quick(problem(), choose_methods(methods), None, None, max_rows, 1)
 
 
 def test_a_quick_evaluation_leaves_out_rows_and_then_the_longest_methods(monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,8 @@ def partial_records(
     for fold, parts in ((HALVES, halves), (TENTHS, tenths)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ContextWarning)
-            outputs = Predictions(model, X, classes, parts, drawn)
-            values = {name: getattr(outputs, name) for name in ("probabilities", "decisions")}
-            yield {**record, "fold": fold, "prediction": outputs.labels, **values}
+            predictions = Predictions(model, X, classes, parts, drawn)
+            yield {**record, "fold": fold, **predictions.outputs()}
 
 
 def batch_scores(
@@ -81,17 +81,10 @@ def batch_scores(
 
 def _score(measure: Measure, classes: Array | None, record: Row, rows: Array) -> float:
     """Score of some rows; NaN where it is not defined."""
-
-    def score(index: Array) -> float:
-        names = ("probabilities", "decisions")
-        values = [None if record[name] is None else record[name][index] for name in names]
-        outputs = Predictions.of_values(classes, record["prediction"][index], *values)
-        return float(measure.scorer(outputs, None, record["target"][index]))
-
     target = record["target"]
     if not len(rows) or not measure.defined(target, target[rows], classes is not None):
         return float("nan")
-    return defined_score(score, rows)
+    return defined_score(partial(measure.score_record, classes, record), rows)
 
 
 def holds_up(scores: Mapping[str, Mapping[str, float]]) -> bool:

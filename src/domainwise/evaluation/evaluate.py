@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,7 @@ from domainwise.evaluation.faults import describe_differences, leaking_columns, 
 from domainwise.evaluation.folder import JobMemory, opened_folder, write_evaluation
 from domainwise.evaluation.gather import able_methods, drawn_rows_note, scored_evaluation
 from domainwise.evaluation.jobs import CHEAP, InsideJob, MethodJob, job_key
-from domainwise.evaluation.plan import (
-    QUICK_SCORED,
-    Quick,
-    plan_quick,
-    seconds_per_cost,
-    workers_for,
-)
+from domainwise.evaluation.plan import QUICK_SCORED, plan_quick, seconds_per_cost, workers_for
 from domainwise.evaluation.problem import Problem, make_problem, outer_splits, seen_splits
 from domainwise.evaluation.progress import JobProgress, job_progress
 from domainwise.jobs.runner import Progress, run_jobs
@@ -152,43 +146,27 @@ def evaluate(
     >>> from domainwise import evaluate
     >>> from domainwise.datasets import make_synthetic
     >>> data = make_synthetic(n_domains=3, n_per_domain=30, random_state=0)
-    >>> found = evaluate(data.data, data.target, data.sample_domain, methods=["constant", "linear"])
-    >>> sorted(found.scores)
+    >>> methods = ["constant", "linear"]
+    >>> evaluation = evaluate(data.data, data.target, data.sample_domain, methods=methods)
+    >>> sorted(evaluation.scores)
     ['constant', 'linear']
     """
     for name in unknown:
         hint = f"; {_MEANT[name]}" if name in _MEANT else ""
         raise TypeError(f"evaluate() has no argument {name!r}{hint}")
-    check_arguments(
-        "evaluate",
-        {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]},
-        cv=cv,
-        inner_cv=inner_cv,
-        out=out,
-        n_jobs=n_jobs,
-        random_state=random_state,
-        progress=progress,
-        max_rows=max_rows,
-        prepare=prepare,
-        quick=quick,
-        force=force,
-    )
+    options: dict[str, Any] = {"cv": cv, "inner_cv": inner_cv, "max_rows": max_rows, "out": out}
+    options |= {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
+    options |= {"quick": quick, "force": force}
+    rules = {"random_state": [SEED], "inner_cv": CONSTRAINTS["cv"], "out": [str, os.PathLike, None]}
+    check_arguments("evaluate", rules, prepare=prepare, **options)
     X, y, sample_domain = _columns(X, y, sample_domain)
     evaluation = _evaluated(
         partial(make_problem, X, y, sample_domain, task=task),
         choose_methods(methods, prepare=prepare),
         scoring=scoring,
-        cv=cv,
-        inner_cv=inner_cv,
-        n_jobs=n_jobs,
-        random_state=random_state,
-        progress=progress,
-        max_rows=max_rows,
         pos_label=pos_label,
         inner_scoring=inner_scoring,
-        quick=quick,
-        out=out,
-        force=force,
+        **options,
     )
     if out is not None:
         write_evaluation(Path(out), evaluation)
@@ -234,27 +212,27 @@ def _evaluated(
         inner_scoring=inner_scoring,
     )
     methods = methods_for(methods, source.classification)
-    plan = Quick(source, list(methods), cv, inner_cv)
+    plan = None
     if quick:
-        source = plan.problem = replace(source, max_scored=QUICK_SCORED)
-        plan = plan_quick(plan, max_rows, options.get("n_jobs"))
-    else:
-        plan.problem = source.drawn(max_rows)
+        source = replace(source, max_scored=QUICK_SCORED)
+        plan = plan_quick(source, methods, cv, inner_cv, max_rows, options.get("n_jobs"))
+        methods, cv, inner_cv = plan.methods, plan.cv, plan.inner_cv
+    problem = source.drawn(max_rows) if plan is None else plan.problem
     evaluation = compare_methods(
-        plan.problem,
-        plan.methods,
-        cv=plan.cv,
-        inner_cv=plan.inner_cv,
+        problem,
+        methods,
+        cv=cv,
+        inner_cv=inner_cv,
         more=[choose_measure(name, source.y, source.classification, pos_label) for name in more],
         out=out,
         quick=quick,
         **options,
     )
     evaluation.source = replace(source, measure=evaluation.chosen_for or source.measure)
-    evaluation.inner_cv = plan.inner_cv
-    if quick:
+    evaluation.inner_cv = inner_cv
+    if plan is not None:
         evaluation.facts["quick"] = plan.in_words
-        rows_note = drawn_rows_note(plan.problem)  # the same numbers as in the quick note
+        rows_note = drawn_rows_note(problem)  # the same numbers as in the quick note
         others = [note for note in evaluation.notes if note != rows_note]
         evaluation.notes = [plan.in_words, *others]
         evaluation.left_out |= plan.left_out
@@ -264,22 +242,23 @@ def _evaluated(
 def _columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
     """Take columns that are named out of a data frame."""
     refuse_no_rows(X)
-    named = {"y": y, "sample_domain": sample_domain}
-    named = {argument: name for argument, name in named.items() if np.isscalar(name)}
-    if not named:
+    arguments = {"y": y, "sample_domain": sample_domain}
+    names = {argument: name for argument, name in arguments.items() if np.isscalar(name)}
+    if not names:
         return X, y, sample_domain
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
-    names = list(getattr(X, "columns", ()))
-    for argument, name in named.items():
+    columns = list(getattr(X, "columns", ()))
+    for argument, name in names.items():
         if not hasattr(X, "columns"):
             raise ValueError(f"{argument}={name!r} names a column, but X is not a data frame")
-        if names.count(name) != 1:
-            wrong = "is not a column of X" if name not in names else "names several columns of X"
-            raise ValueError(f"{argument}={name!r} {wrong}, which has {', '.join(map(str, names))}")
-    if len({*named.values()}) < len(named):
+        if columns.count(name) != 1:
+            wrong = "is not a column of X" if name not in columns else "names several columns of X"
+            listed = ", ".join(map(str, columns))
+            raise ValueError(f"{argument}={name!r} {wrong}, which has {listed}")
+    if len({*names.values()}) < len(names):
         raise ValueError(f"y and sample_domain are the same column, {y!r}")
-    y, sample_domain = (X[g] if np.isscalar(g) else g for g in (y, sample_domain))
-    return X.drop(columns=[*named.values()]), y, sample_domain
+    arguments |= {argument: X[name] for argument, name in names.items()}
+    return X.drop(columns=[*names.values()]), *arguments.values()
 
 
 def compare_methods(
@@ -316,17 +295,17 @@ def compare_methods(
             "every domain holds one class only, so no score inside a domain is defined. Use larger "
             "domains"
         )
-    asked = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}
+    arguments = {"inner_cv": repr(inner_cv), "inside": inside, "quick": quick}
     if problem.inner_scoring is not None:
-        asked["inner_scoring"] = repr(problem.inner_scoring)
+        arguments["inner_scoring"] = repr(problem.inner_scoring)
     with (
         nullcontext(JobMemory())
         if out is None
-        else opened_folder(Path(out), problem, able, splits, force=force, **asked)
+        else opened_folder(Path(out), problem, able, splits, force=force, **arguments)
     ) as finished:
         if (name := finished.chosen_by) is not None:
-            made_for = choose_measure(name, problem.y, problem.classification, problem.positive)
-            problem = replace(problem, measure=made_for)
+            chosen_by = choose_measure(name, problem.y, problem.classification, problem.positive)
+            problem = replace(problem, measure=chosen_by)
         differences = describe_differences(problem) if inside else {"columns": []}
         columns = [column["name"] for column in differences["columns"]]
         jobs = [
@@ -343,8 +322,7 @@ def compare_methods(
                 _run(jobs, finished, workers, report)
                 if inside and not quick:
                     ranked = [scored(by, rows=finished.rows) for by in measures]
-                    seen = _inside_jobs(jobs, finished, ranked)
-                    _run(seen, finished, workers, report)
+                    _run(_inside_jobs(jobs, finished, ranked), finished, workers, report)
         except KeyboardInterrupt:
             if not (partial_results and finished.rows):
                 raise
@@ -372,27 +350,21 @@ def _without_leaks(
 ) -> dict[str, Any]:
     """Means of quick methods, and of the recommended one, without columns that leak; for JSON."""
     columns = leaking_columns(evaluation.differences["faults"])
-    best = evaluation.recommended_
-    quick = [
-        method
-        for method in methods
-        if method.key != TRIVIAL
-        and method.cost <= (MODEST_COST if method.key == best else LOW_COST)
-    ]
-    if not quick or len(columns) == problem.X.shape[1]:
-        return {"columns": columns, "scores": {}}
-    fewer, finished = problem.without_columns(columns), JobMemory()
-    jobs = [
-        MethodJob(fewer, method, split, number, inner_cv, quick=True)
-        for number, split in enumerate(splits)
-        for method in quick
-    ]
-    run_jobs(jobs, finished, n_jobs=workers)
-    try:
-        scored = scored_evaluation(fewer, evaluation.measure, quick, splits, finished.rows)
-    except ValueError:  # no method could be evaluated
-        return {"columns": columns, "scores": {}}
-    return {"columns": columns, "scores": {each.label: each.mean for each in scored.results}}
+    limits = {evaluation.recommended_: MODEST_COST, TRIVIAL: -np.inf}
+    quick = [method for method in methods if method.cost <= limits.get(method.key, LOW_COST)]
+    scores: dict[str, float] = {}
+    if quick and len(columns) < problem.X.shape[1]:
+        fewer, finished = problem.without_columns(columns), JobMemory()
+        jobs = [
+            MethodJob(fewer, method, split, number, inner_cv, quick=True)
+            for number, split in enumerate(splits)
+            for method in quick
+        ]
+        run_jobs(jobs, finished, n_jobs=workers)
+        with suppress(ValueError):  # no method could be evaluated
+            again = scored_evaluation(fewer, evaluation.measure, quick, splits, finished.rows)
+            scores = {result.label: result.mean for result in again.results}
+    return {"columns": columns, "scores": scores}
 
 
 def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
@@ -412,7 +384,9 @@ def _keep_comparable(jobs: Sequence[MethodJob], finished: JobMemory) -> str:
     )
 
 
-def _run(jobs: Sequence[MethodJob], finished: JobMemory, workers: int, report: JobProgress) -> None:
+def _run(
+    jobs: Sequence[MethodJob], finished: JobMemory, workers: int, progress: Progress | None
+) -> None:
     """Run the jobs that are not done, split by split: what is done can be compared.
 
     Of the first split quick methods are first, for an early answer, of others long ones, so that
@@ -423,8 +397,9 @@ def _run(jobs: Sequence[MethodJob], finished: JobMemory, workers: int, report: J
         (job for job in jobs if not done.issuperset(job.rows)),
         key=lambda job: (job.number, job.cost if job.number == 0 else -job.cost, job.method.key),
     )
-    report.begin(todo)
-    run_jobs(todo, finished, n_jobs=workers, progress=report)
+    if isinstance(progress, JobProgress):
+        progress.begin(todo)
+    run_jobs(todo, finished, n_jobs=workers, progress=progress)
 
 
 def _inside_jobs(
@@ -434,8 +409,8 @@ def _inside_jobs(
 
     Of methods that take long it is the recommended one alone.
     """
-    described = {result.key for each in ranked for result in each.described}
-    recommended = {each.recommended_ for each in ranked}
+    described = {result.key for evaluation in ranked for result in evaluation.described}
+    recommended = {evaluation.recommended_ for evaluation in ranked}
     problem = jobs[0].problem
     seen = dict(enumerate(seen_splits(problem, 1 + max(job.number for job in jobs))))
     settled = {job_key(row): row.get("settled_model") for row in finished.rows}

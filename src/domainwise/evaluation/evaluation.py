@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,25 +98,27 @@ class Evaluation(Results):
         model : Pipeline
             Takes rows as they were given; :func:`domainwise.save` writes it to a file.
         """
-        chosen = self.find(self.recommended_ if method is None else method)
-        if chosen is None:
+        result = self.find(self.recommended_ if method is None else method)
+        if result is None:
             raise ValueError(
                 f"method={method!r} was not evaluated; use one of "
                 f"{', '.join(result.key for result in self.results)}"
             )
         if self.source is None:
-            raise ValueError("this evaluation has no rows to fit to")
-        key = chosen.key.removesuffix(CONTEXT) if chosen.context else chosen.key
-        made = next(made for made in self.methods if made.key == key)
-        everything = np.arange(len(self.source.y))
-        setting = self.source.setting(len(everything), self.inner_cv)
+            raise ValueError(
+                "this evaluation was read from a folder, without its rows. Evaluate again to fit"
+            )
+        source, rows = self.source, np.arange(len(self.source.y))
+        key = result.key.removesuffix(CONTEXT) if result.context else result.key
+        chosen = next(other for other in self.methods if other.key == key)
+        setting = source.setting(len(rows), self.inner_cv)
         setting = replace(setting, probability=True, n_jobs=n_jobs)
-        model = made.pipeline(setting, self.source.preprocessor, watch=True)
-        if made.prepare and self.source.reader is not None:
-            model.steps.insert(0, ("read", self.source.reader))
-        rows = self.source.rows(everything, made.prepare)
+        model = chosen.pipeline(setting, source.preprocessor, watch=True)
+        if chosen.prepare and source.reader is not None:
+            model.steps.insert(0, ("read", source.reader))
+        X = source.rows(rows, chosen.prepare)
         with config_context(transform_output="default"):
-            return fit_with_domains(model, rows, self.source.y, self.source.domain_of(everything))
+            return fit_with_domains(model, X, source.y, source.domain_of(rows))
 
     @property
     def predictions_(self) -> Frame:
@@ -144,25 +147,8 @@ class Evaluation(Results):
         table : data frame
             Columns are explained on the page of the evaluation.
         """
-        shown = self.measure.shown
-        return import_pandas().DataFrame(
-            [
-                {
-                    "method": result.label,
-                    "mean": shown(result.mean),
-                    **dict(zip(("low", "high"), self.expect(result)[1:], strict=True)),
-                    "worst": shown(result.worst),
-                    "worst_domain": result.worst_domain,
-                    "spread": result.spread,
-                    "seen": shown(result.seen_mean),
-                    "within": shown(result.reference),
-                    "p_value": result.p_value,
-                    "p_adjusted": result.p_adjusted,
-                    "seconds": result.seconds,
-                }
-                for result in self.results
-            ]
-        )
+        rows = [{"method": result.label, **self._summary(result)} for result in self.results]
+        return import_pandas().DataFrame(rows)
 
     def per_domain(self) -> Frame:
         """Return a data frame with one row per method and domain.
@@ -170,24 +156,14 @@ class Evaluation(Results):
         Returns
         -------
         table : data frame
-            Method, domain, rows, score and interval.
+            Method, domain, score, interval, and scores on seen domains and inside the domain.
         """
-        shown = self.measure.shown
-        return import_pandas().DataFrame(
-            [
-                {
-                    "method": result.label,
-                    "domain": name,
-                    "score": shown(score),
-                    **dict(zip(("low", "high"), self.ends(result, name), strict=True)),
-                    "seen": shown(result.seen.get(name, float("nan"))),
-                    "within": shown(result.within[name]),
-                    "worst": name == result.worst_domain,
-                }
-                for result in self.results
-                for name, score in result.scores.items()
-            ]
-        )
+        rows = [
+            {"method": result.label, **row, "worst": row["domain"] == result.worst_domain}
+            for result in self.results
+            for row in self._domain_scores(result)
+        ]
+        return import_pandas().DataFrame(rows)
 
     @property
     def answer(self) -> Answer:
@@ -246,6 +222,9 @@ class Evaluation(Results):
         content : dict
             What ``evaluation.json`` contains.
         """
+        source, grids = self.source, {}
+        if source is not None:
+            grids = {m.key: describe_grid(m.grid(source.classification)) for m in self.methods}
         content = {
             "facts": self.facts,
             "measure": {
@@ -264,17 +243,25 @@ class Evaluation(Results):
             "next_step": self.next_step,
             "answer": {**asdict(self.answer), "range": self.next_site},
             "domain_weights": [self.weights.get(name, 1.0) for name in self.domains],
-            "recipe": self._recipe(),
+            "recipe": source
+            and {  # the arguments of fit, without the rows
+                "task": source.task,
+                "scoring": source.measure.name,
+                "inner_scoring": None if callable(source.inner_scoring) else source.inner_scoring,
+                "pos_label": source.positive,
+                "class_weight": source.class_weight,
+                "seed": source.seed,
+                "grids": grids,
+            },
             "methods": [self._method_dict(result) for result in self.results],
             "label_gain": self.label_gain,
             "differences": self.differences,
-            "others": [other.measured() for other in self.others],
+            "others": [
+                {name: value for name, value in other.to_dict().items() if name not in MAIN_ONLY}
+                for other in self.others
+            ],
         }
         return dict(plain(content))
-
-    def measured(self) -> dict[str, Any]:
-        """Return what other measures have of :meth:`to_dict`: what depends on the measure."""
-        return {name: value for name, value in self.to_dict().items() if name not in MAIN_ONLY}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON.
@@ -286,12 +273,14 @@ class Evaluation(Results):
         """
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
+    def _text_rows(self) -> list[tuple[str, ...]]:
+        head = ("method", "mean", "worst", "worst domain", "seen", "p")
+        return [head, *((result.label, *self.cells(result)) for result in self.results)]
+
     def __str__(self) -> str:
-        rows = [("mean", "worst", "worst domain", "seen", "p"), *map(self.cells, self.results)]
-        names = ["method", *(result.label for result in self.results)]
         lines = [
             f"{name:18}{mean:>9}{worst:>9}{seen:>9}{p:>8}  {domain}"
-            for name, (mean, worst, domain, seen, p) in zip(names, rows, strict=True)
+            for name, mean, worst, domain, seen, p in self._text_rows()
         ]
         return "\n".join([f"{self.measure.label} on held-out domains", *lines, "", self.verdict()])
 
@@ -299,15 +288,9 @@ class Evaluation(Results):
 
     def _repr_html_(self) -> str:
         """The table and the verdict, for a notebook."""
-        rows: list[tuple[str, tuple[str, ...]]] = [
-            ("th", ("method", "mean", "worst", "worst domain", "seen", "p"))
-        ]
-        for result in self.results:
-            label = f"{result.label} ●" if result is self.baseline else result.label
-            rows.append(("td", (label, *self.cells(result))))
         body = "".join(
             "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in row) + "</tr>"
-            for tag, row in rows
+            for tag, row in zip_longest(["th"], self._text_rows(), fillvalue="td")
         )
         title = f"{self.measure.label} ({self.measure.direction}) on held-out domains"
         return f"<p>{escape(title)}</p><table>{body}</table><p>{escape(self.verdict())}</p>"
@@ -317,76 +300,77 @@ class Evaluation(Results):
         mean, worst, seen = map(self.show, (result.mean, result.worst, result.seen_mean))
         return mean, worst, str(result.worst_domain), seen, p_text(result.p_value)
 
-    def _recipe(self) -> dict[str, Any] | None:
-        """The arguments of :meth:`fit`, without the rows."""
-        if self.source is None:
-            return None
-        source = self.source
-        return {
-            "task": source.task,
-            "scoring": source.measure.name,
-            "inner_scoring": None if callable(source.inner_scoring) else source.inner_scoring,
-            "pos_label": source.positive,
-            "class_weight": source.class_weight,
-            "seed": source.seed,
-            "grids": {m.key: describe_grid(m.grid(source.classification)) for m in self.methods},
-        }
-
-    def _method_dict(self, result: MethodResult) -> dict[str, Any]:
+    def _summary(self, result: MethodResult) -> dict[str, Any]:
+        """Numbers of a method over domains, as they are shown."""
         shown = self.measure.shown
-        records = self.records.get(result.key)
         return {
-            **{key: getattr(result, name) for name, key in STORED_AS.items()},
-            "mean": shown(result.mean),
-            "expected": self.expect(result),
-            "range": self.one_domain(result),
-            "calibration": calibrated(records, self.facts["classes"]) if records else None,
+            **dict(zip(("mean", "low", "high"), self.expect(result), strict=True)),
             "worst": shown(result.worst),
             "worst_domain": result.worst_domain,
             "spread": result.spread,
-            "within": shown(result.reference),
             "seen": shown(result.seen_mean),
-            "price": result.generalization_gap,
-            "around": result.around,  # as scores: the larger, the better
+            "within": shown(result.reference),
+            "p_value": result.p_value,
+            "p_adjusted": result.p_adjusted,
             "seconds": round(result.seconds, 3),
-            "per_domain": [
-                {
-                    "domain": name,
-                    "score": shown(score),
-                    "within": shown(result.within[name]),
-                    "seen": shown(result.seen.get(name, float("nan"))),
-                    "ends": self.ends(result, name),
-                }
-                for name, score in result.scores.items()
-            ],
+        }
+
+    def _domain_scores(self, result: MethodResult) -> list[dict[str, Any]]:
+        """Numbers of a method on each domain, as they are shown."""
+        shown = self.measure.shown
+        return [
+            {
+                "domain": name,
+                "score": shown(score),
+                **dict(zip(("low", "high"), self.ends(result, name), strict=True)),
+                "seen": shown(result.seen.get(name, float("nan"))),
+                "within": shown(result.within[name]),
+            }
+            for name, score in result.scores.items()
+        ]
+
+    def _method_dict(self, result: MethodResult) -> dict[str, Any]:
+        records, summary = self.records.get(result.key), self._summary(result)
+        low, high = summary.pop("low"), summary.pop("high")
+        scores = self._domain_scores(result)
+        return {
+            **{key: getattr(result, name) for name, key in STORED_AS.items()},
+            **summary,
+            "expected": (summary["mean"], low, high),
+            "range": self.one_domain(result),
+            "calibration": calibrated(records, self.facts["classes"]) if records else None,
+            "price": result.generalization_gap,
+            "around": {"mean": sorted(map(self.measure.shown, (low, high)))},  # as scores
+            "per_domain": [{"ends": (row.pop("low"), row.pop("high")), **row} for row in scores],
             "warnings": result.warnings,
         }
 
 
 def describe_grid(grid: Any) -> dict[str, Any] | None:
-    """Values that a method chooses from, as JSON knows them."""
+    """Values that a method chooses from, as JSON represents them."""
     if grid is None:
         return None
-    values_of: dict[str, Any] = {}
-    for name, given in grid.items():
-        values = [str(v) for v in (given.values if isinstance(given, In) else given)]
-        values_of[name] = {"in": given.unit, "values": values} if isinstance(given, In) else values
-    return values_of
+    described: dict[str, Any] = {}
+    for name, values in grid.items():
+        texts = [str(value) for value in (values.values if isinstance(values, In) else values)]
+        described[name] = {"in": values.unit, "values": texts} if isinstance(values, In) else texts
+    return described
 
 
 def record_columns(
-    record: Row, classes: Sequence[Any] | None, both: bool = False
+    record: Row, classes: Sequence[Any] | None, every: bool = False
 ) -> dict[str, Any]:
     """Columns of a table of predictions for the rows of one domain.
 
-    Decision values are there where there are no probabilities, or if ``both`` is True.
+    Decision values are there where there are no probabilities, or if ``every`` is True.
     """
-    names = ("row", "domain", "target", "prediction")
-    columns: dict[str, Any] = {name: record[name] for name in names}
-    for what, name in (("probabilities", "probability"), ("decisions", "decision")):
-        values = record[what]
-        if values is None or classes is None or (len(columns) > len(names) and not both):
-            continue
+    columns: dict[str, Any] = {n: record[n] for n in ("row", "domain", "target", "prediction")}
+    if classes is None:
+        return columns
+    outputs = {"probability": record["probabilities"], "decision": record["decisions"]}
+    outputs = {name: values for name, values in outputs.items() if values is not None}
+    for name in outputs if every else [*outputs][:1]:
+        values = outputs[name]
         if np.ndim(values) == 1:
             columns[f"{name}_{classes[-1]}"] = values
         else:

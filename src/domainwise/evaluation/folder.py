@@ -69,7 +69,6 @@ _METHOD: Form = {
         {"promise": str, "n_domains": int, "of": str, "thresholds": [NUMBER]}
         | dict.fromkeys(("coverage", "size"), Maybe(NUMBER))
     ),
-    "around": {str: ENDS},
     "per_domain": [
         {"domain": NAME, "ends": ENDS} | dict.fromkeys(("score", "within", "seen"), Maybe(NUMBER))
     ],
@@ -213,9 +212,12 @@ class JobFolder(JobMemory):
         for row in rows:
             line = {k: v for k, v in row.items() if k not in ("predictions", "settled_model")}
             if row.get("predictions"):
-                _, _, part = job_key(row)
-                ending = "" if part == PARTS[0] else f"--{part}"
-                line["file"] = f"{row['split']:02d}-{_slug(row['method'])}{ending}.parquet"
+                method, split, part = job_key(row)
+                # Words of the method's name, and a digest if that changes the name.
+                slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
+                slug += "" if slug == method else f"-{_digest(method.encode())[:8]}"
+                slug += "" if part == PARTS[0] else f"--{part}"
+                line["file"] = f"{split:02d}-{slug}.parquet"
                 line["sha256"] = self._write(self.store.folder / line["file"], row)
             lines.append({"kind": "job", **line})
         self.store.append(lines)
@@ -228,7 +230,7 @@ class JobFolder(JobMemory):
         frames = []
         for record in row["predictions"]:
             domain = str(plain(self.problem.domains[record["domain"]]))
-            columns = record_columns({**record, "domain": domain}, names, both=True)
+            columns = record_columns({**record, "domain": domain}, names, every=True)
             if names is not None:
                 columns |= {name: columns[name].astype(str) for name in ("target", "prediction")}
             first = {"method": row["method"], "fold": record["fold"]}
@@ -246,12 +248,12 @@ def opened_folder(
     splits: Sequence[Split],
     *,
     force: bool,
-    **asked: Any,
+    **arguments: Any,
 ) -> Iterator[JobFolder]:
     """Begin, or continue, an evaluation in a folder; no other process gets in meanwhile.
 
-    Another table, other methods and another ``asked`` are refused; ``force`` removes the jobs that
-    an earlier evaluation has written, and no other file.
+    Another table, other methods and other ``arguments`` are refused; ``force`` removes the jobs
+    that an earlier evaluation has written, and no other file.
     """
     if problem.measure.own:
         raise ValueError(
@@ -270,7 +272,7 @@ def opened_folder(
         "methods": [method.key for method in methods],
         "grids": _digest("".join(_described(m, problem) for m in methods).encode())[:16],
         "seed": problem.seed,
-        **asked,
+        **arguments,
     }
     with store.locked():
         # A quick answer is soon made again, and makes room for a full one.
@@ -283,8 +285,8 @@ def opened_folder(
             store.open(repair=True, more={"chosen_by": problem.measure.name}, **run)
             jobs = JobFolder(store, problem, len(splits))
         except ResultsError as error:
-            words = f"{error}; continue with the same table and the same arguments, or use "
-            raise TableError(words, Argument("force", True)) from error
+            message = f"{error}; continue with the same table and the same arguments, or use "
+            raise TableError(message, Argument("force", True)) from error
         yield jobs
 
 
@@ -313,41 +315,49 @@ def read_stored(folder: Path) -> dict[str, Any]:
     if differences.get("columns"):
         check_form(differences, dict.fromkeys(("domains", "faults"), list), f"{path}, differences")
         check_form(differences, {"others": int}, f"{path}, differences")
-    n_domains = len(differences.get("domains", ()))
-    n_classes = len(facts["classes"] or ())
+    described, columns = differences.get("domains", ()), differences.get("columns", ())
+    n_domains, n_classes = len(described), len(facts["classes"] or ())
+    weights = stored.get("domain_weights", ())
     problems = [
-        "classes do not fit the task" * ((facts["task"] == "regression") != (n_classes == 0)),
-        "the weights of domains are not shares"
-        * (not all(0 < weight <= 1 for weight in stored.get("domain_weights", ()))),
+        ("classes do not fit the task", (facts["task"] == "regression") != (n_classes == 0)),
+        ("the weights of domains are not shares", not all(0 < weight <= 1 for weight in weights)),
         *(
-            f"the classes of domain {d['name']} are not those of the target"
-            for d in differences.get("domains", ())
-            if len(d.get("classes", d.get("target", ()))) != (n_classes or 3)
+            (
+                f"the classes of domain {d['name']} are not those of the target",
+                len(d.get("classes", d.get("target", ()))) != (n_classes or 3),
+            )
+            for d in described
         ),
         *(
-            f"the column {c['name']!r} does not describe {n_domains} domains"
-            for c in differences.get("columns", ())
-            if {len(c["missing"]), len(c.get("quantiles", c.get("shares", ())))} != {n_domains}
-            or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
-            or ("quantiles" if c["kind"] == "number" else "shares") not in c
-            or any(len(s or ()) > len(c.get("categories", ())) for s in c.get("shares", ()))
+            (
+                f"the column {c['name']!r} does not describe {n_domains} domains",
+                {len(c["missing"]), len(c.get("quantiles", c.get("shares", ())))} != {n_domains}
+                or not (0 <= c["distance_at"] < n_domains and 0 <= c["tells_at"] < n_domains)
+                or ("quantiles" if c["kind"] == "number" else "shares") not in c
+                or any(len(s or ()) > len(c.get("categories", ())) for s in c.get("shares", ())),
+            )
+            for c in columns
         ),
     ]
     for measured in (stored, *stored["others"]):
-        domains = measured["domains"]
-        scored = [[row["domain"] for row in m["per_domain"]] for m in measured["methods"]]
-        known = [[row["score"] is not None for row in m["per_domain"]] for m in measured["methods"]]
+        domains, methods = measured["domains"], measured["methods"]
+        rows = [method["per_domain"] for method in methods]
+        other_domains = any([row["domain"] for row in scores] != domains for scores in rows)
+        no_score = not all(any(row["score"] is not None for row in scores) for scores in rows)
         problems += [
-            "a domain is listed twice" * (len({*map(str, domains)}) != len(domains)),
-            "best is not the first method"
-            * ([m["key"] for m in measured["methods"][:1]] != [measured["best"]]),
-            "a method is not scored on the domains" * any(names != domains for names in scored),
-            "a method has no score" * (not all(map(any, known))),
+            ("a domain is listed twice", len({*map(str, domains)}) != len(domains)),
+            (
+                "best is not the first method",
+                [method["key"] for method in methods[:1]] != [measured["best"]],
+            ),
+            ("a method is not scored on the domains", other_domains),
+            ("a method has no score", no_score),
         ]
-    if named := {d["name"] for d in differences.get("domains", ())}:
-        problems.append("a domain is not described" * (not {*map(str, stored["domains"])} <= named))
-    if wrong := [words for words in problems if words]:
-        raise ResultsError(f"{path} is damaged: {wrong[0]}. Evaluate again")
+    if names := {domain["name"] for domain in described}:
+        problems.append(("a domain is not described", not {*map(str, stored["domains"])} <= names))
+    for problem, present in problems:
+        if present:
+            raise ResultsError(f"{path} is damaged: {problem}. Evaluate again")
     return stored
 
 
@@ -364,18 +374,19 @@ def read_evaluation(folder: Path, *, every: bool = False) -> tuple[Evaluation, d
     if not store.path.exists():
         return evaluation, stored
     store.read()
-    names, classes = {str(name): name for name in evaluation.domains}, stored["facts"]["classes"]
+    names = {str(name): name for name in evaluation.domains}
     shown = [result.key for result in evaluation.main]
-    finished = _finished(store)
+    jobs = _finished(store)
     # A folder that was copied without predictions shows the rest.
-    gone = {m for (m, _, _), job in finished.items() if not _file(store, job).exists()}
+    missing = {m for (m, _, _), job in jobs.items() if not _predictions_file(store, job).exists()}
     if not every and find_spec("pyarrow") is None:
-        gone, evaluation.lacking = set(shown), "reading them needs pyarrow, which is not installed"
-    for (method, split, part), job in finished.items():
-        if part == PARTS[0] and method not in gone and (every or method in shown):
-            records = _records(store, job, names, classes and np.array(classes))
-            outside = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
-            evaluation.records.setdefault(method, []).extend(outside)
+        missing = set(shown)
+        evaluation.lacking = "reading them needs pyarrow, which is not installed"
+    for (method, split, part), job in jobs.items():
+        if part == PARTS[0] and method not in missing and (every or method in shown):
+            records = _records(store, job, names, evaluation.classes)
+            held_out = [{**r, "split": split} for r in records if r["fold"] == OUTSIDE]
+            evaluation.records.setdefault(method, []).extend(held_out)
     return evaluation, stored
 
 
@@ -383,29 +394,24 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
     measure = stored["measure"]
     sign = 1 if measure["greater_is_better"] else -1
 
-    def number(value: float | None) -> float:
-        return float("nan") if value is None else float(value)
+    def score(value: float | None) -> float:
+        return float("nan") if value is None else sign * float(value)
 
-    def scores(method: Row, name: str) -> dict[Any, float]:
-        return {row["domain"]: sign * number(row[name]) for row in method["per_domain"]}
-
-    def ends(method: Row) -> dict[Any, tuple[float, float]]:
-        shown = {row["domain"]: row["ends"][::sign] for row in method["per_domain"]}
-        return {d: (sign * number(low), sign * number(high)) for d, (low, high) in shown.items()}
-
-    results = [
-        MethodResult(
-            **{name: method[key] for name, key in STORED_AS.items() if key in method},
-            seconds=method["seconds"],
-            scores=scores(method, "score"),
-            within=scores(method, "within"),
-            seen=scores(method, "seen"),
-            ends=ends(method),
-            around={k: (number(v[0]), number(v[1])) for k, v in method["around"].items()},
-            warnings=tuple(method["warnings"]),
-        )
-        for method in stored["methods"]
-    ]
+    results = []
+    for method in stored["methods"]:
+        by_domain = {row["domain"]: row for row in method["per_domain"]}
+        scores: dict[str, Any] = {
+            name: {domain: score(row[key]) for domain, row in by_domain.items()}
+            for name, key in (("scores", "score"), ("within", "within"), ("seen", "seen"))
+        }
+        ends = {
+            domain: (score(row["ends"][::sign][0]), score(row["ends"][::sign][1]))
+            for domain, row in by_domain.items()
+        }
+        attributes = {name: method[key] for name, key in STORED_AS.items() if key in method}
+        attributes |= {"seconds": method["seconds"], "warnings": tuple(method["warnings"])}
+        results.append(MethodResult(**attributes, **scores, ends=ends))
+    faults = list(map(stored_fault, stored["differences"].get("faults", ())))
     evaluation = Evaluation(
         results,
         stored["domains"],
@@ -414,20 +420,16 @@ def _evaluation(stored: Mapping[str, Any]) -> Evaluation:
         stored["facts"],
         stored["notes"],
         next_step=stored["next_step"],
-        differences={
-            **stored["differences"],
-            "faults": list(map(stored_fault, stored["differences"].get("faults", ()))),
-        },
+        differences={**stored["differences"], "faults": faults},
         weights=dict(zip(stored["domains"], stored.get("domain_weights", ()), strict=False)),
     )
     sets = {method["key"]: method["calibration"] for method in stored["methods"]}
     evaluation.calibration = sets[evaluation.recommended_] or {}
     # Computed when it was evaluated; there is no scorer here to compute it again.
-    gains = [
-        {name: number(value) if value is None else value for name, value in gain.items()}
+    evaluation.label_gain = [
+        {name: float("nan") if value is None else value for name, value in gain.items()}
         for gain in stored.get("label_gain", ())
     ]
-    vars(evaluation)["label_gain"] = gains
     return evaluation
 
 
@@ -442,13 +444,18 @@ def _finished(store: ResultStore) -> dict[tuple[str, int, str], Row]:
     return jobs
 
 
+def _predictions_file(store: ResultStore, job: Row) -> Path:
+    """Where the predictions of a job are; the folder, if it has made none."""
+    return store.folder / job.get("file", "")
+
+
 def _records(
     store: ResultStore, job: Row, domains: Mapping[str, Any], classes: Array | None
 ) -> list[Row]:
     """Predictions of a job, by domain and fold; ``domains`` are by name in the file."""
     if "file" not in job:
         return []
-    path = _file(store, job)
+    path = _predictions_file(store, job)
     try:
         content = path.read_bytes()
         if job.get("sha256", (digest := _digest(content))) != digest:
@@ -457,24 +464,30 @@ def _records(
                 f"{store.path.name}. Restore the file, or run the evaluation again"
             )
         frame = import_pandas().read_parquet(path)
-        numbers = [n for n in frame if n.startswith(("probability_", "decision_"))]
         names = [] if classes is None else [str(name) for name in classes.tolist()]
-        for kind, few in (("probability_", ()), ("decision_", names[-1:])):
-            columns = [n.removeprefix(kind) for n in numbers if n.startswith(kind)]
-            if columns not in ([], names, [*few]):
-                raise ValueError(f"the columns {kind}... do not fit the classes")
-        frame = frame.astype(dict.fromkeys(numbers, np.float64) | {"fold": int, "row": int})
-        named = {} if classes is None else {str(name): i for i, name in enumerate(classes.tolist())}
+        outputs = {}
+        for kind, prefix, single in (
+            ("probabilities", "probability_", []),
+            ("decisions", "decision_", names[-1:]),
+        ):
+            columns = [name for name in frame if name.startswith(prefix)]
+            if [name.removeprefix(prefix) for name in columns] not in ([], names, single):
+                raise ValueError(f"the columns {prefix}... do not fit the classes")
+            frame = frame.astype(dict.fromkeys(columns, np.float64))
+            outputs[kind] = columns[0] if len(columns) == 1 else columns
+        frame = frame.astype({"fold": int, "row": int})
+        if classes is None:
+            frame = frame.astype({"target": np.float64, "prediction": np.float64})
+        codes = {name: code for code, name in enumerate(names)}
         records = []
         for (domain, fold), part in frame.groupby(["domain", "fold"], sort=False):
-            labels = {name: part[name].to_numpy() for name in ("target", "prediction")}
-            if classes is None:
-                labels = {name: values.astype(np.float64) for name, values in labels.items()}
-            else:
-                labels = {k: classes[[named[name] for name in v]] for k, v in labels.items()}
             record = {"row": part["row"].to_numpy(), "domain": domains[domain], "fold": fold}
-            kinds = {"probabilities": "probability_", "decisions": "decision_"}
-            records.append({**record, **labels, **{k: _values(part, v) for k, v in kinds.items()}})
+            for name in ("target", "prediction"):
+                values = part[name].to_numpy()
+                record[name] = values if classes is None else classes[[codes[v] for v in values]]
+            for kind, columns in outputs.items():
+                record[kind] = part[columns].to_numpy() if len(columns) else None
+            records.append(record)
     except ResultsError:
         raise
     except ModuleNotFoundError as error:
@@ -485,25 +498,6 @@ def _records(
             "Restore the file, or run the evaluation again"
         ) from error
     return records
-
-
-def _file(store: ResultStore, job: Row) -> Path:
-    """Where the predictions of a job are; the folder, if it has made none."""
-    return store.folder / job.get("file", "")
-
-
-def _values(frame: Any, prefix: str) -> Array | None:
-    names = [name for name in frame.columns if name.startswith(prefix)]
-    if not names:
-        return None
-    values = frame[names].to_numpy(dtype=np.float64)
-    return values[:, 0] if len(names) == 1 else values
-
-
-def _slug(name: str) -> str:
-    """Part of a file name: words of the method's name, and a digest if that changes the name."""
-    plain_name = re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-")
-    return plain_name if plain_name == name else f"{plain_name}-{_digest(name.encode())[:8]}"
 
 
 def _described(method: Method, problem: Problem) -> str:

@@ -11,17 +11,9 @@ import numpy as np
 import sklearn
 
 from domainwise import __version__
-from domainwise.evaluation.batches import HALVES, TENTHS, BatchScores, batch_scores
+from domainwise.evaluation.batches import HALVES, TENTHS, batch_scores
 from domainwise.evaluation.evaluation import Evaluation
-from domainwise.evaluation.jobs import (
-    OUTSIDE,
-    PARTS,
-    SEEN,
-    Row,
-    Scorer,
-    can_score,
-    job_key,
-)
+from domainwise.evaluation.jobs import OUTSIDE, PARTS, SEEN, Row, Scorer, can_score, job_key
 from domainwise.evaluation.problem import Problem
 from domainwise.evaluation.results import (
     MethodResult,
@@ -39,23 +31,11 @@ from domainwise.splits.folds import Split
 def able_methods(
     problem: Problem, methods: Sequence[Method], measures: Sequence[Measure]
 ) -> list[Method]:
-    """Methods that have what one of the measures asks for."""
+    """Methods that have what one of the measures needs."""
     able = [m for m in methods if any(can_score(m, problem.measured_by(by)) for by in measures)]
     if problem.measure.own:  # a caller's scorer does not pass domains
         return [replace(method, context=False) for method in able]
     return able
-
-
-def outside_rows(rows: Sequence[Row]) -> list[Row]:
-    """Rows of held-out domains, with the predictions of the same method on seen domains."""
-    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != PARTS[0]}
-    joined = []
-    for row in rows:
-        if job_key(row)[2] == PARTS[0]:
-            more = seen.get(job_key(row)[:2], {}).get("predictions", [])
-            predictions = [*row.get("predictions", ()), *more]
-            joined.append(row if "error" in row else {**row, "predictions": predictions})
-    return joined
 
 
 def scored_evaluation(
@@ -67,50 +47,32 @@ def scored_evaluation(
 ) -> Evaluation:
     """Score the predictions of all jobs, and gather what follows."""
     measured, able = problem.measured_by(measure), able_methods(problem, methods, [measure])
-    left_out = {
+    usable = [method.key for method in able]
+    missing = {
         method.key: f"gives no probabilities, which {measure.name} needs"
         for method in methods
-        if method.key not in {other.key for other in able}
+        if method.key not in usable
     }
-    keys = [key for method in able for key, _, _ in method.rows(measured.classification)]
-    order = {key: place for place, key in enumerate(keys)}
-    ours = sorted(
-        (row for row in outside_rows(rows) if row["method"] in order),
-        key=lambda row: (row["split"], order[row["method"]]),
-    )
-    evaluation = collect(measured, able, list(map(Scorer(measured, splits), ours)), left_out)
-    made, would = problem.setting(1), replace(problem, measure=measure).setting(1)
-    if (made.scoring, made.class_weight) != (would.scoring, would.class_weight):
-        evaluation.notes.append(
-            f"Parameters and class weights were chosen for {problem.measure.label}; "
-            f"{measure.label} is computed from the same predictions."
-        )
-    return evaluation
-
-
-def collect(
-    problem: Problem, methods: Sequence[Method], rows: Sequence[Row], left_out: Mapping[str, str]
-) -> Evaluation:
-    """Gather the rows of all jobs; ``left_out`` says why some methods were not run."""
-    missing = dict(left_out)
+    variants = [(m, *variant) for m in able for variant in m.rows(measured.classification)]
+    jobs = _scored_jobs(Scorer(measured, splits), [key for _, key, _, _ in variants], rows)
     results = []
-    records: dict[str, list[Row]] = {}
-    seen: dict[str, list[Row]] = {}
-    variants = [(method, *row) for method in methods for row in method.rows(problem.classification)]
+    records: dict[int, dict[str, list[Row]]] = {OUTSIDE: {}, SEEN: {}}
     for method, key, label, context in variants:
-        mine = [row for row in rows if row["method"] == key]
-        errors = [row["error"] for row in mine if "error" in row]
-        if errors:
-            missing[key] = f"failed: {errors[0]}"
+        errors = [f"failed: {job['error']}" for job in jobs[key] if "error" in job]
+        if errors or not jobs[key]:
+            missing[key] = errors[0] if errors else "not finished"
             continue
-        if not mine:
-            missing[key] = "not finished"
+        scores = _by_domain(measured, jobs[key], "scores")
+        if not np.isfinite(list(scores.values())).any():
+            missing[key] = f"{measure.label} is defined on no domain"
             continue
-        scores = _by_domain(problem, mine, "scores")
-        if not any(np.isfinite(value) for value in scores.values()):
-            missing[key] = f"{problem.measure.label} is defined on no domain"
-            continue
-        losses = [by_column for row in mine for by_column in row.get("worth", {}).items()]
+        losses = [item for job in jobs[key] for item in job.get("worth", {}).items()]
+        batches = {}
+        if context:  # by kind of batch, and of the same fits without context
+            together = _records(jobs[key], (OUTSIDE, HALVES, TENTHS))
+            scored = [r for r in together if r["domain"] not in measured.unscored]
+            alone = _records(jobs[method.key], (OUTSIDE,))
+            batches = batch_scores(measure, measured.classes, scored, alone)
         results.append(
             MethodResult(
                 key,
@@ -118,67 +80,72 @@ def collect(
                 method.kind,
                 method.about,
                 scores,
-                _by_domain(problem, mine, "within"),
-                [row["parameters"] for row in mine],
-                mine[0]["candidates"],
-                float(sum(row["seconds"] for row in mine)),
-                tuple(dict.fromkeys(text for row in mine for text in row["warnings"])),
+                _by_domain(measured, jobs[key], "within"),
+                [job["parameters"] for job in jobs[key]],
+                jobs[key][0]["candidates"],
+                float(sum(job["seconds"] for job in jobs[key])),
+                tuple(dict.fromkeys(text for job in jobs[key] for text in job["warnings"])),
                 context=context,
-                batches=_batches(problem, rows, method.key, key) if context else {},
-                importance=_means((name, lost) for name, each in losses for lost in each),
+                batches=batches,
+                importance=_means((name, loss) for name, values in losses for loss in values),
             )
         )
-        for by_method, fold in ((records, OUTSIDE), (seen, SEEN)):
+        for fold, by_method in records.items():
             by_method[key] = [
                 {**record, "domain": plain(problem.domains[record["domain"]])}
-                for row in mine
-                for record in row["predictions"]
-                if record["fold"] == fold
+                for record in _records(jobs[key], (fold,))
             ]
     if not results:
         reasons = "; ".join(f"{key} {reason}" for key, reason in missing.items())
         raise ValueError(f"no method could be evaluated: {reasons}")
-    compared = with_p_values(results)
+    results = with_p_values(results)
     evaluation = Evaluation(
-        compared,
-        list(compared[0].scores),
-        problem.measure,
+        results,
+        list(results[0].scores),
+        measure,
         missing,
-        _facts(problem),
-        records=records,
-        methods=list({m.key: m for m, key, _, _ in variants if key in records}.values()),
+        _facts(measured),
+        records=records[OUTSIDE],
+        methods=list({m.key: m for m, key, _, _ in variants if key in records[OUTSIDE]}.values()),
     )
-    evaluation.results = with_intervals(evaluation, seen)
-    best = grouped(records[evaluation.best.key])
+    evaluation.results = with_intervals(evaluation, records[SEEN])
+    best = grouped(evaluation.records[evaluation.best.key])
     counts = {d: len(np.unique(np.concatenate([r["row"] for r in best[d]]))) for d in best}
     evaluation.weights = domain_weights(evaluation.results, counts)
-    evaluation.notes = _notes(problem, evaluation, rows)
+    row_folds = any(job.get("selected_on") == "rows" for by_key in jobs.values() for job in by_key)
+    evaluation.notes = _notes(problem, evaluation, row_folds)
     return evaluation
 
 
-def _batches(problem: Problem, rows: Sequence[Row], plain_key: str, key: str) -> BatchScores:
-    """Scores of a method with context by kind of batch, and of the same fits without context."""
+def _scored_jobs(score: Scorer, keys: Sequence[str], rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Scored rows of held-out domains by method, with its predictions on seen domains."""
+    seen = {job_key(row)[:2]: row for row in rows if job_key(row)[2] != PARTS[0]}
+    jobs: dict[str, list[Row]] = {key: [] for key in keys}
+    for row in sorted(rows, key=lambda row: row["split"]):
+        if row["method"] in jobs and job_key(row)[2] == PARTS[0]:
+            more = seen.get(job_key(row)[:2], {}).get("predictions", [])
+            predictions = [*row.get("predictions", ()), *more]
+            jobs[row["method"]].append(score({**row, "predictions": predictions}))
+    return jobs
 
-    def records(method: str, folds: Sequence[int]) -> list[Row]:
-        mine = [row for row in rows if row["method"] == method and "error" not in row]
-        return [r for row in mine for r in row["predictions"] if r["fold"] in folds]
 
-    together, alone = records(key, (OUTSIDE, HALVES, TENTHS)), records(plain_key, (OUTSIDE,))
-    scored = [r for r in together if r["domain"] not in problem.unscored]
-    return batch_scores(problem.measure, problem.classes, scored, alone)
+def _records(jobs: Sequence[Row], folds: Sequence[int]) -> list[Row]:
+    """Predictions of jobs without an error, of some folds."""
+    records = [record for job in jobs if "error" not in job for record in job["predictions"]]
+    return [record for record in records if record["fold"] in folds]
 
 
 def _means(values: Iterable[tuple[Any, float]]) -> dict[Any, float]:
-    """Mean of the values of group key."""
+    """Mean of the values of each key."""
     groups: dict[Any, list[float]] = {}
     for key, value in values:
         groups.setdefault(key, []).append(value)
     return {key: float(np.mean(group)) for key, group in groups.items()}
 
 
-def _by_domain(problem: Problem, rows: Sequence[Row], name: str) -> dict[Any, float]:
+def _by_domain(problem: Problem, jobs: Sequence[Row], name: str) -> dict[Any, float]:
     """Mean over the splits in which a domain was held out, in the order of the domains."""
-    means = _means(scored for row in rows for scored in row[name].items())
+    means = _means(scored for job in jobs for scored in job[name].items())
     return {plain(problem.domains[code]): means[code] for code in sorted(means)}
 
 
@@ -223,52 +190,53 @@ def drawn_rows_note(problem: Problem) -> str:
     )
 
 
-def _notes(problem: Problem, evaluation: Evaluation, rows: Sequence[Row]) -> list[str]:
-    notes = list(problem.notes)
-    if len(problem.y) < problem.n_given:
-        notes.append(drawn_rows_note(problem))
+def _notes(problem: Problem, evaluation: Evaluation, row_folds: bool) -> list[str]:
+    measure, label, positive = evaluation.measure, evaluation.measure.label, problem.positive
     single = [str(name) for name in problem.domains[problem.unscored]]
-    if single:
-        notes.append(
+    scores = {str(name): score for name, score in evaluation.best.scores.items()}
+    undefined = [name for name in scores if not np.isfinite(scores[name]) and name not in single]
+    usual_size = int(np.median(np.bincount(problem.everything.codes)))
+    before, now = problem.setting(1), replace(problem, measure=measure).setting(1)
+    remarks = [
+        (len(problem.y) < problem.n_given, drawn_rows_note(problem)),
+        (
+            single,
             f"One class only in {', '.join(single)}: these rows are used for training, and are not "
-            "scored."
-        )
-    undefined = [
-        str(name) for name, score in evaluation.best.scores.items() if not np.isfinite(score)
-    ]
-    undefined = [name for name in undefined if name not in single]
-    if undefined:
-        notes.append(
-            f"{evaluation.measure.label} is not defined on {', '.join(undefined)}; the means are "
-            "over the other domains."
-        )
-    if any(row.get("selected_on") == "rows" for row in rows):
-        notes.append(
+            "scored.",
+        ),
+        (
+            undefined,
+            f"{label} is not defined on {', '.join(undefined)}; the means are over the other "
+            "domains.",
+        ),
+        (
+            row_folds,
             "Some parameters were chosen with folds of rows, because there was no second source "
-            "domain to hold out."
-        )
-    if problem.class_weight is not None:
-        notes.append(
+            "domain to hold out.",
+        ),
+        (
+            problem.class_weight is not None,
             "Classes are weighted equally in training, however rare, as they are in "
-            f"{evaluation.measure.label}."
-        )
-    if any(result.context for result in evaluation.results):
-        notes.append(
+            f"{problem.measure.label}.",
+        ),
+        (
+            any(result.context for result in evaluation.results),
             f"Methods with {CONTEXT} get all rows of the held-out domain together, without labels "
-            f"({_usual_size(problem):,} rows of a domain, the median), and assume that a batch "
-            "looks like the whole domain; other methods predict each row by itself."
-        )
-    if evaluation.measure.about_one_class and problem.positive is not None:
-        notes.append(
-            f"{evaluation.measure.label} is about the class {problem.positive!s} (pos_label)."
-        )
-    notes += [f"{key}: {reason}." for key, reason in evaluation.left_out.items()]
-    return notes
-
-
-def _usual_size(problem: Problem) -> int:
-    """Median number of rows of a domain."""
-    return int(np.median(np.bincount(problem.everything.codes)))
+            f"({usual_size:,} rows of a domain, the median), and assume that a batch looks like "
+            "the whole domain; other methods predict each row by itself.",
+        ),
+        (
+            measure.about_one_class and positive is not None,
+            f"{label} is about the class {positive!s} (pos_label).",
+        ),
+        *((True, f"{key}: {reason}.") for key, reason in evaluation.left_out.items()),
+        (
+            (before.scoring, before.class_weight) != (now.scoring, now.class_weight),
+            f"Parameters and class weights were chosen for {problem.measure.label}; {label} is "
+            "computed from the same predictions.",
+        ),
+    ]
+    return [*problem.notes, *(text for applies, text in remarks if applies)]
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +29,8 @@ from domainwise.splits.folds import Split, spaced_rows
 
 Row = dict[str, Any]
 
-#: Said by scikit-learn about ordinary things: a class missing from a small domain, and the like.
+#: Beginnings of scikit-learn's warnings about ordinary things, such as a class that is missing
+#: from a small domain.
 _EXPECTED = (
     "y_pred contains classes not in y_true",
     "Variables are collinear",
@@ -77,8 +78,8 @@ class MethodJob:
     @property
     def rows(self) -> list[tuple[str, int, str]]:
         """Method, split and part of each row that it returns."""
-        keys = self.method.rows(self.problem.classification)
-        return [(key, self.number, self.part) for key, _, _ in keys]
+        variants = self.method.rows(self.problem.classification)
+        return [(key, self.number, self.part) for key, _, _ in variants]
 
     def run(self) -> list[Row]:
         """Choose parameters, fit, and predict. A failure is a row with the error.
@@ -86,10 +87,10 @@ class MethodJob:
         BLAS gets one thread: the order of its sums, and with it the last digits, would depend on
         the number of workers.
         """
-        keys = self.method.rows(self.problem.classification)
         rows: list[Row] = [
-            {"method": key, "split": self.number, "part": self.part} for key, _, _ in keys
+            {"method": key, "split": number, "part": part} for key, number, part in self.rows
         ]
+        contexts = [context for _, _, context in self.method.rows(self.problem.classification)]
         started = time.perf_counter()
         with (
             threadpool_limits(limits=1),
@@ -99,13 +100,13 @@ class MethodJob:
             warnings.resetwarnings()  # forests set every filter again for every tree
             warnings.simplefilter("always")
             try:
-                with quiet_about_domains():  # a note says it, for all methods
-                    self._fill(rows, [context for _, _, context in keys])
+                with quiet_about_domains():  # a note of the evaluation describes them
+                    self._fill(rows, contexts)
             except FAILURES as error:
                 for row in rows:
                     if "predictions" not in row:
                         row["error"] = f"{error}" or type(error).__name__
-        for row in rows:  # neither of two is to be had for less
+        for row in rows:  # rows share one fit
             row |= {"seconds": time.perf_counter() - started, "warnings": unexpected(caught)}
         return rows
 
@@ -113,87 +114,72 @@ class MethodJob:
         """The method, fitted to the sources; some look at rows of these that were not drawn."""
         problem, method, (train, _) = self.problem, self.method, self.split
         model = method.pipeline(problem.setting(len(train), self.inner_cv), problem.preprocessor)
-        alone = self.quick or problem.whole is None
-        if alone or not takes(model[-1].estimator.fit, "learn_from"):
-            rows = problem.rows(train, method.prepare)
-            return fit_with_domains(model, rows, problem.y[train], problem.domain_of(train))
-        whole = problem.everything
-        rows = whole.rows_of(problem.codes[train])
-        return fit_with_domains(
-            model,
-            whole.rows(rows, method.prepare),
-            whole.y[rows],
-            whole.domain_of(rows),
-            learn_from=np.searchsorted(rows, problem.index[train]),
-        )
+        source, rows, options = problem, train, {}
+        uses_others = takes(model[-1].estimator.fit, "learn_from")
+        if uses_others and problem.whole is not None and not self.quick:
+            source, rows = problem.everything, problem.everything.rows_of(problem.codes[train])
+            options = {"learn_from": np.searchsorted(rows, problem.index[train])}
+        X = source.rows(rows, method.prepare)
+        return fit_with_domains(model, X, source.y[rows], source.domain_of(rows), **options)
 
     def _fill(self, rows: list[Row], contexts: list[bool]) -> None:
         """Add what the fitted method predicts, without context and, in a second row, with it."""
+        problem, (train, test) = self.problem, self.split
         model = self._fitted()
+        search: MethodSearch = model[-1]
+        selected = plain_parameters(search.best_params_)
         importance: dict[str, list[float]] = {}
         if self.columns:
             with suppress(*FAILURES, KeyError, TypeError):
-                asked = (self.problem, self.method, model, self.split, self.columns)
-                importance = column_importance(*asked, QUICK_ROWS if self.quick else MAX_ROWS)
-        settled = model[-1].settled_
+                importance = column_importance(self, model)
         for row, context in zip(rows, contexts, strict=True):
-            row |= {"worth": importance, "settled_model": settled}
-            row |= self._predictions(model, context)
+            records = []
+            for scored in problem.scored_rows(test):
+                predictions = self._predictions(model, problem.everything, scored, context)
+                learnt = problem.y[train]
+                record = self._record(predictions, problem.everything, scored, learnt, OUTSIDE)
+                records.append(record)
+                if context and not (self.quick or problem.measure.own):
+                    data = (predictions.X, predictions.classes, predictions.rows)
+                    records += partial_records(model, *data, record, problem.seed)
+            weights = getattr(search.estimator_, "context_weights_" if context else "weights_", {})
+            members = weights.items() if isinstance(weights, dict) else ()  # of an ensemble
+            row |= {
+                "worth": importance,
+                "settled_model": search.settled_,
+                "parameters": {name: selected[name] for name in search.varied_}
+                | {f"weight of {name}": round(float(weight), 3) for name, weight in members},
+                "settled": selected,
+                "candidates": search.n_candidates_,
+                "selected_on": search.selected_on_,
+                "predictions": records,
+            }
 
-    def _predictions(self, model: Pipeline, context: bool) -> Row:
-        problem, (train, test) = self.problem, self.split
-        search: MethodSearch = model[-1]
-        whole = problem.everything
-        records = []
-        for rows in problem.scored_rows(test):
-            records.append(self._record(model, whole, rows, problem.y[train], OUTSIDE, context))
-            if context and not (self.quick or problem.measure.own):
-                records += self._partial(model, whole, rows, records[-1])
-        chosen = plain_parameters(search.best_params_)
-        mix = getattr(search.estimator_, "context_weights_" if context else "weights_", None)
-        weights = mix.items() if isinstance(mix, dict) else ()  # of an ensemble's members
-        return {
-            "parameters": {name: chosen[name] for name in search.varied_}
-            | {f"weight of {name}": round(float(weight), 3) for name, weight in weights},
-            "settled": chosen,
-            "candidates": search.n_candidates_,
-            "selected_on": search.selected_on_,
-            "predictions": records,
-        }
-
-    def _predicted(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
+    def _predictions(self, model: Any, problem: Problem, rows: Array, context: bool) -> Predictions:
         prepare = self.method.prepare
         if not context:
             return Predictions(model, problem.rows(rows, prepare), problem.classes)
-        # A domain is what all of its rows are like, also those that were not drawn.
+        # The context of a domain is all of its rows, also those that were not drawn.
         whole = problem.everything
-        around = whole.rows_of(problem.codes[rows])
-        X, domains = whole.rows(around, prepare), whole.domain_of(around)
-        drawn = np.searchsorted(whole.index[around], problem.index[rows])
+        batch = whole.rows_of(problem.codes[rows])
+        X, domains = whole.rows(batch, prepare), whole.domain_of(batch)
+        drawn = np.searchsorted(whole.index[batch], problem.index[rows])
         return Predictions(model, X, problem.classes, domains, drawn)
 
-    def _partial(self, model: Any, whole: Problem, rows: Array, record: Row) -> Iterator[Row]:
-        """Predictions of a held-out domain in parts."""
-        asked = self._predicted(model, whole, rows, context=True)
-        return partial_records(model, asked.X, asked.classes, asked.rows, record, self.problem.seed)
-
     def _record(
-        self, model: Any, problem: Problem, rows: Array, learnt: Array, fold: int, context: bool
+        self, predictions: Predictions, problem: Problem, rows: Array, learnt: Array, fold: int
     ) -> Row:
-        """What a model that was fitted to targets says about rows of one domain."""
-        predictions = self._predicted(model, problem, rows, context)
+        """Predictions of a model that was fitted to targets ``learnt``, for rows of one domain."""
         score, y = float("nan"), problem.y[rows]
-        # Only a scorer of the caller's needs the model; all others can judge later.
+        # Only a scorer of the caller's needs the model; all others can score records later.
         if problem.measure.own and problem.measure.defined(learnt, y, problem.classification):
-            score = float(problem.measure.scorer(model, predictions.X, y))
+            score = float(problem.measure.scorer(predictions.estimator, predictions.X, y))
         return {
             "row": problem.index[rows],
             "domain": int(problem.codes[rows[0]]),
             "fold": fold,
             "target": y,
-            "prediction": predictions.labels,
-            "probabilities": predictions.probabilities,
-            "decisions": predictions.decisions,
+            **predictions.outputs(),
             "score": score,
         }
 
@@ -226,7 +212,7 @@ class InsideJob(MethodJob):
             settled = clone(settled).set_params(context="auto")
         train, test = self.seen
         with suppress(*FAILURES, TypeError):
-            model = self._settled(settled, train, domains=True)
+            model = self._refitted(settled, train, domains=True)
             for row, context in zip(rows, contexts, strict=True):
                 row["predictions"] += self._seen(model, self.problem.y[train], test, context)
 
@@ -241,52 +227,51 @@ class InsideJob(MethodJob):
             rows = held_out[problem.codes[held_out] == code]
             for fold, (train, test) in enumerate(within_splits(problem, rows)):
                 with suppress(*FAILURES, TypeError):
-                    model = self._settled(settled, rows[train], domains=False)
+                    model = self._refitted(settled, rows[train], domains=False)
+                    predictions = self._predictions(model, problem, rows[test], context=False)
                     learnt = problem.y[rows[train]]
-                    record = self._record(model, problem, rows[test], learnt, fold, False)
-                    records.append(record)
+                    records.append(self._record(predictions, problem, rows[test], learnt, fold))
         return records
 
     def _seen(self, model: Any, learnt: Array, test: Array, context: bool) -> list[Row]:
         """Predictions for rows of all domains by a model that was fitted to others of them."""
-        problem = self.problem
-        places = [np.flatnonzero(problem.codes[test] == c) for c in np.unique(problem.codes[test])]
+        problem, codes = self.problem, self.problem.codes[test]
+        places = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+        # One prediction for all domains: forty small ones would mostly prepare rows. A scorer of
+        # the caller's scores a domain by its own rows.
+        batches = [test[rows] for rows in places] if problem.measure.own else [test]
+        records = [
+            self._record(self._predictions(model, problem, at, context), problem, at, learnt, SEEN)
+            for at in batches
+        ]
         if problem.measure.own:
-            asked = (learnt, SEEN, context)
-            return [self._record(model, problem, test[at], *asked) for at in places]
-        # One prediction for all domains: forty small ones would mostly prepare rows.
-        whole = self._record(model, problem, test, learnt, SEEN, context)
-        arrays = ("row", "target", "prediction", "probabilities", "decisions")
+            return records
+        parts = ("row", "target", "prediction", "probabilities", "decisions")
+        (whole,) = records
         return [
-            {**whole, "domain": int(problem.codes[test[at[0]]])}
-            | {n: None if whole[n] is None else whole[n][at] for n in arrays}
-            for at in places
+            {**whole, "domain": int(codes[rows[0]])}
+            | {name: None if whole[name] is None else whole[name][rows] for name in parts}
+            for rows in places
         ]
 
-    def _settled(self, settled: Any, train: Array, domains: bool) -> Pipeline:
-        """What was chosen on the sources, fitted to other rows."""
-        problem, prepare = self.problem, self.method.prepare
+    def _refitted(self, settled: Any, train: Array, domains: bool) -> Pipeline:
+        """The model that was chosen on the sources, fitted to other rows."""
+        problem, prepare, model = self.problem, self.method.prepare, clone(settled)
+        n_components = model.get_params().get("project__n_components")
+        if n_components is not None and n_components > len(train) - 1:
+            model.set_params(project__n_components=len(train) - 1)
         steps: list[Any] = [("prepare", clone(problem.preprocessor))] if prepare else []
-        model = Pipeline([*steps, ("model", _smaller(clone(settled), len(train)))])
-        rows, y = problem.rows(train, prepare), problem.y[train]
+        model = Pipeline([*steps, ("model", model)])
+        X, y = problem.rows(train, prepare), problem.y[train]
         names = problem.domain_of(train) if self.method.kind == "own" else problem.codes[train]
-        return fit_with_domains(model, rows, y, names) if domains else model.fit(rows, y)
-
-
-def _smaller(model: Any, n_rows: int) -> Any:
-    """No more components than the rows of one domain can have."""
-    asked = model.get_params().get("project__n_components")
-    if asked is not None and asked > n_rows - 1:
-        model.set_params(project__n_components=n_rows - 1)
-    return model
+        return fit_with_domains(model, X, y, names) if domains else model.fit(X, y)
 
 
 def unexpected(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """Texts of warnings but for those about ordinary things."""
-    # Notes tell of rows that are held out instead of domains, for all methods.
-    known = (RowFoldsWarning, ClassShareWarning)
-    own = [warning for warning in caught if not issubclass(warning.category, known)]
-    texts = {str(warning.message)[:300] for warning in own}
+    # A note of the evaluation describes rows that are held out instead of domains.
+    noted = (RowFoldsWarning, ClassShareWarning)
+    texts = {str(w.message)[:300] for w in caught if not issubclass(w.category, noted)}
     return sorted(text for text in texts if not text.startswith(_EXPECTED))
 
 
@@ -314,7 +299,7 @@ class Scorer:
 
     def __init__(self, problem: Problem, splits: Sequence[Split]) -> None:
         self.problem, self.splits = problem, splits
-        self._defined, self._folds = cache(self._is_defined), cache(self._splits_within)
+        self._folds = cache(self._defined_folds)  # the same for all methods
 
     def __call__(self, row: Row) -> Row:
         """Add ``scores`` and ``within``, by domain; a measure that fails makes the job fail.
@@ -326,58 +311,45 @@ class Scorer:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             records = {(r["domain"], r["fold"]): r for r in row["predictions"]}
-            outer = [code for code, fold in records if fold == OUTSIDE]
-            number = row["split"]
+            held_out = [code for code, fold in records if fold == OUTSIDE]
+            learnt = self.problem.y[self.splits[row["split"]][0]]
             try:
-                scores = {code: self._score(number, records[code, OUTSIDE]) for code in outer}
+                scores = {code: self._held_out(records[code, OUTSIDE], learnt) for code in held_out}
             except FAILURES as error:
                 return {**row, "error": f"{error}" or type(error).__name__}
-            within = {code: self._within(number, code, records) for code in outer}
+            within = {code: self._within(row["split"], code, records) for code in held_out}
         messages = sorted({*row["warnings"], *unexpected(caught)})
         return {**row, "scores": scores, "within": within, "warnings": messages}
 
-    def _score(self, number: int, record: Row) -> float:
-        measure, classes = self.problem.measure, self.problem.classes
-        code, fold = record["domain"], record["fold"]
-        if fold == OUTSIDE:
-            if code in self.problem.unscored:
-                return float("nan")
-            y, classification = self.problem.y, self.problem.classification
-            learnt = y[self.splits[number][0]]
-            if not measure.defined(learnt, record["target"], classification):
-                return float("nan")
-        elif not self._defined(number, code, fold):
-            return float("nan")
-        if measure.own:
-            return float(record["score"])
-        named = (record[name] for name in ("prediction", "probabilities", "decisions"))
-        return float(measure.scorer(Predictions.of_values(classes, *named), None, record["target"]))
+    def _held_out(self, record: Row, learnt: Array) -> float:
+        problem = self.problem
+        defined = record["domain"] not in problem.unscored and problem.measure.defined(
+            learnt, record["target"], problem.classification
+        )
+        return self._score(record) if defined else float("nan")
 
     def _within(self, number: int, code: int, records: dict[tuple[int, int], Row]) -> float:
         """Mean over the folds inside a domain; NaN if one that counts could not be predicted."""
         if not any(domain == code and 0 <= fold < SEEN for domain, fold in records):
             return float("nan")
-        folds = range(len(self._folds(number, code)))
-        counting = [fold for fold in folds if self._defined(number, code, fold)]
         try:
-            scores = [self._score(number, records[code, fold]) for fold in counting]
+            scores = [self._score(records[code, fold]) for fold in self._folds(number, code)]
         except (*FAILURES, KeyError):
             return float("nan")
         return float(np.mean(scores)) if scores else float("nan")
 
-    def _rows(self, number: int, code: int) -> Any:
-        test = self.splits[number][1]
-        return test[self.problem.codes[test] == code]
+    def _score(self, record: Row) -> float:
+        if self.problem.measure.own:
+            return float(record["score"])
+        return self.problem.measure.score_record(self.problem.classes, record)
 
-    def _splits_within(self, number: int, code: int) -> list[Split]:
-        return within_splits(self.problem, self._rows(number, code))
-
-    def _is_defined(self, number: int, code: int, fold: int) -> bool:
-        """Whether the measure can judge a fold inside a domain; the same for all methods."""
-        rows = self._rows(number, code)
-        train, test = (rows[part] for part in self._folds(number, code)[fold])
-        y = self.problem.y
-        return self.problem.measure.defined(y[train], y[test], self.problem.classification)
+    def _defined_folds(self, number: int, code: int) -> list[int]:
+        """Folds inside a domain on which the measure is defined."""
+        problem, test = self.problem, self.splits[number][1]
+        rows = test[problem.codes[test] == code]
+        y, kind = problem.y[rows], problem.classification
+        folds = enumerate(within_splits(problem, rows))
+        return [i for i, (train, at) in folds if problem.measure.defined(y[train], y[at], kind)]
 
 
 #: Rows of all domains of a split that are shuffled, over and over up to half as many, and rows
@@ -386,75 +358,54 @@ MAX_ROWS, AT_A_TIME = 400, 2000
 QUICK_ROWS = 100  #: the former of a quick evaluation
 
 
-def column_importance(
-    problem: Problem,
-    method: Method,
-    model: Any,
-    split: tuple[Array, Array],
-    columns: Sequence[str],
-    max_rows: int,
-) -> dict[str, list[float]]:
+def column_importance(job: MethodJob, model: Any) -> dict[str, list[float]]:
     """Loss of the measure by column, one for each domain on which it is defined.
 
-    A column is shuffled among the rows of a domain, and rows are predicted one by one. Own scorers
-    of the caller ask the model themselves, which would take long: they get nothing.
+    A column is shuffled among the rows of a domain, and rows are predicted one by one. Scorers of
+    the caller's call the model themselves, which would take long: they get nothing.
     """
-    train, test = split
-    given = problem.rows(test[:1], method.prepare)
-    if problem.measure.own or not (hasattr(given, "iloc") or isinstance(given, np.ndarray)):
+    problem, prepare, measure = job.problem, job.method.prepare, job.problem.measure
+    train, test = job.split
+    first = problem.rows(test[:1], prepare)
+    if measure.own or not (hasattr(first, "iloc") or isinstance(first, np.ndarray)):
         return {}
-    codes = np.unique(problem.codes[test])
-    local = np.searchsorted(codes, problem.codes[test])
-    rows = test[spaced_rows(local, np.full(len(codes), max(10, max_rows // len(codes))))]
-    y, kind = problem.y, problem.classification
-    defined = [
-        code
-        for code in np.setdiff1d(codes, problem.unscored)
-        if problem.measure.defined(y[train], y[rows[problem.codes[rows] == code]], kind)
-    ]
-    if not defined:
+    max_rows = QUICK_ROWS if job.quick else MAX_ROWS
+    names, local = np.unique(problem.codes[test], return_inverse=True)
+    rows = test[spaced_rows(local, np.full(len(names), max(10, max_rows // len(names))))]
+    y, codes, n = problem.y, problem.codes[rows], len(rows)
+    places = [np.flatnonzero(codes == code) for code in np.setdiff1d(names, problem.unscored)]
+    learnt, kind = y[train], problem.classification
+    places = [at for at in places if measure.defined(learnt, y[rows[at]], kind)]
+    if not places:
         return {}
     rng = np.random.default_rng(problem.seed)
-    repeats = int(np.clip(max_rows // (2 * len(rows)), 1, 5))
+    repeats = int(np.clip(max_rows // (2 * n), 1, 5))
     # The first copy is unchanged; each of the others has one column shuffled.
-    copies: list[str | None] = [None, *(name for name in columns for _ in range(repeats))]
+    copies: list[str | None] = [None, *(name for name in job.columns for _ in range(repeats))]
     scores: dict[str | None, list[list[float]]] = {}
-    step = max(1, AT_A_TIME // len(rows))
+    step = max(1, AT_A_TIME // n)
     for start in range(0, len(copies), step):
-        some = copies[start : start + step]
-        X = problem.rows(np.tile(rows, len(some)), method.prepare).copy()
-        for place, name in enumerate(some):
+        batch = copies[start : start + step]
+        X = problem.rows(np.tile(rows, len(batch)), prepare).copy()
+        for i, name in enumerate(batch):
             if name is not None:
-                _shuffle(X, place * len(rows), problem.codes[rows], name, rng)
-        predictions = Predictions(model, X, problem.classes)
-        for place, name in enumerate(some):
-            scores.setdefault(name, []).append(_scores(problem, predictions, rows, place, defined))
+                _shuffle(X, i * n, codes, name, rng)
+        record = Predictions(model, X, problem.classes).outputs()
+        record["target"] = np.tile(y[rows], len(batch))
+        for i, name in enumerate(batch):
+            by_domain = [measure.score_record(problem.classes, record, i * n + at) for at in places]
+            scores.setdefault(name, []).append(by_domain)
     before = np.array(scores.pop(None)[0])
     return {str(n): (before - np.mean(s, axis=0)).tolist() for n, s in scores.items()}
 
 
 def _shuffle(X: Any, start: int, codes: Array, name: str, rng: np.random.Generator) -> None:
     """Shuffle a column, in place, among the rows of each domain of one copy."""
-    order = np.lexsort([rng.random(len(codes)), codes])
-    place = np.lexsort([np.arange(len(codes)), codes])
+    order = start + np.lexsort([rng.random(len(codes)), codes])
+    place = start + np.lexsort([np.arange(len(codes)), codes])
     if isinstance(X, np.ndarray):
         column = X[:, int(name[1:])]
-        column[start + place] = column[start + order]
+        column[place] = column[order]
     else:
         at = X.columns.get_loc(name)
-        X.iloc[start + place, at] = X.iloc[start + order, at].to_numpy()
-
-
-def _scores(
-    problem: Problem, predictions: Predictions, rows: Array, place: int, defined: Sequence[int]
-) -> list[float]:
-    scores = []
-    for code in defined:
-        mine = np.flatnonzero(problem.codes[rows] == code)
-        at = mine + place * len(rows)
-        parts = [
-            None if v is None else v[at] for v in (predictions.probabilities, predictions.decisions)
-        ]
-        some = Predictions.of_values(problem.classes, predictions.labels[at], *parts)
-        scores.append(float(problem.measure.scorer(some, None, problem.y[rows[mine]])))
-    return scores
+        X.iloc[place, at] = X.iloc[order, at].to_numpy()

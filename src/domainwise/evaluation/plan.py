@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import clone
@@ -38,16 +39,15 @@ def seconds_per_cost(problem: Problem, split: Split) -> float:
     """
     rows, _ = split
     X = clone(problem.preprocessor).fit_transform(problem.rows(rows))
-    boosting: Any = HistGradientBoostingRegressor
-    if problem.classification:
-        boosting = HistGradientBoostingClassifier
+    names: Any = () if problem.classes is None else problem.classes
+    boosting = HistGradientBoostingClassifier if len(names) else HistGradientBoostingRegressor
     model = boosting(max_iter=TIMED, early_stopping=False)
-    each = 1 if problem.classes is None or len(problem.classes) == 2 else len(problem.classes)
+    trees = len(names) if len(names) > 2 else 1  # of one iteration
     with threadpool_limits(limits=1):  # as in jobs
         started = time.thread_time()
         model.fit(X, problem.y[rows])
         seconds = (time.thread_time() - started) / TIMED
-    return LEAST_SECONDS + seconds * min(ITERATIONS, MOST_TREES / each) / 2
+    return LEAST_SECONDS + seconds * min(ITERATIONS, MOST_TREES / trees) / 2
 
 
 def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
@@ -62,15 +62,15 @@ def workers_for(problem: Problem, n_jobs: int | None, seconds: float) -> int:
     return worker_count(n_jobs, memory)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Quick:
-    """What is evaluated; a quick evaluation takes less, so that it is done in half a minute."""
+    """A smaller evaluation, which is done in half a minute."""
 
     problem: Problem
     methods: list[Method]
     cv: Any
     inner_cv: Any
-    left_out: dict[str, str] = field(default_factory=dict)  #: methods, and why
+    left_out: dict[str, str]  #: methods that are skipped, and why
 
     @property
     def in_words(self) -> str:
@@ -78,10 +78,9 @@ class Quick:
         problem, whole = self.problem, self.problem.everything
         parts = [f"domains are held out in {len(outer_splits(problem, self.cv))} groups"]
         if problem.whole is not None:
-            n_rows, n_all = len(problem.y), len(whole.y)
-            rows = f"{n_rows:,} of {n_all:,} rows, drawn evenly from the domains"
+            rows = f"{len(problem.y):,} of {len(whole.y):,} rows, drawn evenly from the domains"
             parts.insert(0, f"methods learn from {rows}")
-            if len(whole.scored) < n_all:
+            if len(whole.scored) < len(whole.y):
                 parts.append(f"scores are computed on {len(whole.scored):,} rows")
         if self.left_out:
             parts.append(f"{', '.join(self.left_out)} would take too long and are not run")
@@ -92,35 +91,42 @@ class Quick:
         )
 
 
-def plan_quick(plan: Quick, max_rows: int | str | None, n_jobs: int | None) -> Quick:
+def plan_quick(
+    source: Problem,
+    methods: Sequence[Method],
+    cv: Any,
+    inner_cv: Any,
+    max_rows: int | str | None,
+    n_jobs: int | None,
+) -> Quick:
     """Decide how many rows and which methods a quick evaluation takes, by timing boosting.
 
     Methods of the default list are skipped, the slowest first; methods chosen by name all run.
     """
-    source, cv, inner_cv = plan.problem, plan.cv, plan.inner_cv
-    n_domains, methods, left_out = len(source.domains), list(plan.methods), {}
+    n_domains, methods, left_out = len(source.domains), list(methods), {}
     if cv is None:
         cv = LeaveDomainsOut(max_splits=QUICK_GROUPS, random_state=source.seed)
     if inner_cv is None and n_domains > 2:  # else there is one source domain, and folds of rows
         inner_cv = LeaveDomainsOut(max_splits=QUICK_GROUPS)
-    named = [m.key for m in methods] != [m.key for m in choose_methods(None)]
+    by_default = [m.key for m in methods] == [m.key for m in choose_methods(None)]
     most, least = (
         n if max_rows in ("auto", None) else min(int(max_rows or n), n) for n in QUICK_ROWS
     )
 
     def timed(rows: int) -> tuple[Problem, float]:
+        """Draw rows, and estimate the seconds of a cost of 1."""
         problem = source.drawn(max(rows, 4 * n_domains))
         splits = outer_splits(problem, cv)
         seconds = QUICK_SHARE * seconds_per_cost(problem, splits[0]) * len(splits)
         return problem, seconds / workers_for(problem, n_jobs, ALONE)
 
-    problem, each = timed(most)
-    if each * sum(method.cost for method in methods) > QUICK_SECONDS[0]:
-        problem, each = timed(least)
-    while not named and each * sum(method.cost for method in methods) > QUICK_SECONDS[1]:
+    problem, unit = timed(most)
+    if unit * sum(method.cost for method in methods) > QUICK_SECONDS[0]:
+        problem, unit = timed(least)
+    while by_default and unit * sum(method.cost for method in methods) > QUICK_SECONDS[1]:
         longest = max(methods, key=lambda method: method.cost)
         if longest.key in FIRST:
             break
         methods.remove(longest)
-        left_out[longest.key] = f"not run: it would take about {clock(each * longest.cost)}"
+        left_out[longest.key] = f"not run: it would take about {clock(unit * longest.cost)}"
     return Quick(problem, methods, cv, inner_cv, left_out)

@@ -21,32 +21,32 @@ from domainwise.evaluation.batches import holds_up
 from domainwise.evaluation.problem import Problem
 from domainwise.models.registry import METHODS, TRIVIAL, Method
 from domainwise.scoring.measures import Measure
-from domainwise.scoring.predictions import Predictions, codes_of
+from domainwise.scoring.predictions import codes_of
 from domainwise.scoring.statistics import (
-    BOOTSTRAP,
     TAIL,
     defined_score,
     expected_range,
     expected_score,
     share_interval,
-    widened,
 )
 
 Row = dict[str, Any]
+Ends = tuple[float, float]
+UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
 class MethodResult:
-    """How a method did."""
+    """Scores of a method, larger ones better, and how it was fitted."""
 
     key: str
     label: str
     kind: str
     about: str
-    #: Of each domain when it was held out; larger is better, NaN where undefined.
+    #: Of each domain when it was held out; NaN where the measure is not defined.
     scores: Mapping[Any, float]
     within: Mapping[Any, float]  #: of folds inside each domain: what labels there would give
-    parameters: Sequence[Mapping[str, Any]] = ()  #: what was chosen, split by split
+    parameters: Sequence[Mapping[str, Any]] = ()  #: selected ones, split by split
     candidates: int = 1
     seconds: float = 0.0  #: of all its splits together
     warnings: tuple[str, ...] = ()  #: raised while fitting
@@ -57,12 +57,10 @@ class MethodResult:
     context: bool = False  #: whether it gets the rows of a held-out domain together
     #: Of a method with context: its mean score, and that without context, by kind of batch.
     batches: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: Of each domain in random folds of all rows: what is reached where a domain was seen.
+    #: Of each domain in random folds of all rows, where all domains have training rows.
     seen: Mapping[Any, float] = field(default_factory=dict)
-    #: 95 % intervals: of the score of each domain, and of "mean", "worst", "price" (the
-    #: generalization gap) and, of the best method, "gap" (to its rival).
-    ends: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
-    around: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: 95 % interval of the score of each domain.
+    ends: Mapping[Any, Ends] = field(default_factory=dict)
     #: Score that is lost on held-out domains if a column is shuffled there, by column.
     importance: Mapping[str, float] = field(default_factory=dict)
 
@@ -70,6 +68,11 @@ class MethodResult:
     def trivial(self) -> bool:
         """Whether the method predicts the same for every row."""
         return self.key == TRIVIAL
+
+    @property
+    def cost(self) -> float:
+        """Rough seconds by its name: measured ones would change from run to run."""
+        return METHODS[self.key].cost if self.key in METHODS else Method.cost
 
     @cached_property
     def known(self) -> dict[Any, float]:
@@ -79,7 +82,7 @@ class MethodResult:
     @property
     def mean(self) -> float:
         """Mean over domains, each counting once."""
-        return float(np.mean(list(self.known.values())))
+        return _mean(self.known.values())
 
     @property
     def worst(self) -> float:
@@ -141,6 +144,12 @@ class Results:
     weights: dict[Label, float] = field(default_factory=dict)
 
     @property
+    def classes(self) -> Array | None:
+        """Names of the classes; None for a continuous target."""
+        names = self.facts["classes"]
+        return None if names is None else np.asarray(names)
+
+    @property
     def best(self) -> MethodResult:
         """The method with the best mean."""
         return self.results[0]
@@ -170,6 +179,17 @@ class Results:
         """Name of the recommended method, as :meth:`fit` takes it."""
         return self.recommended.key
 
+    @property
+    def row_by_row(self) -> list[MethodResult]:
+        """Methods that predict each row by itself."""
+        return [result for result in self.results if not result.context] or self.results
+
+    def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
+        """Mean over domains in which those with few rows count less; see :func:`domain_weights`."""
+        weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
+        total = sum(weight * result.known[name] for name, weight in weights.items())
+        return total / sum(weights.values())
+
     def leader(self, without: Label | None = None) -> MethodResult:
         """The method with the best weighted mean of those that predict row by row."""
         return max(self.row_by_row, key=lambda result: self.weighted_mean(result, without))
@@ -182,46 +202,36 @@ class Results:
         the choice does not use its scores.
         """
         leader, margin = self.leader(without), self.margin
+        best = self.weighted_mean(leader, without)
         worst = min(score for name, score in leader.known.items() if name != without)
         alike = [
             result
             for result in self.row_by_row
-            if self.weighted_mean(leader, without) - self.weighted_mean(result, without) < margin
+            if best - self.weighted_mean(result, without) < margin
             and all(s > worst - 3 * margin for d, s in result.known.items() if d != without)
         ]
-        return min(alike or [leader], key=cost_of)
+        return min(alike or [leader], key=lambda result: result.cost)
 
     @property
-    def row_by_row(self) -> list[MethodResult]:
-        """Methods that predict each row by itself."""
-        return [result for result in self.results if not result.context] or self.results
-
-    def weighted_mean(self, result: MethodResult, without: Label | None = None) -> float:
-        """Mean over domains in which those with few rows count less; see :func:`domain_weights`."""
-        weights = {name: self.weights.get(name, 1.0) for name in result.known if name != without}
-        total = sum(weight * result.known[name] for name, weight in weights.items())
-        return total / sum(weights.values())
-
-    @property
-    def next_site(self) -> tuple[float, float] | None:
+    def next_site(self) -> Ends | None:
         """Range of the score at one new domain, as it is shown; None with fewer than four domains.
 
         The score of each domain is that of the method chosen on the others.
         """
-        known = self.recommended.known
-        if len(known) < 4:
-            return None
-        scores = [self.choose(name).scores[name] for name in known]
+        names = self.recommended.known
+        scores = [self.choose(name).scores[name] for name in names] if len(names) > 3 else []
         return self._range(scores)
 
-    def one_domain(self, result: MethodResult) -> tuple[float, float] | None:
+    def one_domain(self, result: MethodResult) -> Ends | None:
         """The same of one method, whichever was chosen."""
         return self._range(list(result.known.values()))
 
-    def _range(self, scores: Sequence[float]) -> tuple[float, float] | None:
+    def _range(self, scores: Sequence[float]) -> Ends | None:
         ends = expected_range(scores, None if self.measure.own else self.measure.name)
-        if ends is None:
-            return None
+        return ends and self._shown(ends)
+
+    def _shown(self, ends: Iterable[float]) -> Ends:
+        """Two scores as they are shown, the smaller one first."""
         low, high = sorted(map(self.measure.shown, ends))
         return low, high
 
@@ -271,12 +281,35 @@ class Results:
     def label_gain(self) -> list[dict[str, float]]:
         """Expected score of the recommended method with 0 to 50 labels of a new domain.
 
-        Each entry has the number of labels (``n_labels``), the score as it is shown, the ends of
-        its 95 % interval (``low``, ``high``), and the number of domains with rows enough for so
-        many labels (``domains``). Empty where it is not known: predictions, or probabilities of
-        classes, are not at hand, or no domain has 10 rows.
+        Each held-out domain in turn is the new one. An entry has the number of labels
+        (``n_labels``), the score as it is shown, the ends of its 95 % interval (``low``,
+        ``high``), and the number of domains with rows enough for so many labels (``domains``).
+        Empty where it is not known: predictions, or probabilities of classes, are not at hand, or
+        no domain has 10 rows.
         """
-        return label_gains(self)
+        measure, classes, own = self.measure, self.classes, self.recommended
+        records = grouped(self.records.get(own.key, ()))
+        held_out = _held_out_outputs([records.get(name, []) for name in own.scores], classes)
+        if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
+            return []
+        score = partial(_outputs_score, measure, classes)
+        # Adapted classes are the likeliest ones. A method that predicts others starts from there.
+        scores = np.array(list(own.scores.values()))
+        scores += domain_scores(held_out, score, len(scores))
+        scores -= [
+            pooled_score(measure, classes, records[d]) if d in records else np.nan
+            for d in own.scores
+        ]
+        held_out = replace(held_out, balanced=measure.balanced)
+        table, counts = label_gain(held_out, scores, score)
+        table[0, 1:] = expected_score(list(own.known.values()), 0)
+        gains = []
+        for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
+            if n_domains and np.isfinite(mean):
+                low, high = self._shown(ends)
+                expected = {"score": measure.shown(mean), "low": low, "high": high}
+                gains.append({"n_labels": int(n_labels), **expected, "domains": n_domains})
+        return gains if len(gains) > 1 else []
 
     def show(self, score: float | None) -> str:
         """A score with enough digits to distinguish the best method from the next and its rival."""
@@ -290,27 +323,20 @@ class Results:
     def expect(self, result: MethodResult) -> tuple[float, float, float]:
         """Mean over domains as it is shown, and a 95 % interval of it, from draws of domains."""
         mean, *ends = expected_score(list(result.known.values()), 0)
-        low, high = sorted(self.measure.shown(end) for end in ends)
-        return self.measure.shown(mean), low, high
+        return self.measure.shown(mean), *self._shown(ends)
 
-    def ends(self, result: MethodResult, domain: Label) -> tuple[float, float]:
+    def ends(self, result: MethodResult, domain: Label) -> Ends:
         """Ends of the 95 % interval of the score on a domain, as they are shown."""
-        ends = result.ends.get(domain, (np.nan, np.nan))[:: self.measure.sign]
-        return self.measure.shown(ends[0]), self.measure.shown(ends[1])
+        return self._shown(result.ends.get(domain, UNKNOWN))
 
     def find(self, name: str) -> MethodResult | None:
         """A method by its key or its name in tables, if it was evaluated."""
         wanted = name.lower()
-        named = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
-        return next(named, None)
+        matches = (r for r in self.results if wanted in (r.key.lower(), r.label.lower()))
+        return next(matches, None)
 
 
-def cost_of(result: MethodResult) -> float:
-    """Rough seconds of a method by its name: measured ones would change from run to run."""
-    return METHODS[result.key].cost if result.key in METHODS else Method.cost
-
-
-#: Domains with fewer rows do not tell how much rows vary.
+#: Domains with fewer rows give no estimate of how much rows vary.
 ROWS_OF_ERROR = 10
 
 
@@ -331,31 +357,33 @@ def domain_weights(results: Sequence[MethodResult], rows: Mapping[Any, int]) -> 
     ... }
     {'a': 0.14, 'b': 1.0}
     """
-    pairs = [
+    fitted = [result for result in results if not result.trivial]
+    errors = [
         (rows[name], rows[name] * ((high - low) / (2 * ndtri(1 - TAIL))) ** 2)
-        for result in results
+        for result in fitted
         for name, (low, high) in result.ends.items()
-        if not result.trivial and high > low and name in rows
+        if high > low and name in rows
     ]
-    errors = [value for n, value in pairs if n >= ROWS_OF_ERROR] or [value for _, value in pairs]
     if not errors:
         return {}
-    error = float(np.median(errors))
-    noise, between = error / np.array(list(rows.values())), []
-    for result in results:
-        known = [name for name in result.known if name in rows]
-        if not result.trivial and len(known) > 1:
-            spread = np.var([result.known[name] for name in known], ddof=1)
-            between.append(spread - np.mean([error / rows[name] for name in known]))
+    precise = [error for n, error in errors if n >= ROWS_OF_ERROR]
+    error = float(np.median(precise or [error for _, error in errors]))
+    noise = error / np.array(list(rows.values()))
+    between: list[float] = []
+    for result in fitted:
+        scores = {name: score for name, score in result.known.items() if name in rows}
+        if len(scores) > 1:
+            spread = np.var(list(scores.values()), ddof=1)
+            between.append(float(spread - np.mean([error / rows[name] for name in scores])))
     # Domains that seem to be alike may differ a little.
-    apart = max(float(np.mean(between)) if between else 0.0, 0.25 * float(np.median(noise)))
-    weights = 1 / (apart + noise)
+    variance = max(float(np.mean(between or [0.0])), 0.25 * float(np.median(noise)))
+    weights = 1 / (variance + noise)
     return dict(zip(rows, (weights / weights.max()).tolist(), strict=True))
 
 
 def _mean(values: Iterable[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
-    return float(np.mean(known)) if known else float("nan")
+    finite = [value for value in values if np.isfinite(value)]
+    return float(np.mean(finite)) if finite else float("nan")
 
 
 def percent(share: float) -> str:
@@ -364,92 +392,58 @@ def percent(share: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A name, a number, or whatever holds such as JSON knows it; None for what is not known."""
+    """A value as JSON represents it: plain types, and None for NaN and infinity."""
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain(entry) for entry in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-#: Draws of the rows of a domain; fewer where each asks a scorer of scikit-learn.
+#: Draws of the rows of a domain; fewer where each needs a scorer of scikit-learn.
 ROW_DRAWS, SLOW_DRAWS = 400, 100
-#: Rows of a domain beyond which some stand for others in draws.
+#: Rows of a domain beyond which draws use representative rows.
 MANY_ROWS = 2000
-PARTS = ("prediction", "probabilities", "decisions")
 #: Measures of which all draws are scored at once; a scorer takes a millisecond for each.
 ERRORS = ("root_mean_squared", "mean_squared", "mean_absolute")
 QUICK = ("accuracy", "balanced_accuracy", *(f"neg_{name}_error" for name in ERRORS))
-Ends = tuple[float, float]
-UNKNOWN: Ends = (float("nan"), float("nan"))
 
 
 def with_intervals(evaluation: Results, seen: dict[str, list[Row]]) -> list[MethodResult]:
-    """Return the results with intervals, and scores of ``seen``: records of random folds.
+    """Return the results with intervals of the scores of domains, and scores on seen domains.
 
-    Rows of all methods are drawn alike, so that differences are those of the same rows.
+    ``seen`` are the records of random folds. If each draw needs a scorer of scikit-learn, only
+    the main methods have intervals.
     """
-    measure, classes = evaluation.measure, evaluation.facts["classes"]
-    classes = None if classes is None else np.asarray(classes)
-    names = list(evaluation.best.known)
-    chosen = np.random.default_rng(0).integers(len(names), size=(BOOTSTRAP, len(names)))
-    drawn = np.random.default_rng(1).integers(ROW_DRAWS, size=chosen.shape)
-    some = {result.key for result in (*evaluation.main, evaluation.rival) if result is not None}
-    results, outside = [], {}
+    measure, classes = evaluation.measure, evaluation.classes
+    main = [result.key for result in evaluation.main]
+    results = []
     for result in evaluation.results:
-        if list(result.known) != names:
-            results.append(result)
-            continue
-        mine, theirs = (
-            grouped(records.get(result.key, ())) for records in (evaluation.records, seen)
-        )
-        pooled = {d: pooled_score(measure, classes, theirs[d]) for d in names if d in theirs}
-        known = {d: pooled.get(d, float("nan")) for d in result.scores}
-        # Others that need a scorer of scikit-learn are judged by their domains alone.
-        rows = measure.name in QUICK or (result.key in some and not measure.own)
-        scores = np.array([[result.known[name]] * ROW_DRAWS for name in names])
-        inside = np.array([[known[name]] * ROW_DRAWS for name in names])
-        ends = dict.fromkeys(names, UNKNOWN)
-        for place, name in enumerate(names if rows else ()):
-            scores[place] = resampled(measure, classes, mine[name], place)
-            ends[name] = _ends_of(measure, mine[name], scores[place])
-            if name in theirs:
-                inside[place] = resampled(measure, classes, theirs[name], place)
-        outside[result.key] = scores
-        draws = scores[chosen, drawn]
-        around = {"mean": expected_score(list(result.known.values()), 0)[1:]}
-        around["worst"] = _ends(draws.min(axis=1)) if len(names) > 1 else UNKNOWN
-        lost = inside - scores
-        if np.isfinite(lost).all():
-            around["price"] = _between(lost, chosen)
-        results.append(replace(result, seen=known, ends=ends, around=around))
-    first, rival = results[0], evaluation.rival
-    if rival is not None and rival.key != first.key and {first.key, rival.key} <= outside.keys():
-        gap = _between(outside[first.key] - outside[rival.key], chosen)
-        results[0] = replace(first, around={**first.around, "gap": gap})
+        held_out = grouped(evaluation.records.get(result.key, ()))
+        random_folds = grouped(seen.get(result.key, ()))
+        scores = dict.fromkeys(result.scores, float("nan"))
+        ends = dict.fromkeys(result.known, UNKNOWN)
+        for place, name in enumerate(result.known):
+            if name in random_folds:
+                scores[name] = pooled_score(measure, classes, random_folds[name])
+            if measure.name in QUICK or (result.key in main and not measure.own):
+                draws = resampled(measure, classes, held_out[name], place)
+                ends[name] = domain_interval(measure, held_out[name], draws)
+        results.append(replace(result, seen=scores, ends=ends))
     return results
 
 
-def _between(differences: Array, chosen: Array) -> Ends:
-    by_domain = differences.mean(axis=1)
-    draws = by_domain[chosen].mean(axis=1)
-    return widened(float(by_domain.mean()), draws, len(by_domain), np.inf)
-
-
-def _ends(values: Array) -> Ends:
-    low, high = np.nanquantile(values, (TAIL, 1 - TAIL))
-    return (float(low), float(high)) if high > low else UNKNOWN
-
-
-def _ends_of(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
+def domain_interval(measure: Measure, records: Sequence[Row], draws: Array) -> Ends:
     """Interval of a domain's score; exact, with added squares, where a share in it is 0 or 1."""
     names = ("row", "target", "prediction")
     row, target, predicted = (np.concatenate([r[name] for r in records]) for name in names)
-    of = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}.get(measure.name, target[:0])
+    groups = {"accuracy": np.zeros(len(row)), "balanced_accuracy": target}
+    of = groups.get(measure.name, target[:0])
     parts = [(target == predicted)[of == group] for group in np.unique(of)]
     if all(part.any() and not part.all() for part in parts):
-        return _ends(draws)
+        low, high = np.nanquantile(draws, (TAIL, 1 - TAIL))
+        return (float(low), float(high)) if high > low else UNKNOWN
     times = len(row) / len(np.unique(row))  # that the domain was held out
     shares = np.array([part.mean() for part in parts])
     ends = np.array([share_interval(part.sum() / times, len(part) / times) for part in parts])
@@ -468,27 +462,24 @@ def grouped(records: Sequence[Row]) -> dict[Any, list[Row]]:
 def joined(records: Sequence[Row]) -> Row:
     """Rows of one domain from several models, in the order of the table."""
     order = np.argsort(np.concatenate([record["row"] for record in records]), kind="stable")
-
-    def part(name: str) -> Any:
-        values = [record[name] for record in records]
-        return None if any(v is None for v in values) else np.concatenate(values)[order]
-
-    return {name: part(name) for name in ("target", *PARTS)}
+    rows: Row = {}
+    for name in ("target", "prediction", "probabilities", "decisions"):
+        parts = [record[name] for record in records]
+        missing = any(part is None for part in parts)
+        rows[name] = None if missing else np.concatenate(parts)[order]
+    return rows
 
 
 def pooled_score(measure: Measure, classes: Array | None, records: Sequence[Row]) -> float:
     """Score of all rows of a domain together, whichever model predicted them."""
     if measure.own:
-        return float(
-            np.average([r["score"] for r in records], weights=[len(r["row"]) for r in records])
-        )
+        sizes = [len(record["row"]) for record in records]
+        return float(np.average([record["score"] for record in records], weights=sizes))
     return _score(measure, classes, joined(records), slice(None))
 
 
-def _score(measure: Measure, classes: Array | None, rows: Row, at: Any) -> float:
-    parts = [rows[name] if rows[name] is None else rows[name][at] for name in PARTS]
-    some = Predictions.of_values(classes, *parts)
-    return defined_score(lambda at: measure.scorer(some, None, rows["target"][at]), at)
+def _score(measure: Measure, classes: Array | None, record: Row, rows: Any) -> float:
+    return defined_score(partial(measure.score_record, classes, record), rows)
 
 
 def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], seed: int) -> Array:
@@ -496,27 +487,26 @@ def resampled(measure: Measure, classes: Array | None, records: Sequence[Row], s
 
     A domain that was held out more than once has the mean over its models, of the same rows.
     """
-    draws_of = []
-    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # pieces of it
+    if any(not np.array_equal(r["row"], records[0]["row"]) for r in records):  # parts of it
         records = [joined(records)]
+    draws_by_model = []
     for record in records:
         n = len(record["target"])
         rng = np.random.default_rng([seed, n])
         if measure.name in QUICK:
-            record, shares = few_rows(measure.name, record)
+            few, shares = representative_rows(measure.name, record)
             counts = rng.multinomial(n, shares, size=ROW_DRAWS).astype(np.float64)
-            scores = quick_scores(measure.name, record, counts, classes)
+            scores = quick_scores(measure.name, few, counts, classes)
         else:
             draws = rng.integers(n, size=(SLOW_DRAWS, n))
-            scores = np.array([_score(measure, classes, record, at) for at in draws])
+            scores = np.array([_score(measure, classes, record, rows) for rows in draws])
             scores = np.resize(scores, ROW_DRAWS)
-        usual = np.nanmean(scores) if np.isfinite(scores).any() else np.nan
-        draws_of.append(np.where(np.isfinite(scores), scores, usual))
-    return np.asarray(np.mean(draws_of, axis=0))
+        draws_by_model.append(np.where(np.isfinite(scores), scores, _mean(scores)))
+    return np.asarray(np.mean(draws_by_model, axis=0))
 
 
-def few_rows(name: str, record: Row) -> tuple[Row, Array]:
-    """Rows that stand for those of a record in draws, and the share of each.
+def representative_rows(name: str, record: Row) -> tuple[Row, Array]:
+    """Rows that represent those of a record in draws, and the share of each.
 
     Of many rows, those with the same target and prediction are one, and so are neighbours in the
     order of errors.
@@ -526,10 +516,10 @@ def few_rows(name: str, record: Row) -> tuple[Row, Array]:
     if n <= MANY_ROWS:
         return record, np.full(n, 1 / n)
     if name in QUICK[:2]:
-        codes, names = np.unique(np.concatenate([target, predicted]), return_inverse=True)
-        pairs, counts = np.unique(names[:n] * len(codes) + names[n:], return_counts=True)
-        few = {"target": codes[pairs // len(codes)], "prediction": codes[pairs % len(codes)]}
-        return few, counts / n
+        labels, codes = np.unique(np.concatenate([target, predicted]), return_inverse=True)
+        pairs, counts = np.unique(codes[:n] * len(labels) + codes[n:], return_counts=True)
+        true, guessed = np.divmod(pairs, len(labels))
+        return {"target": labels[true], "prediction": labels[guessed]}, counts / n
     power = 2 if "squared" in name else 1
     groups = np.array_split(np.sort(np.abs(target - predicted) ** power), MANY_ROWS)
     errors = np.array([group.mean() for group in groups]) ** (1 / power)
@@ -542,8 +532,9 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
     target, predicted = record["target"], record["prediction"]
     if classes is not None and name == "balanced_accuracy":  # over the classes that a draw has
         member = np.eye(len(classes))[codes_of(target, classes)]
-        of, right = counts @ member, counts @ (member * (target == predicted)[:, None])
-        return np.asarray((right / np.where(of > 0, of, 1)).sum(axis=1) / (of > 0).sum(axis=1))
+        size, right = counts @ member, counts @ (member * (target == predicted)[:, None])
+        recall = right / np.where(size > 0, size, 1)
+        return np.asarray(recall.sum(axis=1) / (size > 0).sum(axis=1))
     values = target == predicted if name == "accuracy" else np.abs(target - predicted)
     values = values.astype(np.float64) ** (2 if "squared" in name else 1)
     means = np.asarray(counts @ values / counts.sum(axis=1))
@@ -551,32 +542,15 @@ def quick_scores(name: str, record: Row, counts: Array, classes: Array | None) -
     return means if name == "accuracy" else -means
 
 
-def label_gains(results: Results) -> list[dict[str, float]]:
-    """What :attr:`Results.label_gain` returns: each held-out domain in turn is the new one."""
-    measure, best, names = results.measure, results.recommended, results.facts["classes"]
-    classes = None if names is None else np.asarray(names)
-    by_domain = grouped(results.records.get(best.key, ()))
-    held_out = _held_out_outputs([by_domain.get(name, []) for name in best.scores], classes)
-    if measure.own or held_out is None or not held_out.domains(2 * LABEL_COUNTS[1]):
-        return []
-    score = partial(_outputs_score, measure, classes)
-    # Adapted classes are the likeliest ones. A method that predicts others starts from there.
-    scores = np.array(list(best.scores.values()))
-    scores += domain_scores(held_out, score, len(scores))
-    scores -= [
-        pooled_score(measure, classes, by_domain[d]) if d in by_domain else np.nan
-        for d in best.scores
-    ]
-    held_out = replace(held_out, balanced=measure.balanced)
-    table, counts = label_gain(held_out, scores, score)
-    table[0, 1:] = expected_score(list(best.known.values()), 0)
-    gains = []
-    for (n_labels, mean, *ends), n_domains in zip(table.tolist(), counts.tolist(), strict=True):
-        if n_domains and np.isfinite(mean):
-            low, high = sorted(map(measure.shown, ends))
-            expected = {"score": measure.shown(mean), "low": low, "high": high}
-            gains.append({"n_labels": int(n_labels), **expected, "domains": n_domains})
-    return gains if len(gains) > 1 else []
+def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
+    """Score of outputs for targets, which are codes where there are classes."""
+    record: Row = {"target": y, "prediction": outputs[:, 0], "probabilities": None}
+    if classes is not None:
+        labels = classes[outputs.argmax(axis=1)]
+        record = {"target": classes[y], "prediction": labels, "probabilities": outputs}
+    if measure.name in QUICK:
+        return float(quick_scores(measure.name, record, np.ones((1, len(y))), classes)[0])
+    return _score(measure, classes, {**record, "decisions": None}, slice(None))
 
 
 def _held_out_outputs(
@@ -587,28 +561,19 @@ def _held_out_outputs(
     Of a row that was held out more than once, the first prediction is taken.
     """
     name = "prediction" if classes is None else "probabilities"
-    y, domain, outputs = [], [], []
+    parts = []
     for code, records in enumerate(by_domain):
         if any(record[name] is None for record in records):
             return None
         if records:
-            order = np.unique(np.concatenate([r["row"] for r in records]), return_index=True)[1]
-            y.append(np.concatenate([r["target"] for r in records])[order])
-            outputs.append(np.concatenate([r[name] for r in records])[order])
-            domain.append(np.full(len(order), code))
-    if not y:
+            row, y, outputs = (
+                np.concatenate([record[key] for record in records])
+                for key in ("row", "target", name)
+            )
+            first = np.unique(row, return_index=True)[1]
+            parts.append((y[first], np.full(len(first), code), outputs[first]))
+    if not parts:
         return None
-    target, values = np.concatenate(y), np.concatenate(outputs).astype(np.float64)
+    target, domain, outputs = (np.concatenate(part) for part in zip(*parts, strict=True))
     target = target.astype(np.float64) if classes is None else codes_of(target, classes)
-    return SourceOutputs(target, np.concatenate(domain), values.reshape(len(values), -1))
-
-
-def _outputs_score(measure: Measure, classes: Array | None, outputs: Array, y: Array) -> float:
-    """Score of outputs for targets, which are codes where there are classes."""
-    rows: Row = {"target": y, "prediction": outputs[:, 0], "probabilities": None, "decisions": None}
-    if classes is not None:
-        labels = classes[outputs.argmax(axis=1)]
-        rows |= {"target": classes[y], "prediction": labels, "probabilities": outputs}
-    if measure.name in QUICK:
-        return float(quick_scores(measure.name, rows, np.ones((1, len(y))), classes)[0])
-    return _score(measure, classes, rows, slice(None))
+    return SourceOutputs(target, domain, outputs.astype(np.float64).reshape(len(outputs), -1))

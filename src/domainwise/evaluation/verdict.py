@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.evaluation.results import UNKNOWN, MethodResult, Results, cost_of
+from domainwise.evaluation.results import UNKNOWN, MethodResult, Results
 from domainwise.models.registry import CONTEXT, TRIVIAL
 from domainwise.report.page import TextCell, TextTable
 from domainwise.scoring.statistics import MIN_PAIRS, compare, in_words, p_text
@@ -136,7 +136,7 @@ def _reason(results: Results) -> str:
     other = leader if leader is not own else rival
     gap = 0.0 if other is None else results.weighted_mean(own) - results.weighted_mean(other)
     if other is not None and gap < results.margin and not other.trivial:
-        simpler = ", and simpler and faster" if cost_of(own) < cost_of(other) else ""
+        simpler = ", and simpler and faster" if own.cost < other.cost else ""
         means = f"{label} {show(own.mean)} and {show(other.mean)}"
         return f"as good as {other.label} {where} ({means}){simpler}."
     few = "" if own is max(results.row_by_row, key=lambda r: r.mean) else (

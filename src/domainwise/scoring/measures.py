@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +19,7 @@ from domainwise.arrays import Array, ArrayLike, CrossValidator, Estimator, Label
 from domainwise.checks import warn_caller
 from domainwise.checks.arguments import check_arguments
 from domainwise.checks.inputs import check_sample_domain, count_rows, refuse_no_rows, take_rows
-from domainwise.scoring.predictions import NamedScorer
+from domainwise.scoring.predictions import NamedScorer, Predictions
 from domainwise.splits.folds import LeaveDomainsOut
 
 #: Classes are balanced while the rarest has this part of an equal share of the rows, and while the
@@ -91,6 +92,13 @@ class Measure:
             return f"{value:.{digits}g}"
         decimals = max(0, digits + 1 - len(f"{size:.0f}")) if size >= 100 else digits
         return f"{value:.{decimals}f}" if abs(value) < 100 else f"{value:.{digits + 1}g}"
+
+    def score_record(
+        self, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
+    ) -> float:
+        """Score some rows of a record: targets, and predictions for them."""
+        predictions = Predictions.of_record(classes, record, rows)
+        return float(self.scorer(predictions, None, record["target"][rows]))
 
     def defined(self, y_train: Array, y_test: Array, classification: bool) -> bool:
         """Whether the score is defined for these targets (AUC needs two classes)."""

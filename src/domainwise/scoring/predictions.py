@@ -7,7 +7,7 @@ Scorers of scikit-learn call the estimator themselves: they do not pass ``sample
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -108,6 +108,20 @@ class Predictions(BaseEstimator):
         predictions.labels, predictions.probabilities = labels, probabilities
         predictions.decisions = decisions
         return predictions
+
+    @classmethod
+    def of_record(
+        cls, classes: Array | None, record: Mapping[str, Any], rows: Any = slice(None)
+    ) -> Predictions:
+        """Some rows of a record: a mapping with what :meth:`outputs` returns."""
+        names = ("probabilities", "decisions")
+        outputs = (None if record[name] is None else record[name][rows] for name in names)
+        return cls.of_values(classes, record["prediction"][rows], *outputs)
+
+    def outputs(self) -> dict[str, Any]:
+        """Predictions as a record stores them; None for what the estimator does not have."""
+        outputs = {"probabilities": self.probabilities, "decisions": self.decisions}
+        return {"prediction": self.labels, **outputs}
 
     def _call(self, method: str) -> Array:
         if self.sample_domain is None:
