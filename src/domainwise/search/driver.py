@@ -82,22 +82,13 @@ class Data:
     def take(self, rows: Array) -> Data:
         """Return some of the rows; labels keep the categories that occur among them."""
         domains = None if self.sample_domain is None else take_rows(self.sample_domain, rows)
-        target, domain = (_subset(labels, rows) for labels in (self.target, self.domain))
-        return replace(
-            self,
-            X=take_rows(self.X, rows),
-            y=take_rows(self.y, rows),
-            sample_domain=domains,
-            target=target,
-            domain=domain,
-        )
-
-
-def _subset(labels: Labels | None, rows: Array) -> Labels | None:
-    if labels is None or labels.codes is None:
-        return None if labels is None else labels.take(rows)
-    present, codes = np.unique(labels.codes[rows], return_inverse=True)
-    return Labels(codes=codes, names=labels.names[present])
+        changes: dict[str, Any] = {"sample_domain": domains}
+        for name, labels in (("target", self.target), ("domain", self.domain)):
+            changes[name] = None if labels is None else labels.take(rows)
+            if labels is not None and labels.codes is not None:
+                present, codes = np.unique(labels.codes[rows], return_inverse=True)
+                changes[name] = Labels(codes=codes, names=labels.names[present])
+        return replace(self, X=take_rows(self.X, rows), y=take_rows(self.y, rows), **changes)
 
 
 class Outcomes(NamedTuple):
@@ -183,16 +174,21 @@ def search(
     race = None if kind.one_pass else race
     rounds = [list(range(len(splits)))] if race is None else race.rounds(len(splits))
     outcomes: list[dict[int, Outcome]] = [{} for _ in candidates]
-    left, kept = list(range(len(candidates))), []
+    remaining, kept = list(range(len(candidates))), []
     done: list[int] = []
+
+    def remaining_scores() -> Array:
+        values = [[outcomes[i][k] for k in done] for i in remaining]
+        return score.table(values, [splits[k][1] for k in done])
+
     for split_numbers in rounds:
-        if done and race is not None and len(left) > 1:
-            scores = _table(score, [outcomes[i] for i in left], done, splits)
-            remaining = [candidates[i] for i in left]
-            left = [left[i] for i in race.survivors(remaining, scores, rule)]
-        batches = kind.batches([candidates[i] for i in left])
+        if done and race is not None and len(remaining) > 1:
+            raced = [candidates[i] for i in remaining]
+            survivors = race.survivors(raced, remaining_scores(), rule)
+            remaining = [remaining[i] for i in survivors]
+        batches = kind.batches([candidates[i] for i in remaining])
         parts = [split_numbers] if kind.one_pass else [[number] for number in split_numbers]
-        tasks = [([left[i] for i in batch], part) for batch in batches for part in parts]
+        tasks = [([remaining[i] for i in batch], part) for batch in batches for part in parts]
         computed = Parallel(n_jobs=n_jobs, verbose=verbose)(
             delayed(_outcomes)(
                 kind, data, [splits[k] for k in part], [candidates[i] for i in batch], score, n_jobs
@@ -204,32 +200,23 @@ def search(
                 outcomes[i].update(zip(part, values, strict=True))
         kept = [result.kept for result in computed] if kind.one_pass else []
         done = sorted(done + split_numbers)
-    raced = [outcomes[i] for i in left]
-    scores = _table(score, raced, done, splits)
-    result = SearchResult.of([candidates[i] for i in left], scores, rule)
-    chosen = [[raced[i][k] for k in done] for i in result.indices]
+    result = SearchResult.of([candidates[i] for i in remaining], remaining_scores(), rule)
+    chosen = [[outcomes[remaining[i]][k] for k in done] for i in result.indices]
+    if not isinstance(chosen[0][0], np.ndarray):
+        return replace(result, kept=kept)
     tests = [test for _, test in splits]
-    return replace(result, held_out=_held_out(chosen, tests, data), kept=kept)
+    n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
+    held_out = np.stack([by_row(values, tests, n_rows) for values in chosen])
+    return replace(result, held_out=held_out, kept=kept)
 
 
 def affordable_jobs(n_jobs: int | None, data: Data) -> int | None:
-    """Return as many workers as were asked for, or as many as fit into the free memory."""
+    """Return the number of workers, at most as many as fit into the free memory."""
     free = available_memory()
     if n_jobs in (None, 1) or free is None:
         return n_jobs
     needed = WORKER_BYTES + WORKER_COPIES * getattr(data.X, "nbytes", 0)
     return max(1, min(effective_n_jobs(n_jobs), free // needed))
-
-
-def _table(
-    score: Score,
-    outcomes: Sequence[dict[int, Outcome]],
-    done: Sequence[int],
-    splits: Sequence[Split],
-) -> Array:
-    """Scores of candidates on the splits that are done."""
-    values = [[by_split[k] for k in done] for by_split in outcomes]
-    return score.table(values, [splits[k][1] for k in done])
 
 
 def _outcomes(
@@ -334,16 +321,6 @@ class Searched:
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.n_splits_ = result.scores.shape[1]
         self.held_out_outputs_ = result.held_out
-
-
-def _held_out(
-    outcomes: Sequence[Sequence[Outcome]], tests: Sequence[Array], data: Data
-) -> Array | None:
-    """Arrange outputs of candidates by row, if there are any."""
-    if not isinstance(outcomes[0][0], np.ndarray):
-        return None
-    n_rows = 1 + max(int(test.max()) for test in tests) if data.y is None else len(data.y)
-    return np.stack([by_row(values, tests, n_rows) for values in outcomes])
 
 
 def by_row(values: Sequence[Any], tests: Sequence[Array], n_rows: int) -> Array:
