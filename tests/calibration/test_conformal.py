@@ -216,7 +216,7 @@ def test_pipelines_take_domains_by_routing():
         (
             DomainConformal(Ridge(), calibration="split", cv=KFold(3, shuffle=True)),
             (X, X[:, 0], D),
-            "both sides",
+            "rows of \\d+ domains into both parts of a split",
         ),
     ],
 )

@@ -225,12 +225,12 @@ class Adaptable(ABC):
 
     def _corrected(self, X: Any, sample_domain: Any) -> Array:
         """Outputs, corrected for the site of an adapted model."""
-        corrections = getattr(self, "corrections_", None)
-        if corrections is None:
+        by_kind = getattr(self, "corrections_", None)
+        if by_kind is None:
             return self._outputs(X, sample_domain)
-        kind = "context" if sample_domain is not None and "context" in corrections else "plain"
+        kind = "context" if sample_domain is not None and "context" in by_kind else "plain"
         outputs = self._outputs(X, sample_domain if kind == "context" else None)
-        return self.priors_[kind].apply(outputs, corrections[kind])
+        return self.priors_[kind].apply(outputs, by_kind[kind])
 
 
 @arguments

@@ -48,7 +48,10 @@ def calibration_split(
     """
     n_domains = 1 if domains is None else len(np.unique(domains))
     if n_domains < 2:
-        raise ValueError("calibration='split' needs at least 2 domains in sample_domain, got 1")
+        raise ValueError(
+            "calibration='split' needs at least 2 domains in sample_domain, got 1. Pass the domain "
+            "of each row, or use calibration='cv'."
+        )
     assert domains is not None
     if cv is None:
         cv = LeaveDomainsOut(n_domains // 2, n_repeats=1, random_state=0)
@@ -56,8 +59,8 @@ def calibration_split(
     shared = np.intersect1d(domains[train], domains[test])
     if len(shared):
         raise ValueError(
-            f"cv={cv!r} puts rows of {len(shared)} domains on both sides: with "
-            "calibration='split' it must hold out whole domains"
+            f"cv={cv!r} puts rows of {len(shared)} domains into both parts of a split. With "
+            "calibration='split', pass one that holds out whole domains, such as LeaveDomainsOut."
         )
     return train, test
 
@@ -223,8 +226,8 @@ class DomainConformal(AroundPredictor):
         if isinstance(self.estimator, FrozenEstimator):
             if self.calibration != "split":
                 raise ValueError(
-                    "a FrozenEstimator cannot be fitted without a domain: use calibration='split', "
-                    "with domains that it has not seen"
+                    "a FrozenEstimator cannot be fitted again without a domain. Use "
+                    "calibration='split', with domains that it was not fitted to."
                 )
             splits = [(rows, rows)]
         elif self.calibration == "split":

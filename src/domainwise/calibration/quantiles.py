@@ -169,42 +169,45 @@ def calibrated(records: Sequence[Mapping[str, Any]], classes: Any) -> dict[str, 
     thresholds for 1, 2 ... per cent up to the largest coverage for the number of domains, and the
     size of sets, or the width of intervals, at the usual coverage.
     """
-    of, scores, observed, domains = "value", [], [], []
     codes: dict[Any, int] = {}
-    for record in records:
-        target = np.asarray(record["target"])
-        if classes is None:
-            observed.append(np.abs(target.astype(np.float64) - record["prediction"]))
-        else:
-            names = np.asarray(classes)
-            of, by_class = class_nonconformity(record, names)
-            observed.append(by_class[np.arange(len(target)), codes_of(target, names)])
-            scores.append(by_class)
-        code = codes.setdefault(record["domain"], len(codes))
-        domains.append(np.full(len(target), code))
-    quantiles = DomainQuantiles.of(np.concatenate(observed), np.concatenate(domains))
+    of, scores, observed = zip(*(record_scores(r, classes) for r in records), strict=True)
+    domains = [codes.setdefault(record["domain"], len(codes)) for record in records]
+    domain_of = np.repeat(domains, [len(part) for part in observed])
+    quantiles = DomainQuantiles.of(np.concatenate(observed), domain_of)
     n = quantiles.n_domains
     allowed = [c for c in range(1, STEPS) if needed_domains(c / STEPS) <= n]
-    shown = usual_coverage(n)
-    threshold = quantiles.threshold(shown) if shown else np.inf
+    coverage = usual_coverage(n)
+    threshold = quantiles.threshold(coverage) if coverage else np.inf
     size = 2 * threshold
     if classes is not None:
         size = float(np.mean([(part <= threshold).sum(axis=1).mean() for part in scores]))
     return {
         "promise": "approximate",
         "n_domains": n,
-        "of": of,
+        "of": of[-1],
         "thresholds": [quantiles.threshold(c / STEPS) for c in allowed],
-        "coverage": shown,
+        "coverage": coverage,
         "size": size if np.isfinite(size) else None,
     }
 
 
-def class_nonconformity(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
-    """Nonconformity of each class for each row, and the name of the outputs it is computed from."""
-    for of in ("probabilities", "decisions"):
-        if record.get(of) is not None:
-            return of, class_scores(**{"probabilities": None, of: record[of]})
+def record_scores(record: Mapping[str, Any], classes: Any) -> tuple[str, Array, Array]:
+    """Nonconformity of each class for each row of a record, and of its target.
+
+    The first value names the outputs it is computed from; a continuous target has one column.
+    """
+    if classes is None:
+        errors = np.abs(np.asarray(record["target"], dtype=np.float64) - record["prediction"])
+        return "value", errors[:, None], errors
+    outputs, scores = _scores_by_class(record, np.asarray(classes))
+    codes = codes_of(record["target"], np.asarray(classes))
+    return outputs, scores, scores[np.arange(len(codes)), codes]
+
+
+def _scores_by_class(record: Mapping[str, Any], classes: Array) -> tuple[str, Array]:
+    for outputs in ("probabilities", "decisions"):
+        if record.get(outputs) is not None:
+            return outputs, class_scores(**{"probabilities": None, outputs: record[outputs]})
     return "prediction", 1.0 - np.eye(len(classes))[codes_of(record["prediction"], classes)]
 
 
@@ -232,7 +235,7 @@ def set_columns(
         predicted = np.asarray(outputs["prediction"](), dtype=np.float64)
         return {"low": predicted - reach, "high": predicted + reach}
     of = calibration["of"]
-    _, scores = class_nonconformity({of: outputs[of]()}, np.asarray(classes))
+    _, scores = _scores_by_class({of: outputs[of]()}, np.asarray(classes))
     return {f"in_set_{c}": scores[:, i] <= reach for i, c in enumerate(classes)}
 
 
@@ -242,5 +245,5 @@ def sets_in_words(calibration: Mapping[str, Any]) -> str:
     words = f"{calibration['promise']}, from {n} held-out domains"
     if coverage is None or size is None:
         return words
-    many = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
-    return f"{words}; {many} at {100 * coverage:.0f} %"
+    extent = f"width {size:.3g}" if calibration["of"] == "value" else f"{size:.2g} classes"
+    return f"{words}; {extent} at {100 * coverage:.0f} %"

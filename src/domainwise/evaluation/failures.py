@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
 from domainwise.arrays import Array
-from domainwise.calibration.quantiles import DomainQuantiles, class_nonconformity, usual_coverage
+from domainwise.calibration.quantiles import DomainQuantiles, record_scores, usual_coverage
 from domainwise.evaluation.results import Results, Row, grouped, joined, percent
 from domainwise.plots import CalibrationByDomainDisplay
 from domainwise.plots.style import ACCENT, GREY, short
@@ -264,22 +264,16 @@ def covered(
 
     The threshold of a domain comes from the scores of all others.
     """
-    by_class, observed = {}, {}  # scores of all classes, and of the true one
-    for domain, rows in predictions.items():
-        if classes is None:
-            observed[domain] = np.abs(np.asarray(rows["target"], float) - rows["prediction"])
-        else:
-            scores = by_class[domain] = class_nonconformity(rows, classes)[1]
-            observed[domain] = scores[np.arange(len(scores)), codes_of(rows["target"], classes)]
-    domain_of = np.repeat(np.arange(len(observed)), [len(scores) for scores in observed.values()])
-    pooled, coverage_of = np.concatenate(list(observed.values())), {}
-    for place, (domain, scores) in enumerate(observed.items()):
+    scores = {domain: record_scores(rows, classes) for domain, rows in predictions.items()}
+    domain_of = np.repeat(np.arange(len(scores)), [len(s) for _, _, s in scores.values()])
+    pooled, coverage_of = np.concatenate([observed for _, _, observed in scores.values()]), {}
+    for place, (domain, (_, by_class, observed)) in enumerate(scores.items()):
         other = domain_of != place
         threshold = DomainQuantiles.of(pooled[other], domain_of[other]).threshold(nominal)
         size = 2 * threshold
         if classes is not None:
-            size = (by_class[domain] <= threshold).sum(axis=1).mean()
-        coverage_of[domain] = (float((scores <= threshold).mean()), float(size))
+            size = (by_class <= threshold).sum(axis=1).mean()
+        coverage_of[domain] = (float((observed <= threshold).mean()), float(size))
     return coverage_of
 
 

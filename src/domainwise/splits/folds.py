@@ -120,7 +120,7 @@ class LeaveDomainsOut(BaseCrossValidator):
 
     def _codes(self, groups: Any) -> tuple[Array, int]:
         if groups is None:
-            raise ValueError("LeaveDomainsOut needs the domain of each row as groups")
+            raise ValueError("LeaveDomainsOut needs the domain of each row. Pass them as groups.")
         domains = check_sample_domain(groups, count_rows(groups), "delta")
         return domains.codes, domains.n_categories
 
@@ -129,12 +129,12 @@ class LeaveDomainsOut(BaseCrossValidator):
         n_test, repeats, most = int(self.n_test_domains), self.n_repeats, self.max_splits
         if most is not None and most < (1 if repeats else 2):
             raise ValueError(
-                f"max_splits={most} must be at least 2: something has to be trained on"
+                f"max_splits={most} must be at least 2, so that every split has domains to train on"
             )
         if n_domains <= n_test:
             raise ValueError(
                 f"n_test_domains={n_test} leaves nothing to train on: there "
-                f"{'is 1 domain' if n_domains == 1 else f'are {n_domains} domains'}"
+                f"{'is 1 domain' if n_domains == 1 else f'are {n_domains} domains'}. Use fewer."
             )
         rng = check_random_state(0 if self.random_state is None else self.random_state)
         if repeats is not None:
@@ -305,7 +305,8 @@ def draw_rows(codes: Array, max_rows: int | str | None, random_state: int) -> Ar
     counts = np.bincount(codes)
     if max_rows < 2 * len(counts):
         raise ValueError(
-            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains"
+            f"max_rows={max_rows} leaves fewer than two rows to each of {len(counts)} domains. "
+            f"Use at least {2 * len(counts)}."
         )
     # Domains are cut off at one size; the few rows that are left go to the largest, one to each.
     sizes = range(max_rows + 1)
