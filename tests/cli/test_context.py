@@ -23,8 +23,7 @@ from domainwise.models.registry import METHODS, Setting  # noqa: E402
 from domainwise.models.search import MethodSearch  # noqa: E402
 from domainwise.models.table_model import TableModel, described  # noqa: E402
 from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
-from domainwise.tables.features import make_preprocessor  # noqa: E402
-from domainwise.tables.schema import check_table  # noqa: E402
+from domainwise.tables.schema import check_table, make_preprocessor  # noqa: E402
 
 runner = testing.CliRunner()
 

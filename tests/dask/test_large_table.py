@@ -19,8 +19,7 @@ from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.large_table import LargeTable  # noqa: E402
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
 from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
-from domainwise.tables.features import make_preprocessor  # noqa: E402
-from domainwise.tables.schema import check_table, load_table  # noqa: E402
+from domainwise.tables.schema import check_table, load_table, make_preprocessor  # noqa: E402
 from domainwise.tables.statistics import Statistics, sketched  # noqa: E402
 
 pytestmark = pytest.mark.dask

@@ -13,9 +13,8 @@ pytest.importorskip("openpyxl")
 from domainwise.models.table_model import TableModel, fit_table  # noqa: E402
 from domainwise.tables.cells import decimal_marks, form_of, typed_numbers, with_points  # noqa: E402
 from domainwise.tables.errors import TableError  # noqa: E402
-from domainwise.tables.features import Schema  # noqa: E402
 from domainwise.tables.files import iter_table, read_table  # noqa: E402
-from domainwise.tables.schema import check_table, load_table  # noqa: E402
+from domainwise.tables.schema import Schema, check_table, load_table  # noqa: E402
 
 ROLES = dict(target="ill", domain="site")
 
@@ -119,8 +118,8 @@ def test_text_with_two_readings_or_none_stays_text(texts):
 
 def test_what_is_said_or_was_usual_decides_between_two_readings():
     open_ = ["1,234", "2,345"]
-    assert numbers(open_, given=",") == numbers(open_, usual=",") == [1.234, 2.345]
-    assert numbers(open_, given=".") == [1234, 2345]
+    assert numbers(open_, mark=",") == numbers(open_, usual=",") == [1.234, 2.345]
+    assert numbers(open_, mark=".") == [1234, 2345]
     with pytest.raises(TableError, match="'1.234' may be 1.234 or 1234"):
         numbers(["1.234", "2.345"], usual=",")
     frame = pandas.DataFrame({"x": open_, "y": ["1,5", "2"]})

@@ -14,14 +14,13 @@ pytest.importorskip("pyarrow")
 
 from domainwise.jobs.store import replacing, replacing_folder  # noqa: E402
 from domainwise.tables.errors import ColumnError, TableError  # noqa: E402
-from domainwise.tables.features import Schema, make_preprocessor  # noqa: E402
 from domainwise.tables.files import (  # noqa: E402
     iter_table,
     read_table,
     table_columns,
     writing_table,
 )
-from domainwise.tables.schema import check_table, load_table  # noqa: E402
+from domainwise.tables.schema import Schema, check_table, load_table, make_preprocessor  # noqa: E402
 
 FORMATS = ["csv", "csv.gz", "tsv", "parquet", "feather"]
 

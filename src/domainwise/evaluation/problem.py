@@ -35,9 +35,12 @@ from domainwise.splits.folds import MAX_FOLDS, LeaveDomainsOut, Split, draw_rows
 from domainwise.tables.cells import decimal_marks, is_numeric
 from domainwise.tables.csv_files import holds_row_numbers
 from domainwise.tables.errors import ColumnError, TableError, import_pandas
-from domainwise.tables.features import ReadColumns, Schema, feature_schema, make_preprocessor
 from domainwise.tables.schema import (
     TASKS,
+    ReadColumns,
+    Schema,
+    feature_schema,
+    make_preprocessor,
     refuse_quantities,
     target_column,
     target_values,
@@ -320,7 +323,7 @@ def prepare_features(X: Any, notes: list[str]) -> tuple[Any, Any, ReadColumns | 
     Columns of a data frame are read as those of a file, and ``notes`` receives which are dropped
     and how cells were read; the reader, None where there is nothing to do, does it to new rows.
     Missing numbers become the median of the sources, numbers are standardised, categories become
-    one column each; see :func:`domainwise.tables.features.make_preprocessor`.
+    one column each; see :func:`domainwise.tables.schema.make_preprocessor`.
     """
     refuse_no_rows(X)
     if hasattr(X, "to_pandas"):

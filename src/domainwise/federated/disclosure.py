@@ -31,8 +31,7 @@ from domainwise.federated.plan import Plan, PlanError
 from domainwise.shift.watch import MOST_SOURCES
 from domainwise.tables.cells import as_labels, as_numbers, decimal_marks, without
 from domainwise.tables.errors import TableError, describe_names, import_pandas
-from domainwise.tables.features import named_frame, require_columns
-from domainwise.tables.schema import target_column
+from domainwise.tables.schema import named_frame, require_columns, target_column
 
 #: Rows for each column of a map, and values of a group for each number about it (rules 1 and 2).
 ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2

@@ -34,8 +34,7 @@ from domainwise.search.grids import LAMBDAS, RIDGES, WEIGHTS
 from domainwise.shift.watch import CLIP, ShiftWatch
 from domainwise.splits.folds import LeaveDomainsOut
 from domainwise.tables.errors import import_pandas
-from domainwise.tables.features import Schema, named_frame
-from domainwise.tables.schema import check_table
+from domainwise.tables.schema import Schema, check_table, named_frame
 from domainwise.tables.statistics import Learnt
 
 TEXTS = tomllib.loads((files("domainwise.federated") / "texts.toml").read_text(encoding="utf-8"))

@@ -61,7 +61,7 @@ from domainwise.labels.factors import residual_trace
 from domainwise.ridge.search import sharing_distances
 from domainwise.search.grids import RIDGE_GAMMAS
 from domainwise.shift.watch import CLIP
-from domainwise.tables.features import make_preprocessor
+from domainwise.tables.schema import make_preprocessor
 from domainwise.tables.statistics import (
     Sketch,
     Statistics,

@@ -56,7 +56,7 @@ OWN = {
     "domainwise.scoring.predictions": "HeldOut",
     "domainwise.shift.watch": "ShiftWatch",
     "domainwise.splits.folds": "LeaveDomainsOut",
-    "domainwise.tables.features": "ReadColumns",
+    "domainwise.tables.schema": "ReadColumns",
 }
 
 #: Types of scikit-learn by module.

@@ -28,8 +28,8 @@ from domainwise.shift.check import Finding, find_watch, findings
 from domainwise.shift.watch import View, joined_views
 from domainwise.tables.cells import as_labels
 from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.features import require_columns
 from domainwise.tables.files import CHUNK_ROWS, iter_table, table_columns, writing_table
+from domainwise.tables.schema import require_columns
 
 #: Rows of a domain, drawn at random, that an ensemble divides into parts, and from which it decides
 #: whether context is safe there.

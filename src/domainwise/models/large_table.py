@@ -28,9 +28,8 @@ from domainwise.models.table_model import TableModel, described, table_setting
 from domainwise.shift.watch import ShiftWatch
 from domainwise.tables.cells import as_labels, as_numbers, split_names
 from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.features import Schema
 from domainwise.tables.files import CHUNK_ROWS, TableWriter, existing_format, index_columns
-from domainwise.tables.schema import Table, check_table, choose_features
+from domainwise.tables.schema import Schema, Table, check_table, choose_features
 from domainwise.tables.statistics import Statistics, labels_by_text, sketched
 
 #: Copies of a table's cells, of eight bytes each, that a fit in memory needs.

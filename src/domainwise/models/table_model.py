@@ -29,9 +29,8 @@ from domainwise.scoring.measures import choose_measure
 from domainwise.scoring.predictions import Predictions, fit_with_domains
 from domainwise.tables.cells import as_labels, as_numbers, without
 from domainwise.tables.errors import Argument, TableError, import_pandas
-from domainwise.tables.features import Schema, make_preprocessor, require_columns
 from domainwise.tables.files import read_table, table_columns
-from domainwise.tables.schema import Table
+from domainwise.tables.schema import Schema, Table, make_preprocessor, require_columns
 
 #: Methods whose models contain no training rows.
 WITHOUT_ROWS = ("constant", "linear", "boosting")

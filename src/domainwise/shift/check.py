@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -150,44 +150,24 @@ def find_watch(model: Any) -> tuple[ShiftWatch | None, Any]:
 
 def findings(watch: ShiftWatch, views: dict[Any, View]) -> list[Finding]:
     """Compare statistics of new rows with those of the sources, domain by domain."""
-    return [
-        Finding(kind, words, column, domain, numbers)
-        for domain, view in views.items()
-        if view.totals[0]
-        for kind, words, column, numbers in _differences(watch, view)
-    ]
+    differences: list[Finding] = []
+    for domain, view in views.items():
+        if view.totals[0]:
+            columns = list(_columns(watch, view))
+            levels = _levels(watch, view, {finding.column for finding in columns})
+            rest = (*levels, *_categories(watch, view), *_distance(watch, view))
+            differences += [replace(finding, domain=domain) for finding in (*columns, *rest)]
+    return differences
 
 
-#: Kind, sentence, column and numbers of a finding.
-_Difference = tuple[str, str, str | None, dict[str, float]]
-
-
-def _differences(watch: ShiftWatch, view: View) -> Iterator[_Difference]:
-    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
-    n = int(new["rows"][0])
-    columns = list(_columns(watch, sources, new, view, n))
-    yield from columns
-    if watch.numeric_:
-        yield from _levels(watch, new, n, {column for _, _, column, _ in columns})
-    for j, count in enumerate(new["unknown"].astype(int)):
-        name = watch.columns_[watch.categorical_[j]]
-        if count:
-            values = ", ".join(repr(value) for value in view.examples[name])
-            words = f"{count} rows have a value of {name!r} that the model does not know: {values}"
-            yield "category", words, name, {"rows": int(count), "of": n}
-    if watch.numeric_:
-        yield from _distance(watch, sources, new, n)
-
-
-def _columns(
-    watch: ShiftWatch, sources: dict[str, Any], new: dict[str, Any], view: View, n: int
-) -> Iterator[_Difference]:
+def _columns(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     """Columns with missing values, or values outside the sources' range."""
-    names = [watch.columns_[i] for i in (*watch.numeric_, *watch.categorical_)]
+    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
+    n, names = int(new["rows"][0]), [watch.columns_[i] for i in watch.numeric_ + watch.categorical_]
     highest = (sources["missing"] / sources["rows"]).max(axis=0)
     # One row added on either side, because the share of few rows is uncertain.
     likely = ((sources["missing"] + 1) / (sources["rows"] + 2)).max(axis=0)
-    rare = CHANCE / len(names)
+    rare = CHANCE / max(len(names), 1)
     for j, name in enumerate(names):
         missing, usual = int(new["missing"][j]), float(highest[j])
         share = missing / n
@@ -195,29 +175,29 @@ def _columns(
         if empty or (share > usual + MISSING_EXCESS and bdtrc(missing - 1, n, likely[j]) < rare):
             where = f"all {n} rows" if empty else f"{100 * share:.0f} % of {n} rows"
             words = f"{name!r} is missing in {where}; in sources in at most {100 * usual:.0f} %"
-            yield "missing", words, name, {"share": share, "sources": usual, "rows": n}
+            numbers = {"share": share, "sources": usual, "rows": n}
+            yield Finding("missing", words, name, numbers=numbers)
         beyond = int(new["beyond"][j]) if j < len(watch.numeric_) else 0
         if beyond and bdtrc(beyond - 1, n - missing, BEYOND) <= CHANCE:
-            ends = [view.lowest[j], view.highest[j], watch.lowest_[j], watch.highest_[j]]
-            low, high, least, most = (float(end) for end in ends)
+            ends = (view.lowest, view.highest, watch.lowest_, watch.highest_)
+            low, high, least, most = (float(end[j]) for end in ends)
             words = (
                 f"{name!r} is {low:.4g} to {high:.4g}, in {beyond} of {n - missing} rows outside "
                 f"the range of all sources, {least:.4g} to {most:.4g}"
             )
             numbers = {"rows": beyond, "lowest": low, "highest": high, "least": least, "most": most}
-            yield "range", words, name, numbers
+            yield Finding("range", words, name, numbers=numbers)
 
 
-def _levels(
-    watch: ShiftWatch, new: dict[str, Any], n: int, reported: set[str | None]
-) -> Iterator[_Difference]:
+def _levels(watch: ShiftWatch, view: View, reported: set[str | None]) -> Iterator[Finding]:
     """Columns whose mean lies outside those of all sources."""
-    moments = watch.moments(watch.totals_)
+    moments, new = watch.moments(watch.totals_), watch.parts(view.totals)
+    counts = (new["rows"] - new["missing"]).astype(int)
     centres = np.where(moments.count > 0, moments.mean, np.nan)
     deviation = np.sqrt(moments.squares.sum(axis=0) / np.maximum(moments.count.sum(axis=0), 1))
     width = np.minimum((watch.highest_ - watch.lowest_) / watch.scale_, CLIP)
-    for j in range(len(watch.numeric_)):
-        name, count = watch.columns_[watch.numeric_[j]], n - int(new["missing"][j])
+    for j, i in enumerate(watch.numeric_):
+        name, count = watch.columns_[i], counts[j]
         if name in reported or not count or np.isnan(centres[:, j]).all():
             continue
         mean = new["level"][j] / count
@@ -226,31 +206,49 @@ def _levels(
         outside = max(low - mean, mean - high) - error
         if outside > max(high - low, deviation[j], 0.1 * width[j], 1e-9):
             m, a, b = (float(watch.mean_[j] + watch.scale_[j] * v) for v in (mean, low, high))
-            numbers = {"mean": m, "least": a, "most": b}
             usual = f"{a:.4g} to {b:.4g} in the sources" if b > a else f"{a:.4g} in the source"
-            yield "level", f"the mean of {name!r} is {m:.4g}; it is {usual}", name, numbers
+            words = f"the mean of {name!r} is {m:.4g}; it is {usual}"
+            yield Finding("level", words, name, numbers={"mean": m, "least": a, "most": b})
 
 
-def _distance(
-    watch: ShiftWatch, sources: dict[str, Any], new: dict[str, Any], n: int
-) -> Iterator[_Difference]:
+def _categories(watch: ShiftWatch, view: View) -> Iterator[Finding]:
+    """Values of text columns that no source had."""
+    new = watch.parts(view.totals)
+    for i, count in zip(watch.categorical_, new["unknown"].astype(int).tolist(), strict=True):
+        if count:
+            name = watch.columns_[i]
+            values = ", ".join(repr(value) for value in view.examples[name])
+            words = f"{count} rows have a value of {name!r} that the model does not know: {values}"
+            numbers = {"rows": count, "of": int(new["rows"][0])}
+            yield Finding("category", words, name, numbers=numbers)
+
+
+def _distance(watch: ShiftWatch, view: View) -> Iterator[Finding]:
     """The distance of the rows, if they lie farther from all sources than these from each other."""
-    rows, kernel = sources["rows"][:, 0], sources["kernel"]
-    sizes = np.full(len(rows), kernel.shape[1])
+    sources, new = watch.parts(watch.totals_), watch.parts(view.totals)
+    kernel, n = sources["kernel"], int(new["rows"][0])
+    sizes = np.full(len(kernel), kernel.shape[1])
     sizes = sizes if watch.n_features_ is None else np.asarray(watch.n_features_)
     used = np.flatnonzero(sizes)
-    if not len(used):
+    if not len(used) or not watch.numeric_:
         return
-    rows, sizes, freedom = rows[used], sizes[used], watch.freedom_[used]
+    rows, sizes, freedom = sources["rows"][used, 0], sizes[used], watch.freedom_[used]
     means = kernel[used] / rows[:, None]
     variance = np.maximum(sources["norms"][used, 0] / rows - (means**2).sum(axis=1), 0.0)
-    usual = _usual(means, sizes, variance / rows, float(np.median(variance)))
+    typical, features = float(np.sqrt(np.median(variance))), np.arange(kernel.shape[1])
+    usual = typical / 2
+    if len(means) > 1:  # the largest distance of a source from its nearest one
+        shared = np.minimum(sizes[:, None], sizes)
+        apart = ((means[:, None] - means) ** 2 * (features < shared[..., None])).sum(axis=2)
+        apart -= (variance / rows)[:, None] + variance / rows
+        np.fill_diagonal(apart, np.inf)
+        farthest = float(np.sqrt(max(apart.min(axis=1).max(), 0.0)))
+        usual = max((1 + 1 / (len(means) - 1)) * farthest, typical / 8)
     usual = max(usual, watch.pooled_distance_)
     # The variance of a source of few rows is uncertain.
     variance = np.maximum(variance, np.median(variance))
     noise = variance * (1 / n + 1 / rows) * chdtri(freedom, CHANCE) / freedom
-    known = np.arange(kernel.shape[1]) < sizes[:, None]
-    squared = (known * (new["kernel"] / n - means) ** 2).sum(axis=1)
+    squared = ((features < sizes[:, None]) * (new["kernel"] / n - means) ** 2).sum(axis=1)
     nearest = int(np.argmin(squared - noise))
     if squared[nearest] - noise[nearest] > usual**2:
         distance = float(np.sqrt(squared[nearest]))
@@ -260,16 +258,4 @@ def _distance(
             f"the rows are {distance:.2f} away from the {source}; sources are up to {usual:.2f} "
             "away from each other"
         )
-        yield "distance", words, None, {"distance": distance, "usual": usual}
-
-
-def _usual(means: Any, sizes: Any, noise: Any, variance: float) -> float:
-    """The largest distance from the nearest source that is not a shift, as sources have it."""
-    if len(means) < 2:
-        return float(np.sqrt(variance)) / 2
-    shared = np.minimum(sizes[:, None], sizes)
-    squared = ((means[:, None] - means) ** 2) * (np.arange(means.shape[1]) < shared[..., None])
-    squared = squared.sum(axis=2) - noise[:, None] - noise
-    np.fill_diagonal(squared, np.inf)
-    farthest = float(np.sqrt(max(squared.min(axis=1).max(), 0.0)))
-    return max((1 + 1 / (len(means) - 1)) * farthest, float(np.sqrt(variance)) / 8)
+        yield Finding("distance", words, numbers={"distance": distance, "usual": usual})

@@ -171,7 +171,9 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         kinds = [column_kind(column) for column in columns]
         self.numeric_ = [i for i, kind in enumerate(kinds) if kind == "number"]
         self.categorical_ = [i for i, kind in enumerate(kinds) if kind == "text"]
-        self.categories_ = [_categories(columns[i]) for i in self.categorical_]
+        texts = [columns[i] for i in self.categorical_]
+        values = [sorted({str(value) for value in x[~missing_cells(x)]}) for x in texts]
+        self.categories_ = [v if len(v) <= MOST_CATEGORIES else None for v in values]
         numbers = self._numbers(columns)
         numbers[~np.isfinite(numbers)] = np.nan
         moments, levels = rows_moments(numbers)
@@ -185,12 +187,12 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Z = self._standardised(numbers)
         n_features = self._draw_landmarks(Z, np.bincount(codes[codes >= 0]))
         self.totals_ = self._totals(columns, codes, len(self.sources_), n_features)[0]
-        own = [Z[codes == d] for d in range(len(self.sources_))]
-        self.freedom_ = np.array(list(map(self._freedom, own, n_features)))
+        rows_of = (Z[codes == d] for d in range(len(self.sources_)))
+        self.freedom_ = np.array(list(map(self._freedom, rows_of, n_features)))
         self.n_features_ = n_features
         if self.sources_[-1] == POOLED and labels.codes is not None:
-            domains = labels.codes[codes == len(own) - 1]
-            self.pooled_distance_ = self._pooled_distance(own[-1], domains, n_features[-1])
+            pooled = np.where(codes == len(self.sources_) - 1, labels.codes, -1)
+            self.pooled_distance_ = self._pooled_distance(columns, pooled, n_features[-1])
         return self
 
     @classmethod
@@ -206,7 +208,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         watch.feature_names_in_ = np.array(watch.columns_, dtype=object)
         watch.numeric_ = [i for i, name in enumerate(columns) if columns[name] is None]
         watch.categorical_ = [i for i, name in enumerate(columns) if columns[name] is not None]
-        watch.categories_ = [known for known in columns.values() if known is not None]
+        watch.categories_ = [names for names in columns.values() if names is not None]
         watch.__dict__.update(attributes)
         return watch
 
@@ -218,8 +220,8 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             totals += self._totals(self._columns(X.iloc[rows]), codes[rows], n_groups)[0]
         freedom = np.ones(n_groups)
         for d in range(n_groups):
-            own = np.flatnonzero(codes == d)
-            sample = X.iloc[own[:: -(-len(own) // 2000)]]
+            rows_of = np.flatnonzero(codes == d)
+            sample = X.iloc[rows_of[:: -(-len(rows_of) // 2000)]]
             freedom[d] = self._freedom(self._standardised(self._numbers(self._columns(sample))))
         return totals, freedom
 
@@ -243,9 +245,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def look(self, X: ArrayLike, sample_domain: MaybeArray = None) -> dict[Label | None, View]:
         """Collect statistics of new rows, by domain, or of all rows together under None."""
         check_is_fitted(self)
-        rows: Any = X
-        if not hasattr(X, "iloc"):
-            rows = validate_rows(self, X, reset=False, **_ANY_ROWS)
+        rows: Any = X if hasattr(X, "iloc") else validate_rows(self, X, reset=False, **_ANY_ROWS)
         columns = self._columns(rows)
         labels = check_sample_domain(sample_domain, len(rows), "delta")
         names = [None] if sample_domain is None else np.asarray(labels.names).tolist()
@@ -255,8 +255,7 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ends = np.full((2, len(names), numbers.shape[1]), np.nan)
         np.fmin.at(ends[0], codes, numbers)
         np.fmax.at(ends[1], codes, numbers)
-        views = map(View, totals, *ends, examples)
-        return dict(zip(names, views, strict=True))
+        return dict(zip(names, map(View, totals, *ends, examples), strict=True))
 
     def parts(self, totals: Array) -> dict[str, Array]:
         """Split sums over rows by what they are sums of.
@@ -371,22 +370,22 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         squares = float(np.sum(np.square(C)))
         return float(np.trace(C)) ** 2 / squares if squares > 1e-300 else 1.0
 
-    def _pooled_distance(self, Z: Array, domains: Array, r: int) -> float:
-        """The largest distance of a pooled domain from the other pooled ones, less noise."""
-        counts, n = np.bincount(domains), len(Z)
+    def _pooled_distance(self, columns: list[Any], domains: Array, r: int) -> float:
+        """The largest distance of a pooled domain from the other pooled ones, less noise.
+
+        ``domains`` are codes of the domains of pooled rows, and -1 for other rows.
+        """
+        counts = np.bincount(domains[domains >= 0])
         largest = np.argsort(-counts, kind="stable")[: 5 * MOST_SOURCES]
-        pooled = largest[counts[largest] >= LEAST_POOLED]
-        if not r or len(pooled) < 2:
+        largest = largest[counts[largest] >= LEAST_POOLED]
+        if not r or len(largest) < 2:
             return 0.0
-        totals = self.parts(self.totals_[-1])
-        place = np.full(len(counts), -1)
-        place[pooled] = np.arange(len(pooled))
-        sums, codes = np.zeros((len(pooled), r)), place[domains]
-        for start in range(0, n, BLOCK_ROWS):
-            rows = np.flatnonzero(codes[start : start + BLOCK_ROWS] >= 0) + start
-            sums += group_sums(self._features(Z[rows])[:, :r], codes[rows], len(pooled))
-        total, count = totals["kernel"][:r], counts[pooled][:, None]
-        variance = totals["norms"][0] / n - np.sum((total / n) ** 2)
+        group = np.full(len(counts) + 1, -1)
+        group[largest] = np.arange(len(largest))
+        sums = self.parts(self._totals(columns, group[domains], len(largest))[0])["kernel"][:, :r]
+        pooled, n, count = self.parts(self.totals_[-1]), counts.sum(), counts[largest][:, None]
+        total = pooled["kernel"][:r]
+        variance = pooled["norms"][0] / n - np.sum((total / n) ** 2)
         squared = ((sums / count - (total - sums) / (n - count)) ** 2).sum(axis=1, keepdims=True)
         return float(np.sqrt(np.max(squared - variance / count).clip(0)))
 
@@ -398,19 +397,17 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ``n_features`` kernel features of each group are summed; the others are 0. None is all.
         """
         numbers = self._numbers(columns)
-        texts = [columns[i] for i in self.categorical_]
-        none = np.zeros((len(codes), 0), dtype=bool)
-        absent = np.column_stack([none, *map(missing_cells, texts)])
-        unknown = np.zeros_like(absent)
+        absent, unknown = np.zeros((2, len(codes), len(self.categorical_)), dtype=bool)
         examples: list[dict[str, list[str]]] = [{} for _ in range(n_groups)]
-        for j, (text, known) in enumerate(zip(texts, self.categories_, strict=True)):
-            if known is None:
+        for j, (i, categories) in enumerate(zip(self.categorical_, self.categories_, strict=True)):
+            absent[:, j] = missing_cells(columns[i])
+            if categories is None:
                 continue
-            values = np.asarray(text, dtype=object)
-            unknown[:, j] = ~absent[:, j] & ~np.isin(values.astype(str), known)
+            values = np.asarray(columns[i], dtype=object)
+            unknown[:, j] = ~absent[:, j] & ~np.isin(values.astype(str), categories)
             for g in np.unique(codes[unknown[:, j]]):
                 new = {str(value) for value in values[unknown[:, j] & (codes == g)]}
-                examples[g][self.columns_[self.categorical_[j]]] = sorted(new)[:EXAMPLES]
+                examples[g][self.columns_[i]] = sorted(new)[:EXAMPLES]
         margin = MARGIN * (self.highest_ - self.lowest_) + 1e-9 * np.abs(self.mean_)
         total: Any = 0.0
         for start in range(0, len(codes), BLOCK_ROWS):
@@ -438,8 +435,3 @@ class ShiftWatch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-def _categories(column: Any) -> list[str] | None:
-    values = {str(value) for value in column[~missing_cells(column)]}
-    return sorted(values) if len(values) <= MOST_CATEGORIES else None

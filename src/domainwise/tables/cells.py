@@ -75,8 +75,8 @@ def fits(column: Any, pattern: str, *, whole: bool = True) -> Any:
     pattern = rf"^\s*(?:{pattern})\s*$" if whole else pattern
     text = _arrow_text(column)
     if text is None:
-        form = re.compile(pattern)
-        return column.map(lambda cell: isinstance(cell, str) and form.search(cell) is not None)
+        search = re.compile(pattern).search
+        return column.map(lambda cell: isinstance(cell, str) and search(cell) is not None)
     from pyarrow import compute
 
     matches = compute.match_substring_regex(text, pattern).fill_null(False)
@@ -92,8 +92,7 @@ def _arrow_text(column: Any) -> Any:
     except (ImportError, TypeError, ValueError, OverflowError):
         return None
     array = array.combine_chunks() if isinstance(array, pyarrow.ChunkedArray) else array
-    kinds = (pyarrow.string(), pyarrow.large_string())
-    return array if array.type in kinds else None
+    return array if array.type in (pyarrow.string(), pyarrow.large_string()) else None
 
 
 def words_of(column: Any) -> Any:
@@ -117,48 +116,45 @@ def without(column: Any, na: Sequence[str], *, words: bool = True) -> Any:
 def decimal_marks(
     frame: Any,
     names: Sequence[str],
-    given: str | None = None,
+    mark: str | None = None,
     *,
     known: Mapping[str, str] | None = None,
     usual: str | None = None,
 ) -> dict[str, str]:
     """Detect the decimal mark of columns of text; ambiguous ones are left out.
 
-    It is ``given`` by the user, or ``known`` from earlier pieces of the table, or follows from the
-    column's cells, or from the other columns if they agree, or was ``usual`` in earlier tables.
+    It is the ``mark`` that the user named, or ``known`` from earlier pieces of the table, or
+    follows from the column's cells, or from the other columns if they agree, or was ``usual`` in
+    earlier tables.
     """
     marks = dict(known or {})
     ambiguous = {}
     texts = [name for name in names if name not in marks and is_text(frame[name])]
-    if {given, usual, *marks.values()} <= {None, "."} and not any(
+    if {mark, usual, *marks.values()} <= {None, "."} and not any(
         fits(frame[name], ",", whole=False).any() for name in texts
     ):
         pointed = [name for name in texts if fits(frame[name], r"\.", whole=False).any()]
         return {**marks, **dict.fromkeys(pointed, ".")}
     for name in texts:
         cells = frame[name]
-        point, comma = (fits(cells, rf"(?:{NUMBER[mark]})\s*%?") for mark in (".", ","))
-        if given is not None:
-            marks[name] = given
-        elif (point != comma).any():
-            only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
-            if not (only_point and only_comma):
-                marks[name] = "." if only_point else ","
-        else:
-            marked = cells[point & fits(cells, "[.,]", whole=False)]
-            if len(marked):
-                ambiguous[name] = bool(fits(marked, ",", whole=False).any())
+        point, comma = (fits(cells, rf"(?:{NUMBER[m]})\s*%?") for m in (".", ","))
+        only_point, only_comma = (point & ~comma).any(), (comma & ~point).any()
+        if mark is not None:
+            marks[name] = mark
+        elif only_point != only_comma:
+            marks[name] = "." if only_point else ","
+        elif not only_point and (point & fits(cells, "[.,]", whole=False)).any():
+            ambiguous[name] = bool(fits(cells[point], ",", whole=False).any())
     detected = {*marks.values()}
     for name, has_comma in ambiguous.items():
         if len(detected) == 1:
             (marks[name],) = detected
         elif not has_comma and usual == ",":
             cell = frame[name][fits(frame[name], r"[0-9]\.[0-9]", whole=False)].iloc[0].strip()
+            choice = Argument("decimal", "."), " or ", Argument("decimal", ",")
+            other = cell.replace(".", "")
             raise TableError(
-                f"column {name!r}: {cell!r} may be {cell} or {cell.replace('.', '')}; choose with ",
-                Argument("decimal", "."),
-                " or ",
-                Argument("decimal", ","),
+                f"column {name!r}: {cell!r} may be {cell} or {other}; choose with ", *choice
             )
         elif not has_comma:
             marks[name] = "."
@@ -186,22 +182,20 @@ def typed_numbers(column: Any) -> Any:
     """Numbers or truth values if all cells are that or missing; otherwise the column itself."""
     if not is_text(column):
         return column
-    pandas = import_pandas()
-    text = _arrow_text(column)
-    if text is not None:
-        numbers = _cast(text)
-        if numbers is not None:
-            return pandas.Series(numbers, column.index, name=column.name)
-    known = column[column.notna() & ~column.isin(MISSING)]
-    if known.isin([True, False]).all() and known.map(type).eq(bool).all() and len(known):
+    pandas, text = import_pandas(), _arrow_text(column)
+    numbers = None if text is None else _cast(text)
+    if numbers is not None:
+        return pandas.Series(numbers, column.index, name=column.name)
+    values = column[column.notna() & ~column.isin(MISSING)]
+    if values.isin([True, False]).all() and values.map(type).eq(bool).all() and len(values):
         return column.where(column.isin([True, False])).astype("boolean")
-    if len(known) and known.isin(TRUTH).all():
+    if len(values) and values.isin(TRUTH).all():
         return column.where(column.isin(TRUTH)).map(TRUTH).astype("boolean")
-    plain = fits(known, PLAIN) | known.map(lambda cell: isinstance(cell, (int, float, Decimal)))
+    plain = fits(values, PLAIN) | values.map(lambda cell: isinstance(cell, (int, float, Decimal)))
     if not plain.all():
         return column
-    numbers = pandas.to_numeric(known.astype(object), errors="coerce")
-    return numbers if len(known) == len(column) else numbers.astype(float).reindex(column.index)
+    numbers = pandas.to_numeric(values.astype(object), errors="coerce")
+    return numbers if len(values) == len(column) else numbers.astype(float).reindex(column.index)
 
 
 def _cast(text: Any) -> Any:
@@ -225,20 +219,39 @@ def _cast(text: Any) -> Any:
 
 
 def form_of(column: Any) -> tuple[str, list[str]]:
-    """Form of text ("number", "percent", "time", "date" or "text"), and the cells that deviate."""
+    """Form of a column, and the cells of text that deviate.
+
+    It is "numeric", "nested" or "date", or that of text: "number", "percent", "time", "date" or
+    "text".
+    """
+    pandas = import_pandas()
+    if column.dtype.kind == "M" or isinstance(
+        column.dtype, (pandas.DatetimeTZDtype, pandas.PeriodDtype)
+    ):
+        return "date", []
+    if column.dtype.kind == "m":
+        return "time", []
+    if is_numeric(column):
+        return "numeric", []
+    nested = (list, dict, tuple, set, bytes, np.ndarray)
+    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
+        return "nested", []
+    column = plain(column)
+    if not is_text(column):
+        return "text", []
     words = words_of(column)
     for form, pattern in (("date", DATE), ("time", TIME), ("percent", rf"(?:{PLAIN})\s*%")):
         fit = fits(words, pattern)
         if _mostly(words, fit):
             return form, list(words[~fit].unique())
-    commas, plain = fits(words, EITHER), fits(words, PLAIN)
-    errors, marked = words.isin(EXCEL_ERRORS), plain | fits(words, MARKED)
+    commas, plain_number = fits(words, EITHER), fits(words, PLAIN)
+    errors, marked = words.isin(EXCEL_ERRORS), plain_number | fits(words, MARKED)
     if (
-        (_mostly(words, commas) and (commas & ~plain).any())
-        or (errors.any() and _mostly(words[~errors], plain[~errors]))
+        (_mostly(words, commas) and (commas & ~plain_number).any())
+        or (errors.any() and _mostly(words[~errors], plain_number[~errors]))
         or (marked.mean() >= 0.5 and words[marked].nunique() > NUMBER_VALUES)
     ):
-        return "number", list(words[~plain].unique())
+        return "number", list(words[~plain_number].unique())
     return "text", []
 
 
@@ -301,19 +314,10 @@ def days_in(column: Any, order: str | None) -> Any:
     words = words.str.replace(r"^([0-9]{4})[./]([0-9]+)[./]", r"\1-\2-", regex=True)
     words = words.str.replace(r"^([0-9]{1,2})-([0-9]{1,2})-", r"\1/\2/", regex=True)
     days = pandas.Series(pandas.NaT, index=words.index, dtype="datetime64[s]")
-    slashes = {"day": ["%d/%m/%Y"], "month": ["%m/%d/%Y"]}
-    for form in ("%Y-%m-%d", "%d.%m.%Y", *slashes.get(order or "", [])):
+    slashes = {"day": "%d/%m/%Y", "month": "%m/%d/%Y"}
+    for form in filter(None, ("%Y-%m-%d", "%d.%m.%Y", slashes.get(order or ""))):
         days = days.fillna(pandas.to_datetime(words, format=form, errors="coerce"))
     return days.reindex(column.index)
-
-
-def date_part(days: Any, part: str, reference: str) -> Any:
-    """Month from 1, weekday from 0 for Monday, or age in years on the day of reference."""
-    if part == "age":
-        since = import_pandas().Timestamp(reference) - days
-        return since.dt.total_seconds().to_numpy(dtype=np.float64) / (365.25 * 86400)
-    values = days.dt.month if part == "month" else days.dt.day_of_week
-    return values.to_numpy(dtype=np.float64)
 
 
 #: Numbers that can be made of a date.
@@ -326,19 +330,16 @@ FORMS = {"number": "numbers", "percent": "percentages", "time": "times", "date":
 Words = tuple[str | Argument, ...]
 
 
-def split_names(given: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
+def split_names(texts: Sequence[str] | None, names: Sequence[str]) -> list[str] | None:
     """Split names at commas, unless a name with a comma is itself one of ``names``.
 
     >>> split_names(["age,sex", "dose, mg"], ["age", "sex", "dose, mg"])
     ['age', 'sex', 'dose, mg']
     """
-    if given is None:
+    if texts is None:
         return None
-    split = []
-    for text in given:
-        parts = [text] if text in names else text.split(",")
-        split += [part if part in names else part.strip() for part in parts if part.strip()]
-    return split
+    parts = [part for text in texts for part in ([text] if text in names else text.split(","))]
+    return [part if part in names else part.strip() for part in parts if part.strip()]
 
 
 def is_numeric(column: Any) -> bool:
@@ -351,30 +352,27 @@ def as_numbers(column: Any, name: str, first_row: int = 0, form: str | None = No
     """Return a column as float64 with NaN for missing values; ``form`` as in :func:`form_of`."""
     if not is_numeric(column):
         numbers = numbers_in(plain(column), form)
-        if (row := first_wrong(column, numbers)) is not None:
+        if (row := first_unread(column, numbers)) is not None:
+            cell = str(column.iloc[row])
             raise TableError(
-                f"column {name!r} must hold numbers, but row {first_row + row + 1} has "
-                f"{str(column.iloc[row])!r}. Correct it, leave the cell empty, or name a decimal "
-                "mark or a missing value with ",
-                Argument("decimal", ","),
-                " or ",
-                Argument("na", [str(column.iloc[row])]),
+                f"column {name!r} must hold numbers, but row {first_row + row + 1} has {cell!r}. "
+                "Correct it, leave the cell empty, or name a decimal mark or a missing value with ",
+                *(Argument("decimal", ","), " or ", Argument("na", [cell])),
             )
         column = numbers
     values = np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    words = beyond(values, first_row)
-    if words is not None:
-        raise TableError(f"column {name!r} ", *words)
+    if problem := too_large_problem(values, first_row):
+        raise TableError(f"column {name!r} ", *problem)
     return values
 
 
-def first_wrong(column: Any, values: Any) -> int | None:
+def first_unread(column: Any, values: Any) -> int | None:
     """First row whose cell is not missing but could not be read; None if there is none."""
-    wrong = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
-    return int(wrong[0]) if len(wrong) else None
+    unread = np.flatnonzero(values.isna() & column.notna() & ~column.isin(MISSING))
+    return int(unread[0]) if len(unread) else None
 
 
-def beyond(values: Array, first_row: int = 0) -> Words | None:
+def too_large_problem(values: Array, first_row: int = 0) -> Words | None:
     """Describe numbers that are infinite or too large; None if there are none."""
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
@@ -382,15 +380,23 @@ def beyond(values: Array, first_row: int = 0) -> Words | None:
     return (f"holds values beyond {LARGEST_NUMBER:.0e}: scale it",) if too_large(values) else None
 
 
-def as_days(column: Any, name: str, first_row: int = 0, order: str | None = None) -> Any:
-    """Return a column of dates as days; other cells are refused."""
+def date_parts(
+    column: Any, name: str, first_row: int, order: str | None, parts: Sequence[str], reference: str
+) -> dict[str, Array]:
+    """Numbers of a column of dates, by name: month from 1, weekday from 0 for Monday, and age.
+
+    The age is in years on the day of ``reference``. Cells that are not dates are refused.
+    """
     days = days_in(column, order)
-    if (row := first_wrong(column, days)) is not None:
+    if (row := first_unread(column, days)) is not None:
         raise TableError(
             f"column {name!r} must hold dates, but row {first_row + row + 1} has "
             f"{str(column.iloc[row])!r}; write it as 2024-05-31, or leave the cell empty"
         )
-    return days
+    age = (import_pandas().Timestamp(reference) - days).dt.total_seconds()
+    values = {"month": days.dt.month, "weekday": days.dt.day_of_week}
+    values["age"] = age.astype(float) / (365.25 * 86400)
+    return {f"{name} ({part})": values[part].to_numpy(dtype=np.float64) for part in parts}
 
 
 def as_text(column: Any) -> Array:
@@ -406,14 +412,14 @@ def as_labels(column: Any) -> Array:
     ones stay different.
     """
     column = plain(column)
-    if is_numeric(column) and column.dtype.kind in "iu" and column.max() < 2**63:
+    kind = column.dtype.kind if is_numeric(column) else ""
+    if kind in ("i", "u") and column.max() < 2**63:
         return column.to_numpy(dtype=np.int64)
-    if is_numeric(column) and column.dtype.kind == "f":
+    text = [str(value) for value in column]
+    if kind == "f":
         values = column.to_numpy(dtype=np.float64)
-        whole = np.isfinite(values) & (values == np.round(values))
-        text = [str(int(v)) for v in values] if whole.all() else [str(v) for v in column]
-    else:
-        text = [str(value) for value in column]
+        if np.all(np.isfinite(values) & (values == np.round(values))):
+            text = [str(int(value)) for value in values]
     if all(WHOLE_NUMBER.fullmatch(value) for value in set(text)):
         numbers = [int(value) for value in text]
         if min(numbers) >= -(2**63) and max(numbers) < 2**63:
@@ -421,51 +427,34 @@ def as_labels(column: Any) -> Array:
     return np.array(text)
 
 
-def column_form(column: Any) -> tuple[str, list[str]]:
-    """Form of a column: "numeric", "nested", or one of :func:`form_of`, and deviating cells."""
-    pandas = import_pandas()
-    dates = (pandas.DatetimeTZDtype, pandas.PeriodDtype)
-    if column.dtype.kind == "M" or isinstance(column.dtype, dates):
-        return "date", []
-    if column.dtype.kind == "m":
-        return "time", []
-    if is_numeric(column):
-        return "numeric", []
-    nested = (list, dict, tuple, set, bytes, np.ndarray)
-    if column.dtype == object and column.map(lambda cell: isinstance(cell, nested)).any():
-        return "nested", []
-    return form_of(plain(column)) if is_text(plain(column)) else ("text", [])
-
-
 def problem_of(column: Any, form: str, odd: list[str], *, dates: bool = False) -> Words | None:
-    """Describe what is wrong with a feature, and what to do; None if it can be used."""
+    """Describe what is wrong with a feature, and what to do; None if it can be used.
+
+    ``form`` and ``odd`` cells are those of :func:`form_of`; ``dates`` can be used if they are read.
+    """
     if form == "nested":
         kind = type(column[column.notna()].iloc[0]).__name__
         return (f"holds {kind} values; one number or text per cell is needed",)
     if form == "date" and not dates:
-        return (
-            "holds dates or times; make numbers of them that mean something elsewhere with ",
-            Argument("dates", list(DATE_PARTS)),
+        advice = "holds dates or times; make numbers of them that mean something elsewhere with "
+        return advice, Argument("dates", list(DATE_PARTS))
+    if form == "number" and odd and fits(import_pandas().Series(odd, dtype=object), EITHER).all():
+        advice = (
+            f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or separate "
+            "thousands; choose with "
         )
+        return advice, Argument("decimal", ","), " or ", Argument("decimal", ".")
     if odd:
-        if form == "number" and fits(import_pandas().Series(odd, dtype=object), EITHER).all():
-            return (
-                f"holds numbers such as {odd[0]!r}, in which a comma may be a decimal mark or "
-                "separate thousands; choose with ",
-                Argument("decimal", ","),
-                " or ",
-                Argument("decimal", "."),
-            )
-        return (
+        advice = (
             f"holds {FORMS[form]}, but also {describe_names(odd, 3)}; correct those cells, or if "
-            "they mean a missing value, pass ",
-            Argument("na", odd[:3]),
+            "they mean a missing value, pass "
         )
-    values = column[column.notna()].astype(str) if form == "text" else column[:0]
-    if values.nunique() > max(MAX_CATEGORIES, len(values) // 2):
+        return advice, Argument("na", odd[:3])
+    n, count = column.count(), column.astype(str)[column.notna()].nunique() if form == "text" else 0
+    if count > max(MAX_CATEGORIES, n // 2):
         return (
-            f"has {values.nunique()} different texts in {len(values)} rows: it identifies rows and "
-            "does not describe them",
+            f"has {count} different texts in {n} rows: it identifies rows and does not describe "
+            "them",
         )
     return None
 

@@ -1,30 +1,153 @@
 """Tables of users: read and checked, or refused with a message that says what to do.
 
 :func:`load_table` reads a file, :func:`check_table` takes a data frame. Both return a
-:class:`Table` that estimators can use, or raise a TableError.
+:class:`Table` that estimators can use, or raise a TableError. Its :class:`Schema` has the columns
+and how their cells are read; :func:`make_preprocessor` belongs at the front of a pipeline, so that
+imputation, scaling and one-hot encoding are fitted on source domains only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unicodedata import normalize
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from domainwise.arrays import Array
 from domainwise.checks.inputs import MAX_CLASSES, is_quantity
 from domainwise.tables import cells
 from domainwise.tables.csv_files import holds_row_numbers
-from domainwise.tables.errors import Argument, TableError, describe_names
-from domainwise.tables.features import Schema, feature_schema, named_frame, require_columns
+from domainwise.tables.errors import (
+    Argument,
+    ColumnError,
+    TableError,
+    describe_names,
+    import_pandas,
+)
 from domainwise.tables.files import open_table
 
 #: Features of a kind that a note lists.
 USED_NAMES = 50
 TASKS = ("auto", "classification", "regression")
+ONE_CLASS = "domains with one class only are used for training"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, what each is for, and how its cells are read."""
+
+    numeric: tuple[str, ...]  #: in the order of the table, as all columns
+    categorical: tuple[str, ...]
+    target: str
+    domain: str
+    task: str  #: "classification" or "regression"
+    #: By column: numbers written as "percent" or "time", and for dates which of "day" and "month"
+    #: comes first in 1/2/2024.
+    forms: dict[str, str] = field(default_factory=dict)
+    dates: tuple[str, ...] = ()
+    date_parts: tuple[str, ...] = ()  #: of each date: "month", "weekday" (0 is Monday), "age"
+    reference: str = ""  #: the day from which ages are counted back, in years
+    decimal: str | None = None  #: given or detected, for new tables in which it is not clear
+    encoding: str | None = None
+    na: tuple[str, ...] = ()  #: missing values
+
+    @property
+    def features(self) -> list[str]:
+        """All feature columns of the table, numeric ones first."""
+        return [*self.numeric, *self.categorical, *self.dates]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The numeric columns of what :meth:`prepare` returns."""
+        parts = [f"{name} ({part})" for name in self.dates for part in self.date_parts]
+        return [*self.numeric, *parts]
+
+    def prepare(self, frame: Any, *, first_row: int = 0) -> Any:
+        """Return the feature columns of a data frame as models are fitted to them.
+
+        Numbers, and numbers made of dates, become float64, categories text; missing values are NaN.
+        A missing column, or text in a column of numbers, is refused. ``first_row`` counts the rows
+        before this piece of a streamed table, for messages.
+        """
+        require_columns(self.features, list(frame.columns), "the table")
+        pandas = import_pandas()
+        raw = {name: cells.without(frame[name], self.na) for name in self.features}
+        marks = cells.decimal_marks(raw, self.numeric)
+        columns = {}
+        for name in self.numeric:
+            column = cells.with_points(raw[name], marks.get(name))
+            columns[name] = cells.as_numbers(column, name, first_row, self.forms.get(name))
+        for name in self.dates:
+            how = self.forms.get(name), self.date_parts, self.reference
+            columns |= cells.date_parts(raw[name], name, first_row, *how)
+        for name in self.categorical:
+            columns[name] = pandas.Series(cells.as_text(raw[name]), dtype=object)
+        return pandas.DataFrame(columns, index=range(len(frame)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain lists and strings, to be stored."""
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Schema:
+        """Undo :meth:`as_dict`."""
+        names = {f.name for f in fields(cls)}
+        values: dict[str, Any] = {name: v for name, v in stored.items() if name in names}
+        tuples = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
+        return cls(**(values | tuples))
+
+
+class ReadColumns(TransformerMixin, BaseEstimator):
+    """First step of a pipeline that takes raw data frames.
+
+    ``schema`` is a :class:`Schema` as :meth:`Schema.as_dict` returns it.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Do nothing: the schema is known."""
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Read the cells of a data frame of pandas or polars, by the names of its columns."""
+        frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+        return Schema.from_dict(self.schema).prepare(frame)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def make_preprocessor(schema: Schema) -> ColumnTransformer:
+    """Return the transformer of a table's features into numbers, not fitted.
+
+    Numeric columns: missing values become the median, then unit variance. Categorical columns:
+    missing values become the most frequent one, then one column per category, all zero for a
+    category that fit has not seen.
+    """
+    median, frequent = (
+        SimpleImputer(strategy=strategy, keep_empty_features=True)
+        for strategy in ("median", "most_frequent")
+    )
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    steps = [
+        ("numeric", make_pipeline(median, StandardScaler()), schema.numbers),
+        ("categorical", make_pipeline(frequent, encoder), list(schema.categorical)),
+    ]
+    steps = [step for step in steps if step[2]]
+    transformer = ColumnTransformer(steps, verbose_feature_names_out=False)
+    return transformer.set_output(transform="default")  # whatever set_config asks for elsewhere
 
 
 @dataclass(frozen=True)
@@ -65,8 +188,8 @@ def load_table(
     """
     table = open_table(path, encoding=encoding)
     roles: dict[str, Any] = {"target": target, "domain": domain, "where": str(path)}
-    features, chosen_drop = (cells.split_names(given, table.names) for given in (features, drop))
-    chosen = choose_features(table.names, features=features, drop=chosen_drop, **roles)
+    features, names = (cells.split_names(texts, table.names) for texts in (features, drop))
+    chosen = choose_features(table.names, features=features, drop=names, **roles)
     columns = [*chosen, target, domain]
     (frame,) = table.frames(columns)
     checked = check_table(frame, features=chosen, **roles, **options)
@@ -103,35 +226,41 @@ def check_table(
 
     Raises a TableError that says what to do, or one ColumnError about all features.
     """
-    for name, given, known in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
-        if isinstance(given, str) or not set(given) <= set(known):
-            raise TableError(Argument(name, given), f": use {', '.join(known)}")
+    for name, values, allowed in (("task", [task], TASKS), ("dates", dates, cells.DATE_PARTS)):
+        if isinstance(values, str) or not set(values) <= set(allowed):
+            raise TableError(Argument(name, values), f": use {', '.join(allowed)}")
     if decimal not in (None, ".", ","):
         raise TableError(Argument("decimal", decimal), ": use '.' or ','")
     frame = named_frame(frame)
-    names = list(frame.columns)
+    names, drop = list(frame.columns), drop or []
     chosen = choose_features(
         names, target=target, domain=domain, features=features, drop=drop, where=where
     )
-    notes = _row_numbers(names, [*chosen, target, domain, *(drop or [])])
-    na = tuple(str(word) for word in na)
     columns = [*chosen, target, domain]
+    notes = _row_numbers(names, [*columns, *drop])
+    na = tuple(str(word) for word in na)
     frame = frame[columns].assign(
         **{name: cells.without(frame[name], na, words=name != domain) for name in columns}
     )
     marks = cells.decimal_marks(frame, [*chosen, target], decimal)
     frame[target] = target_column(frame[target], marks.get(target))
-    frame = with_labels(frame, target, domain, notes)
+    for name, role in ((target, "target"), (domain, "domain")):
+        missing = int(frame[name].isna().sum())
+        if missing == len(frame):
+            raise TableError(f"the {role} column {name!r} has no values")
+        if missing:
+            notes.append(f"{missing} of {len(frame)} rows have no {role} and are left out")
+            frame = frame[frame[name].notna()]
     domains = cells.as_labels(frame[domain])
     if drop_domains:
-        keep = other_domains(domains, drop_domains, where)
-        frame, domains = frame[keep], domains[keep]
+        kept = _domains_to_keep(domains, drop_domains, where)
+        frame, domains = frame[kept], domains[kept]
     if not len(frame):
         raise TableError(f"{where}: no row has both a target and a domain")
     task = task_of(frame[target], task)
     y = target_values(frame[target], task, notes)
     if several:
-        check_domains(domains, y, task, domain, notes)
+        _check_domains(domains, y, task, domain, notes)
     schema, frame = feature_schema(
         frame[chosen], marks, dates=dates, auto_drop=auto_drop, notes=notes
     )
@@ -140,24 +269,18 @@ def check_table(
     mark = decimal or ("," if "," in marks.values() else None)
     schema = replace(schema, target=target, domain=domain, task=task, decimal=mark, na=na)
     X = schema.prepare(frame)
-    notes += note_identifiers(X, schema.numbers, domains)
-    notes += note_domain_identifiers(X, list(X.columns), domains)
-    notes.append(_used(schema))
-    return Table(X, y, domains, schema, tuple(notes))
+    notes += _identifier_notes(X, schema, domains)
+    kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
+    used = []
+    for kind, used_names in kinds.items():
+        more = f" and {len(used_names) - USED_NAMES} more" * (len(used_names) > USED_NAMES)
+        used += [f"{', '.join(used_names[:USED_NAMES])}{more} ({kind})"] if used_names else []
+    return Table(X, y, domains, schema, (*notes, f"features used: {'; '.join(used)}"))
 
 
 def _row_numbers(names: Sequence[str], mentioned: Sequence[str]) -> list[str]:
     left_out = any(holds_row_numbers(name) and name not in mentioned for name in names)
     return ["the first column has no name; it is taken for row numbers and left out"] * left_out
-
-
-def _used(schema: Schema) -> str:
-    used = []
-    kinds = {"numbers": schema.numeric, "categories": schema.categorical, "dates": schema.dates}
-    for kind, names in kinds.items():
-        more = f" and {len(names) - USED_NAMES} more" * (len(names) > USED_NAMES)
-        used += [f"{', '.join(names[:USED_NAMES])}{more} ({kind})"] if names else []
-    return f"features used: {'; '.join(used)}"
 
 
 def choose_features(
@@ -177,50 +300,118 @@ def choose_features(
     double = {name for name in names if list(names).count(name) > 1}
     if double:
         raise TableError(f"{where} has more than one column named {describe_names(double)}")
-    require_columns([target, domain, *(features or []), *(drop or [])], names, where)
+    mentioned = [*(features or ()), *(drop or ())]
+    require_columns([target, domain, *mentioned], names, where)
     if target == domain:
         raise TableError(f"target and domain are the same column, {target!r}")
-    clash = {target, domain} & {*(features or ()), *(drop or ())}
-    if clash:
+    if clash := {target, domain}.intersection(mentioned):
         raise TableError(
             f"{describe_names(clash)} cannot be a feature, nor left out: it is the target or domain"
         )
-    chosen = [
-        name
-        for name in (names if features is None else dict.fromkeys(features))
-        if name not in (target, domain, *(drop or ()))
-        and (features is not None or not holds_row_numbers(name))
-    ]
+    named = [name for name in names if not holds_row_numbers(name)]
+    candidates = named if features is None else features
+    excluded = {target, domain, *(drop or ())}
+    chosen = [name for name in dict.fromkeys(candidates) if name not in excluded]
     if not chosen:
         raise TableError(f"{where} has no feature column left")
     return chosen
 
 
-ONE_CLASS = "domains with one class only are used for training"
+def named_frame(frame: Any) -> Any:
+    """Return a data frame of any library as one of pandas whose column names are strings."""
+    frame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    if not hasattr(frame, "set_axis") or frame.ndim != 2:
+        raise TableError(f"a data frame is needed, got {type(frame).__name__}")
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def with_labels(frame: Any, target: str, domain: str, notes: list[str]) -> Any:
-    """Leave out rows without target or domain."""
-    for name, role in ((target, "target"), (domain, "domain")):
-        missing = int(frame[name].isna().sum())
-        if missing == len(frame):
-            raise TableError(f"the {role} column {name!r} has no values")
-        if missing:
-            notes.append(f"{missing} of {len(frame)} rows have no {role} and are left out")
-            frame = frame[frame[name].notna()]
-    return frame
+def require_columns(
+    required: Iterable[str], names: Sequence[str], where: str, *, reason: str = ""
+) -> None:
+    """Refuse columns that do not exist, and suggest the most similar name."""
+    missing = [name for name in dict.fromkeys(required) if name not in names]
+    if not missing:
+        return
+    first, *others = missing
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(first.lower(), list(by_lower), n=1)
+    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"it has {describe_names(names)}"
+    also = f" (nor {describe_names(others)})" if others else ""
+    raise TableError(f"{where} has no column {first!r}{also}{reason}; {hint}")
 
 
-def other_domains(domains: Array, dropped: Sequence[str], where: str) -> Array:
-    """Mark the rows that are not of dropped domains."""
-    present = {str(name) for name in np.unique(domains)}
-    left_out = cells.split_names([str(name) for name in dropped], sorted(present)) or []
-    unknown = [name for name in left_out if name not in present]
-    if unknown:
-        raise TableError(
-            f"{where} has no domain {describe_names(unknown)}; it has {describe_names(present)}"
-        )
-    return np.array([str(name) not in left_out for name in domains])
+def feature_schema(
+    frame: Any, marks: Mapping[str, str], *, dates: Sequence[str], auto_drop: bool, notes: list[str]
+) -> tuple[Schema, Any]:
+    """Infer the types of features, given their decimal marks, and convert the columns.
+
+    The caller fills in target, domain and task of the schema. ``notes`` receives which columns are
+    left out and how cells were read; one ColumnError lists all features that cannot be used.
+    """
+    columns: dict[str, list[str]] = defaultdict(list)
+    forms: dict[str, str] = {}
+    problems: dict[str, cells.Words] = {}
+    typed: dict[str, Any] = {}
+    latest = ""
+    for name in frame.columns:
+        column = frame[name]
+        if not hasattr(column, "cat"):
+            rewritten = cells.with_points(column, marks.get(name))
+            if rewritten is not column:
+                row = (rewritten != column)[column.notna()].idxmax()
+                columns["rewritten"].append(f"{name} ({column[row]!r} is {rewritten[row]})")
+            column = typed[name] = cells.typed_numbers(rewritten)
+        if column.isna().all() or (cells.is_text(column) and not len(cells.words_of(column))):
+            columns["empty"].append(name)
+            continue
+        form, odd = cells.form_of(column)
+        problem = cells.problem_of(column, form, odd, dates=bool(dates))
+        if problem is None and column.nunique() == 1:
+            columns["constant"].append(name)
+        elif problem is None and form == "date":
+            order = cells.date_order(column)
+            days = cells.days_in(column, order)
+            if cells.first_unread(column, days) is not None:
+                problem = ("holds dates that are ambiguous or cannot be read; write 2024-05-31",)
+            else:
+                columns["date"].append(name)
+                forms[name] = order or ""
+                latest = max(latest, str(days.max().date()))
+        elif problem is None and form == "text":
+            columns["text"].append(name)
+        elif problem is None:
+            values = column if cells.is_numeric(column) else cells.numbers_in(column, form)
+            problem = cells.too_large_problem(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            columns["number"].append(name)
+            if form in ("percent", "time"):
+                forms[name] = form
+                columns[form].append(name)
+        if problem is not None:
+            problems[name] = problem
+    if problems and not auto_drop:
+        raise ColumnError(problems)
+    for names, text in (
+        (columns["empty"], "left out because they are empty"),
+        (columns["constant"], "left out because they are constant"),
+        (list(problems), "left out because they cannot be used"),
+        (columns["rewritten"], "with decimal commas or separated thousands"),
+        (columns["percent"], "read as percentages (12% is 0.12)"),
+        (columns["time"], "read as times, in hours"),
+        (columns["date"], f"of dates, read as {', '.join(dates)} (before {latest})"),
+    ):
+        notes += [f"columns {text}: {', '.join(names)}"] if names else []
+    numeric, categorical, date_columns = (
+        tuple(name for name in columns[kind] if name not in problems)
+        for kind in ("number", "text", "date")
+    )
+    schema = Schema(
+        *(numeric, categorical, "", "", ""),
+        forms={name: form for name, form in forms.items() if name not in problems},
+        dates=date_columns,
+        date_parts=tuple(dates) if date_columns else (),
+        reference=latest,
+    )
+    return schema, frame.assign(**typed)
 
 
 def target_column(column: Any, mark: str | None) -> Any:
@@ -233,7 +424,7 @@ def target_column(column: Any, mark: str | None) -> Any:
         return column
     numbers = cells.typed_numbers(cells.with_points(column, mark))
     if cells.is_text(numbers):
-        form, odd = cells.column_form(numbers)
+        form, odd = cells.form_of(numbers)
         if form in ("percent", "time") and not odd:
             return cells.numbers_in(numbers, form).rename(column.name)
         return numbers
@@ -256,51 +447,56 @@ def task_of(target: Any, task: str) -> str:
 
 def target_values(target: Any, task: str, notes: list[str]) -> Array:
     """Return the target as numbers or labels, refused where there is nothing to learn."""
-    name = str(target.name)
+    name, remedy = f"the target {str(target.name)!r}", Argument("task", "classification")
     if task == "regression":
         if not cells.is_numeric(target):
-            raise TableError(
-                f"the target {name!r} holds text: use ",
-                Argument("task", "classification"),
-                ", or a numeric column",
-            )
-        y = cells.as_numbers(target, name)
+            raise TableError(f"{name} holds text: use ", remedy, ", or a numeric column")
+        y = cells.as_numbers(target, str(target.name))
         if np.all(y == y[0]):
-            raise TableError(f"the target {name!r} has one value only, {y[0]:g}: nothing to learn")
+            raise TableError(f"{name} has one value only, {y[0]:g}: nothing to learn")
         return y
     refuse_quantities(target)
     if cells.is_numeric(target):
-        cells.as_numbers(target, name)  # refuses infinite ones
+        cells.as_numbers(target, str(target.name))  # refuses infinite ones
     y = cells.as_labels(target)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise TableError(f"the target {name!r} has one class only, {classes[0]!s}: two are needed")
+        raise TableError(f"{name} has one class only, {classes[0]!s}: two are needed")
     if len(classes) > max(MAX_CLASSES, len(y) // 3):
-        raise TableError(
-            f"the target {name!r} has {len(classes)} classes in {len(y)} rows: use ",
-            Argument("task", "regression"),
-            " for a continuous target",
-        )
+        remedy = Argument("task", "regression")
+        text = f"{name} has {len(classes)} classes in {len(y)} rows: use "
+        raise TableError(text, remedy, " for a continuous target")
     notes += [
-        f"{word!r} is a class of the target {name!r}, in {int(np.sum(y == word))} rows; name it as "
-        "a missing value (na) to leave them out"
+        f"{word!r} is a class of {name}, in {int(np.sum(y == word))} rows; name it as a missing "
+        "value (na) to leave them out"
         for word in classes.tolist()
         if word in cells.MISSING
     ]
-    notes += _alike(classes, f"classes of the target {name!r}")
+    notes += _similar(classes, f"classes of {name}")
     return y
 
 
 def refuse_quantities(target: Any) -> None:
     """Refuse a target whose text is not class names: dates, or numbers in part."""
-    form, odd = cells.column_form(target)
+    form, odd = cells.form_of(target)
     if form in ("date", "time", "percent", "nested") or (form == "number" and odd):
         problem = None if form == "date" else cells.problem_of(target, form, odd)
         words = problem or (f"holds {cells.FORMS[form]}",)
         raise TableError(f"the target {str(target.name)!r} ", *words, "; or name another target")
 
 
-def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
+def _domains_to_keep(domains: Array, dropped: Sequence[str], where: str) -> Array:
+    """Mark the rows that are not of dropped domains."""
+    present = sorted({str(name) for name in np.unique(domains)})
+    dropped = cells.split_names([str(name) for name in dropped], present) or []
+    if unknown := [name for name in dropped if name not in present]:
+        raise TableError(
+            f"{where} has no domain {describe_names(unknown)}; it has {describe_names(present)}"
+        )
+    return np.array([str(name) not in dropped for name in domains])
+
+
+def _check_domains(domains: Array, y: Array, task: str, name: str, notes: list[str]) -> None:
     """Refuse domains from which nothing can be learnt, and note what is unusual about them."""
     labels, codes, counts = np.unique(domains, return_inverse=True, return_counts=True)
     if len(labels) < 2:
@@ -313,7 +509,7 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
             f"the domain column {name!r} is different in every row: name a column that groups "
             "rows, such as the site or the patient"
         )
-    notes += _alike(labels, f"domains of column {name!r}")
+    notes += _similar(labels, f"domains of column {name!r}")
     if task == "classification":
         single = [str(labels[d]) for d in range(len(labels)) if len(np.unique(y[codes == d])) == 1]
         if len(single) == len(labels):
@@ -325,28 +521,16 @@ def check_domains(domains: Array, y: Array, task: str, name: str, notes: list[st
             notes.append(f"{ONE_CLASS}, and are not scored: {describe_names(single)}")
 
 
-def _alike(labels: Array, what: str) -> list[str]:
-    """Note labels that look alike; they stay separate."""
-    groups: dict[str, list[str]] = {}
+def _similar(labels: Array, kind: str) -> list[str]:
+    """Note labels that look the same; they stay separate."""
+    groups: dict[str, list[str]] = defaultdict(list)
     for label in map(str, labels.tolist()):
-        groups.setdefault(" ".join(normalize("NFKC", label).split()).casefold(), []).append(label)
+        groups[" ".join(normalize("NFKC", label).split()).casefold()].append(label)
     return [
-        f"{describe_names(same)} are different {what}: "
+        f"{describe_names(group)} are different {kind}: "
         "they differ in spaces, capitals or composed letters only"
-        for same in groups.values()
-        if len(same) > 1
-    ]
-
-
-def note_identifiers(frame: Any, numeric: Sequence[str], domains: Array) -> list[str]:
-    """Note numbers that look like identifiers of rows."""
-    rows = [np.flatnonzero(domains == d) for d in np.unique(domains)]
-    columns = {n: frame[n].to_numpy(dtype=np.float64, na_value=np.nan) for n in numeric}
-    return [
-        f"feature {name!r} {reason}: it looks like an identifier or a clock. Drop it "
-        "unless it has the same meaning in new domains"
-        for name, values in columns.items()
-        if (reason := identifier_reason(values, rows))
+        for group in groups.values()
+        if len(group) > 1
     ]
 
 
@@ -365,25 +549,31 @@ def identifier_reason(values: Array, rows: Sequence[Array]) -> str:
     return "rises or falls in every domain" if runs else ""
 
 
-def note_domain_identifiers(frame: Any, features: Sequence[str], domains: Array) -> list[str]:
-    """Note features that alone identify the domain.
+def _identifier_notes(frame: Any, schema: Schema, domains: Array) -> list[str]:
+    """Note numbers that look like identifiers of rows, and features that identify the domain.
 
-    Rows (up to 20,000) are sorted by the feature, those with equal values at random. If neighbours
-    share a domain nine tenths as often, beyond chance, as in a table sorted by domain, it does.
+    For the latter, rows (up to 20,000) are sorted by the feature, those with equal values at
+    random. It identifies the domain if neighbours share one nine tenths as often, beyond chance, as
+    in a table sorted by domain.
     """
+    advice = "Drop it unless it has the same meaning in new domains"
+    rows_of = [np.flatnonzero(domains == d) for d in np.unique(domains)]
+    notes = []
+    for name in schema.numbers:
+        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        if reason := identifier_reason(values, rows_of):
+            text = f"feature {name!r} {reason}: it looks like an identifier or a clock"
+            notes.append(f"{text}. {advice}")
     rows = np.random.default_rng(0).permutation(len(domains))[:20_000]
     labels, codes = np.unique(domains[rows], return_inverse=True)
     best = 1 - (len(labels) - 1) / max(len(codes) - 1, 1)
     chance = float(np.sum((np.bincount(codes) / len(codes)) ** 2))
-    notes = []
-    for name in features:
+    for name in frame.columns:
         column = frame[name].iloc[rows]
         values = column if cells.is_numeric(column) else column.astype(str).factorize()[0]
         sorted_codes = codes[np.argsort(np.asarray(values), kind="stable")]
         same = float(np.mean(sorted_codes[1:] == sorted_codes[:-1]))
         if best > chance and same - chance >= 0.9 * (best - chance):
-            notes.append(
-                f"feature {name!r} alone identifies the domain, and may not generalize to others; "
-                "drop it unless it has the same meaning in new domains"
-            )
+            text = f"feature {name!r} alone identifies the domain, and may not generalize to others"
+            notes.append(f"{text}. {advice}")
     return notes

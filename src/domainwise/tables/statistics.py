@@ -23,7 +23,7 @@ from domainwise.arrays import Array
 from domainwise.ensemble.moments import Moments
 from domainwise.tables.cells import MAX_CATEGORIES, as_labels
 from domainwise.tables.errors import TableError, import_pandas
-from domainwise.tables.features import Schema, make_preprocessor
+from domainwise.tables.schema import Schema, make_preprocessor
 
 #: Quantiles of a number in :func:`describe_column`.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
