@@ -21,7 +21,7 @@ from domainwise.ensemble.held_out import ShareRange  # noqa: E402
 from domainwise.models.apply import apply_to_file  # noqa: E402
 from domainwise.models.registry import METHODS, Setting  # noqa: E402
 from domainwise.models.search import MethodSearch  # noqa: E402
-from domainwise.models.table_model import TableModel, described  # noqa: E402
+from domainwise.models.table_model import TableModel, describe_model  # noqa: E402
 from domainwise.scoring.predictions import fit_with_domains  # noqa: E402
 from domainwise.tables.schema import check_table, make_preprocessor  # noqa: E402
 
@@ -178,7 +178,7 @@ def test_moments_of_pieces_are_those_of_the_domain():
 
 def test_a_score_that_needs_context_is_said_where_rows_are_predicted_one_by_one(ensemble, tmp_path):
     info = {
-        **described(
+        **describe_model(
             METHODS["ensemble"],
             Setting(True, 200),
             ensemble.pipeline[-1],

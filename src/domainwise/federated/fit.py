@@ -26,7 +26,7 @@ from domainwise.federated.rounds import default_output, unpacked
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.registry import ClassMeans, Setting, find_method
-from domainwise.models.table_model import TableModel, described
+from domainwise.models.table_model import TableModel, describe_model
 from domainwise.ridge.problem import (
     Columns,
     Penalties,
@@ -109,7 +109,7 @@ def fit(plan: Plan, files: SiteFiles) -> TableModel:
     labels = labels_by_text(sources)
     counts = sorted((labels[name], int(totals[0])) for name, (totals, _) in sources.items())
     notes = _notes(plan, sites)
-    info = described(method, setting, search, classes=classes, domains=counts, notes=notes)
+    info = describe_model(method, setting, search, classes=classes, domains=counts, notes=notes)
     info |= {"sites": [file.site for file in sites], "plan": plan.hash, "expected_score": expected}
     if len(expected) > 1:
         errors = (expected, moments.errors(moments.constant()))

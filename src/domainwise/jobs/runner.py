@@ -25,14 +25,7 @@ class Job(Protocol):
         """Rough seconds, for the time left."""
 
     def run(self) -> list[Row]:
-        """Do it."""
-
-
-class Sink(Protocol):
-    """Where rows go: a results file, or memory."""
-
-    def append(self, rows: list[Row]) -> None:
-        """Take the rows of a finished job."""
+        """Do the work and return its rows."""
 
 
 #: Called with the cost and the rows of every finished job.
@@ -40,9 +33,9 @@ Progress = Callable[[float, list[Row]], None]
 
 
 def run_jobs(
-    jobs: Sequence[Job], store: Sink, *, n_jobs: int = 1, progress: Progress | None = None
+    jobs: Sequence[Job], store: Any, *, n_jobs: int = 1, progress: Progress | None = None
 ) -> None:
-    """Run jobs in parallel, in this order; rows reach the store as each job finishes.
+    """Run jobs in parallel, in this order; ``store.append(rows)`` is called as each job finishes.
 
     An interruption (Ctrl-C) leaves the rows of all finished jobs there. Only this process writes to
     the store. ``progress(cost, rows)`` is called after each job.
@@ -61,9 +54,9 @@ def _run(job: Job) -> tuple[float, list[Row]]:
 
 
 def worker_count(n_jobs: int | None, memory: int) -> int:
-    """Number of workers for ``n_jobs``, of which each needs so many bytes.
+    """Number of workers for ``n_jobs``, where each needs ``memory`` bytes.
 
-    -1 and the like are for as many as cores, and as free memory allows.
+    Negative numbers count from the number of cores, as in joblib, and respect free memory.
     """
     count = effective_n_jobs(1 if n_jobs is None else n_jobs)
     free = available_memory()
@@ -79,12 +72,12 @@ def on_cluster() -> bool:
 
 
 def long_first(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs by their cost."""
+    """Sort jobs by their cost, the most expensive first."""
     return sorted(jobs, key=lambda job: -job.cost)
 
 
 def clock(seconds: float) -> str:
-    """Seconds in words.
+    """Format a duration.
 
     >>> clock(12.3), clock(754)
     ('12 s', '12:34 min')

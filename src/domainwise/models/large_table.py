@@ -24,7 +24,7 @@ from domainwise.ensemble.moments import Moments
 from domainwise.gram.dask.graphs import Unread, calls, constant, run, task, tree
 from domainwise.gram.dense import available_memory
 from domainwise.models.registry import find_method
-from domainwise.models.table_model import TableModel, described, table_setting
+from domainwise.models.table_model import TableModel, describe_model, table_setting
 from domainwise.shift.watch import ShiftWatch
 from domainwise.tables.cells import as_labels, as_numbers, split_names
 from domainwise.tables.errors import TableError, import_pandas
@@ -199,7 +199,7 @@ class LargeTable:
         if statistics.left_out:
             notes.append(f"{statistics.left_out} rows have no target or domain and are left out")
         others = [note for note in self.table.notes if "rows have no" not in note]
-        info = described(
+        info = describe_model(
             chosen,
             setting,
             search,

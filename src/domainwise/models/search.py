@@ -31,7 +31,7 @@ from domainwise.scoring.predictions import (
     names_likeliest,
     takes,
 )
-from domainwise.search.driver import Candidate, Data, Outcomes, Race, Searched, batches_by, search
+from domainwise.search.driver import Candidate, Data, Outcomes, Race, batches_by, search
 from domainwise.search.heads import quick_head
 from domainwise.search.scores import Score, SmoothScore, as_score, quiet_scores
 from domainwise.splits.folds import Split, domain_folds, draw_rows
@@ -121,7 +121,7 @@ def _has(name: str) -> Any:
 
 
 @arguments
-class MethodSearch(Searched, AroundEstimator):
+class MethodSearch(AroundEstimator):
     """An estimator with arguments chosen on held-out source domains.
 
     ``grid`` holds candidate values by argument, in ``units`` (see
@@ -134,9 +134,8 @@ class MethodSearch(Searched, AroundEstimator):
 
     ``fit`` sets ``estimator_`` (with the selected arguments, fitted to all rows), ``best_params_``,
     ``varied_`` (arguments with more than one candidate value), ``n_candidates_``, ``selected_on_``
-    (whether "domains" or "rows" were held out, or None), ``held_out_outputs_`` (outputs of the
-    selected candidate for held-out rows, see :class:`~domainwise.search.driver.SearchResult`, or
-    None) and ``settled_`` (an estimator with the selected arguments, not fitted).
+    (whether "domains" or "rows" were held out, or None) and ``settled_`` (an estimator with the
+    selected arguments, not fitted).
 
     >>> from sklearn.svm import SVC
     >>> from domainwise.datasets import make_synthetic
@@ -195,7 +194,7 @@ class MethodSearch(Searched, AroundEstimator):
             usable=usable,
         )
         units = self.units or {}
-        grids = in_units(self.grid, units, sample.X, sample.y, splits)
+        grids = in_units(self.grid, units, sample, splits)
         with quiet_about_domains():  # about which domain_folds has warned
             if self.searches:
                 return self._search_itself(data, splits, grids, scorer, selected_on)
@@ -213,8 +212,7 @@ class MethodSearch(Searched, AroundEstimator):
                 for name, value in result.chosen[0].items()
             }
             (model,) = kind.fit(replace(data, sample_domain=domains), [chosen])
-            held_out = result.held_out if len(rows) == len(y) else None
-            return self.set_fitted(model, chosen, kind.candidates(sample), selected_on, held_out)
+            return self.set_fitted(model, chosen, kind.candidates(sample), selected_on)
 
     def _score(self, y: Array, codes: Array | None) -> tuple[Any, Any]:
         """The scorer, and a function that says for which targets it is defined."""
@@ -242,9 +240,8 @@ class MethodSearch(Searched, AroundEstimator):
             model = Pipeline(steps)
         else:
             search.set_params(cv=None, scoring=None)  # the splits hold all row numbers
-        held_out = getattr(search, "held_out_outputs_", None)
         candidates = search.cv_results_["params"]
-        return self.set_fitted(model, search.best_params_, candidates, selected_on, held_out)
+        return self.set_fitted(model, search.best_params_, candidates, selected_on)
 
     def set_fitted(
         self,
@@ -252,14 +249,12 @@ class MethodSearch(Searched, AroundEstimator):
         chosen: Candidate,
         candidates: Sequence[Candidate],
         selected_on: str | None = "domains",
-        held_out: Array | None = None,
     ) -> Self:
         """Set the attributes of a fit: an estimator that was selected and fitted to all rows."""
         self.estimator_ = fitted
         self.best_params_ = dict(chosen)
         self.n_candidates_ = len(candidates)
         self.selected_on_ = selected_on
-        self.held_out_outputs_ = held_out
         values = {name: {repr(c.get(name)) for c in candidates} for name in chosen}
         self.varied_ = [name for name in chosen if len(values[name]) > 1]
         return self
@@ -331,23 +326,19 @@ def _for_classes(estimator: Any, y: Any) -> bool:
 
 
 def in_units(
-    grid: Mapping[str, Sequence[Any]],
-    units: Mapping[str, str],
-    X: Any,
-    y: Array,
-    splits: list[Split],
+    grid: Mapping[str, Sequence[Any]], units: Mapping[str, str], data: Data, splits: list[Split]
 ) -> list[dict[str, Any]]:
     """Values of a grid for these rows; one grid per kernel, whose scales differ.
 
-    >>> in_units({"lam": [0.1]}, {"lam": "rows"}, np.zeros((50, 2)), np.zeros(50), [])
+    >>> data = Data(np.zeros((50, 2)), np.zeros(50))
+    >>> in_units({"lam": [0.1]}, {"lam": "rows"}, data, [])
     [{'lam': [5.0]}]
     """
-    kernels = grid.get("kernel", ["rbf"])
-    deviation = (float(np.std(y)) or 1.0) if "deviation" in units.values() else 1.0
+    deviation = (float(np.std(data.y)) or 1.0) if "deviation" in units.values() else 1.0
     scales = {"deviation": deviation, "tolerance": min(deviation, 1.0)}
-    scales |= {"rows": len(y), "per row": 1.0 / len(y)}
+    scales |= {"rows": len(data.y), "per row": 1.0 / len(data.y)}
     grids = []
-    for kernel in kernels:
+    for kernel in grid.get("kernel", ["rbf"]):
         values: dict[str, Any] = {}
         for name, factors in grid.items():
             unit = units.get(name)
@@ -358,7 +349,7 @@ def in_units(
                 values[name] = list(factors)
             else:
                 median = unit == "median"
-                scale = resolve_gamma("median", kernel, X) if median else scales[unit]
+                scale = resolve_gamma("median", kernel, data.X) if median else scales[unit]
                 values[name] = [scale * factor for factor in factors]
         grids.append(values | ({"kernel": [kernel]} if "kernel" in grid else {}))
     return grids

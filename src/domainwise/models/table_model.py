@@ -256,7 +256,7 @@ def fit_table(
         refuse_rows(chosen.key, training_rows(pipeline))
     messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     domains, counts = np.unique(table.sample_domain, return_counts=True)
-    info = described(
+    info = describe_model(
         chosen,
         setting,
         pipeline[-1],
@@ -276,7 +276,7 @@ def refuse_rows(method: str, contained: object) -> None:
         )
 
 
-def described(
+def describe_model(
     method: Method,
     setting: Setting,
     search: MethodSearch,
@@ -285,7 +285,7 @@ def described(
     domains: Sequence[tuple[Any, int]],
     notes: list[str],
 ) -> dict[str, Any]:
-    """Description of a fitted model; ``domains`` are pairs of a name and a number of rows."""
+    """Describe a fitted model; ``domains`` are pairs of a name and a number of rows."""
     project, context = search.projection_, None
     model: Any = getattr(search, "estimator_", None)
     if getattr(model, "uses_context", False):
