@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
@@ -33,6 +35,17 @@ class ContextWarning(UserWarning):
 
 class ClassShareWarning(UserWarning):
     """Class shares differ between source domains, and ``class_weight`` is None."""
+
+
+@contextmanager
+def needs_extra(purpose: str, extra: str) -> Iterator[None]:
+    """Name the extra to install where an import fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'{purpose} needs {error.name}: pip install "domainwise[{extra}]"'
+        ) from None
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from domainwise.arrays import Estimator
+from domainwise.checks import needs_extra
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,8 +50,6 @@ def to_onnx(model: Estimator) -> ModelProto:
     >>> [output.name for output in to_onnx(dcm).graph.output]
     ['projection']
     """
-    try:
+    with needs_extra("to_onnx", "onnx"):
         from domainwise.export.convert import convert
-    except ModuleNotFoundError as error:
-        raise ImportError(f'to_onnx needs {error.name}: pip install "domainwise[onnx]"') from None
     return convert(model)

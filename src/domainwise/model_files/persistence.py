@@ -28,7 +28,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from domainwise import __version__
 from domainwise.arrays import Estimator, is_dask, is_tensor
-from domainwise.checks import warn_caller
+from domainwise.checks import needs_extra, warn_caller
 from domainwise.checks.arguments import check_arguments
 from domainwise.jobs.store import replacing
 from domainwise.model_files import types
@@ -101,7 +101,8 @@ def save(model: Estimator, path: str | Path, *, info: dict[str, Any] | None = No
         raise ModelFileError(
             f"{type(model).__name__} cannot be saved: it is neither an estimator nor a pipeline"
         )
-    skops = _skops()
+    with needs_extra("saving models", "cli"):
+        import skops.io
     _refuse_functions(model)
     try:
         check_values(model)
@@ -167,7 +168,8 @@ def load(path: str | Path) -> Any:
     save : Writes the file.
     trusted_types : Types that files may contain.
     """
-    skops = _skops()
+    with needs_extra("loading models", "cli"):
+        import skops.io
     with _opened(path) as (header, archive):
         versions, parts = header["versions"], {n: archive.read(n) for n in archive.namelist()}
         if header["sha256"] != digest(parts, header["info"]):
@@ -255,16 +257,6 @@ def _failures(model: Any, methods: Sequence[str]) -> dict[str, Exception]:
             except Exception as error:
                 failed[name] = error
     return failed
-
-
-def _skops() -> Any:
-    try:
-        import skops.io
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f'saving and loading models needs {error.name}: pip install "domainwise[cli]"'
-        ) from None
-    return skops
 
 
 def _refuse_functions(model: Any) -> None:

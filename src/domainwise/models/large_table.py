@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from domainwise.arrays import Array
@@ -184,11 +185,10 @@ class LargeTable:
         unread = [Unread(reader.prepared, piece) for piece in self.pieces]
         files = tuple(piece.source for piece in self.pieces)
         parts = Partitions(layout, empty, unread, None, None, None, files)
-        model = chosen.build(setting)
-        model.fit_partitions(parts)
+        search = chosen.make(setting)
+        model = clone(search.estimator).fit_partitions(parts)
         # New rows come as arrays, whose columns have no names.
         del model.feature_names_in_
-        search = chosen.make(setting)
         search.set_fitted(model, model.best_params_, model.cv_results_["params"])
         notes = [
             f"the table exceeds memory: types of columns were inferred from {len(self.table.y)} of "
