@@ -53,11 +53,7 @@ Summaries = dict[Any, DomainSummary]  #: by domain
 
 def find_context(model: Any) -> tuple[Any, list[Any]]:
     """Find the part of a model that uses context, and the steps before it."""
-    owners = [
-        (owner, before)
-        for owner, before in _owners(model, [])
-        if isinstance(owner, DomainContext) or owner.uses_context
-    ]
+    owners = list(_owners(model, []))
     if not owners:
         raise ValueError(
             "context: this model predicts rows one by one and does not use other rows of their "
@@ -72,7 +68,7 @@ def find_context(model: Any) -> tuple[Any, list[Any]]:
 
 
 def _owners(model: Any, before: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    if isinstance(model, DomainContext) or hasattr(model, "domain_context_"):
+    if isinstance(model, DomainContext) or getattr(model, "uses_context", False):
         yield model, before
     for i, (_, step) in enumerate(getattr(model, "steps", ())):
         yield from _owners(step, [*before, *(earlier for _, earlier in model.steps[:i])])

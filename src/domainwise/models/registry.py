@@ -442,6 +442,8 @@ def choose_methods(names: Any, *, prepare: bool = True) -> list[Method]:
         others = [*chosen, *METHODS.values()]
         taken = {name.lower() for other in others for name in (other.key, *other.labels)}
         if method.kind == "own" and method.key.lower() in taken:
-            raise ValueError(f"methods: {method.key!r} names another method; use another name")
+            raise ValueError(
+                f"methods: {method.key!r} is the name of another method. Choose another name"
+            )
         chosen.append(method)
     return chosen
