@@ -45,8 +45,7 @@ def tiny(monkeypatch):
         tuning_folds=2,
     )
     monkeypatch.setitem(TABLES, "synthetic", Table("synthetic", "Tiny", (case,), "Tiny."))
-    for name in ("plan_figures", "plan_long_runs"):
-        monkeypatch.setattr(f"domainwise.paper.reproduce.{name}", lambda *a, **k: [])
+    monkeypatch.setattr("domainwise.paper.reproduce.synthetic_jobs", lambda *a, **k: [])
 
 
 def test_reproduce_writes_results_tables_and_report(tiny, tmp_path):

@@ -1,5 +1,7 @@
 """A case small enough to be run many times."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from domainwise.paper.protocols import TABLES, Case, Table
@@ -29,10 +31,12 @@ def tiny_case() -> Case:
 
 
 @pytest.fixture
-def tiny_table(tiny_case: Case, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """The only table of the package, for the length of a test."""
+def tiny_table(tiny_case: Case) -> Iterator[Table]:
+    """The only table of the package, for the length of a test; then all are there in order."""
     table = Table("synthetic", "Tiny", (tiny_case,), "A tiny table.")
-    for name in list(TABLES):
-        monkeypatch.delitem(TABLES, name)
-    monkeypatch.setitem(TABLES, "synthetic", table)
-    return table
+    before = dict(TABLES)
+    TABLES.clear()
+    TABLES["synthetic"] = table
+    yield table
+    TABLES.clear()
+    TABLES.update(before)

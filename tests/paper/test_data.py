@@ -7,10 +7,10 @@ from domainwise.paper.trials import make_split, rows_of_domain, seed_of, split_d
 
 def test_a_split_shares_no_domain_between_sources_and_unseen_ones(tiny_case):
     split = make_split(tiny_case, 0, 0)
-    sources, unseen = split.domains
+    sources, unseen = set(split.sample_domain), set(split.test_domain)
     assert len(sources) == 3
     assert len(unseen) == 2
-    assert not set(sources) & set(unseen)
+    assert not sources & unseen
     assert len(split.X) == len(split.y) == len(split.sample_domain)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from domainwise.jobs.runner import run_jobs
 from domainwise.jobs.store import ResultsError, ResultStore
+from domainwise.paper.reproduce import make_plan
 from domainwise.paper.trials import plan_trials
 
 
@@ -86,17 +87,21 @@ def test_failed_rows_are_tried_again(tiny_case, tmp_path):
     assert any("svm" in t.methods for t in plan_trials([tiny_case], [row], root_seed=0))
 
 
-def test_results_of_another_protocol_are_refused(tiny_case):
+@pytest.mark.parametrize("kind", ["result", "timing", "long_run"])
+def test_results_of_another_protocol_are_refused(tiny_table, tmp_path, kind):
     row = {
-        "case": tiny_case.key,
+        "kind": kind,
+        "case": tiny_table.cases[0].key,
         "fingerprint": "something else",
         "setting": "paper",
         "repeat": 0,
         "method": "svm",
         "status": "ok",
     }
-    with pytest.raises(ResultsError, match="come from another protocol"):
-        plan_trials([tiny_case], [row], root_seed=0)
+    store = opened(tmp_path)
+    store.append([row])
+    with pytest.raises(ResultsError, match="synthetic/tiny in this folder come from another"):
+        make_plan([tiny_table], store, quick=False, root_seed=0)
 
 
 def test_asked_for_repeats_override_the_papers(tiny_case):

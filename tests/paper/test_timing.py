@@ -1,36 +1,60 @@
 import json
 
-from domainwise.paper.reproduce import ProjectionJob, SpectrumJob, plan_figures
-from domainwise.paper.timing import TimingPoint, measure, plan_timing
+from domainwise.jobs.store import ResultStore
+from domainwise.paper.protocols import find_case
+from domainwise.paper.reproduce import (
+    eigenvalues,
+    make_plan,
+    measure,
+    measure_in_process,
+    projection,
+    timing_jobs,
+)
 
 
 def test_a_point_is_measured_in_a_process_of_its_own():
-    (row,) = TimingPoint("synthetic/eta0.1-gamma0.1", "svm", quick=True, root_seed=0).run()
+    case = find_case("synthetic/eta0.1-gamma0.1").quick()
+    job = next(j for j in timing_jobs([case], quick=True, root_seed=0) if j.method == "svm")
+    (row,) = job.run()
     assert row["status"] == "ok", row
-    assert row["kind"] == "timing"
+    assert (row["kind"], row["table"], row["case"]) == ("timing", "synthetic", case.key)
+    assert row["fingerprint"] == case.fingerprint()
     assert 0 < row["seconds"] < 60
     assert row["peak_mib"] >= row["before_mib"] > 10
     json.dumps(row)
 
 
 def test_a_point_that_fails_says_so(tiny_table):
-    (row,) = TimingPoint("synthetic/tiny", "svm", quick=False, root_seed=0).run()
+    row = measure_in_process("synthetic/tiny", "svm", False, 0)
     assert row["status"] == "error"
     assert "synthetic/tiny" in row["error"]
 
 
-def test_measured_points_are_not_measured_again(tiny_table):
+def test_rows_that_are_there_are_not_made_again(tiny_table, tmp_path):
     (case,) = tiny_table.cases
-    points = plan_timing([case], [], quick=False, root_seed=0)
-    assert {point.method for point in points} == set(case.methods) - {"majority"}
-    done = {"case": case.key, "method": "svm", "fingerprint": case.fingerprint(), "status": "ok"}
-    left = plan_timing([case], [done], quick=False, root_seed=0)
-    assert {point.method for point in left} == {point.method for point in points} - {"svm"}
-    assert measure(points[0])["n_train"] > 0
+    store = ResultStore(tmp_path)
+    store.open(root_seed=0, profile="full")
+    options = {"quick": False, "root_seed": 0}
+    plan = make_plan([tiny_table], store, **options)
+    keys = {job.key for job in (*plan.parallel, *plan.serial) if hasattr(job, "key")}
+    timed = {("timing", case.key, method) for method in set(case.methods) - {"majority"}}
+    panels = {("projection", None, method) for method in ("coir", "dica", "dcm")}
+    others = {("spectrum", None, "algorithm1"), ("long_run", case.key, "svm")}
+    assert keys == timed | panels | others
+    failed = ("timing", case.key, "dcm")
+    for kind, name, method in sorted(keys, key=str):
+        row = {"kind": kind, "method": method, "status": "ok"}
+        row |= {} if name is None else {"case": name, "fingerprint": case.fingerprint()}
+        row |= {"status": "error"} if (kind, name, method) == failed else {}
+        store.append([row])
+    plan = make_plan([tiny_table], store, **options)
+    assert [job.key for job in plan.serial] == [failed]
+    assert not any(hasattr(job, "key") for job in plan.parallel)
+    assert measure(case.key, "svm", False, 0)["n_train"] > 0
 
 
 def test_the_figure_has_sources_and_three_unseen_domains():
-    (row,) = ProjectionJob("dcm", 30, 0).run()
+    row = projection("dcm", 30, 0)
     assert [panel["title"] for panel in row["panels"]] == [
         "source domains",
         "unseen 1",
@@ -42,14 +66,7 @@ def test_the_figure_has_sources_and_three_unseen_domains():
 
 
 def test_the_spectrum_has_one_value_above_1_per_class_and_one_below_per_domain_less_one():
-    (row,) = SpectrumJob(0, rows_per_domain=15).run()
+    row = eigenvalues(15, 0)
     values = row["eigenvalues"]
     assert sum(value > 1 + 1e-6 for value in values) == row["n_classes"] - 1
     assert sum(value < 1 - 1e-6 for value in values) == row["n_domains"] - 1
-
-
-def test_figures_are_made_once():
-    jobs = plan_figures([], quick=True, root_seed=0)
-    assert len(jobs) == 4
-    done = [{"kind": "projection", "method": "dcm"}, {"kind": "spectrum", "method": "algorithm1"}]
-    assert len(plan_figures(done, quick=True, root_seed=0)) == 2

@@ -6,8 +6,7 @@ them, the projection where the method has one. All of it is fitted on source dom
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -140,7 +139,10 @@ class Parameters:
 
     def shown(self, method: Method) -> dict[str, Any]:
         """The parameters this method used, ready for JSON."""
-        return plain_parameters({name: getattr(self, name) for name in method.uses})
+        names = (*method.names, *(["n_landmarks"] if method.landmarks else []), "C", "class_weight")
+        if method.key == "majority":
+            return {}
+        return plain_parameters({name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -153,14 +155,7 @@ class Method:
     names: tuple[str, ...] = ()  #: fields of ``Parameters`` it depends on, beside those of an SVM
     projection: type[BaseEstimator] | None = None  #: None predicts from the features
     landmarks: str = ""  #: the paper's M: a "divisor" of N, a "count", or a "fifth" of the rows
-    overrides: Mapping[str, Any] = field(default_factory=dict)  #: of the paper setting
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Fields of ``Parameters`` it depends on."""
-        if self.key == "majority":
-            return ()
-        return (*self.names, *(["n_landmarks"] if self.landmarks else []), "C", "class_weight")
+    ridge: float = Parameters.ridge  #: in the paper setting
 
     @property
     def main(self) -> bool:
@@ -182,71 +177,46 @@ class Method:
             raise ValueError(f"{self.key} needs the paper's M, which this case does not have")
         return max(round(n_rows / m), 2) if self.landmarks == "divisor" else m
 
-    def steps(self, parameters: Parameters, task: str) -> list[tuple[str, BaseEstimator]]:
-        """The projection, if there is one, and the predictor."""
-        predictor = ("predict", _predictor(self, parameters, task))
-        if self.projection is None:
-            return [predictor]
-        names = (*self.names, *(("n_landmarks", "random_state") if self.landmarks else ()))
-        chosen = {name: getattr(parameters, name) for name in names}
-        # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
-        if self.projection is DICA:
-            chosen["solver"] = "dense"
-        if self.kind == "reference":
-            chosen["continuous"] = task == "regression"
-        return [("project", self.projection(**chosen)), predictor]
-
 
 _KERNEL = ("n_components", "gamma")
 _LABELS = (*_KERNEL, "target_gamma", "epsilon")
 _COIR, _DICA, _REFERENCE = ((*_LABELS, name) for name in ("ridge", "lam", "domain_weight"))
 _DCM = (*_COIR, "domain_weight")
 _SCATTER, _MIDA = (*_KERNEL, "ridge", "domain_weight"), (*_KERNEL, "domain_weight")
-#: Projections of the paper: parameters, exact and fast form.
-_PAPER = ((_COIR, COIR, FastCOIR), (_DICA, DICA, FastDICA), (_DCM, DCM, FastDCM))
-#: The end of a key, the end of a label, and how the paper's M is read.
-_READINGS = (
-    ("", "", "divisor"),
-    ("_count", ", M landmarks", "count"),
-    ("_fifth", ", 20 % landmarks", "fifth"),
-)
-_RIDGES = (("_small", "1e-5", 1e-5), ("_inf", "∞", np.inf))
-
-
-def _method(end: str, text: str, kind: str, names: Any, estimator: type, **options: Any) -> Method:
-    """A projection whose key and label begin with the name of its class."""
-    name = estimator.__name__
-    return Method(name.lower() + end, name + text, kind, names, estimator, **options)
-
 
 METHODS: dict[str, Method] = {
     method.key: method
     for method in (
         Method("majority", "majority", "baseline"),
         Method("svm", "SVM", "baseline", ("gamma",)),
-        _method("", "", "exact", _KERNEL, KPCA),
-        *(_method("", "", "exact", names, exact) for names, exact, _ in _PAPER),
+        Method("kpca", "KPCA", "exact", _KERNEL, KPCA),
+        Method("coir", "COIR", "exact", _COIR, COIR),
+        Method("dica", "DICA", "exact", _DICA, DICA),
+        Method("dcm", "DCM", "exact", _DCM, DCM),
         Method("invariant", "InvariantSVC", "exact", ("gamma", "domain_weight")),
-        *(
-            _method(end, f", ridge {text}", "ridge", names, exact, overrides={"ridge": ridge})
-            for end, text, ridge in _RIDGES
-            for names, exact, _ in (_PAPER[0], _PAPER[2])
-        ),
-        *(
-            _method(*reading[:2], "fast", names, fast, landmarks=reading[2])
-            for reading in _READINGS
-            for names, _, fast in _PAPER
-        ),
+        Method("coir_small", "COIR, ridge 1e-5", "ridge", _COIR, COIR, ridge=1e-5),
+        Method("dcm_small", "DCM, ridge 1e-5", "ridge", _DCM, DCM, ridge=1e-5),
+        Method("coir_inf", "COIR, ridge ∞", "ridge", _COIR, COIR, ridge=np.inf),
+        Method("dcm_inf", "DCM, ridge ∞", "ridge", _DCM, DCM, ridge=np.inf),
+        Method("fastcoir", "FastCOIR", "fast", _COIR, FastCOIR, "divisor"),
+        Method("fastdica", "FastDICA", "fast", _DICA, FastDICA, "divisor"),
+        Method("fastdcm", "FastDCM", "fast", _DCM, FastDCM, "divisor"),
+        Method("fastcoir_count", "FastCOIR, M landmarks", "fast", _COIR, FastCOIR, "count"),
+        Method("fastdcm_count", "FastDCM, M landmarks", "fast", _DCM, FastDCM, "count"),
+        Method("fastdcm_fifth", "FastDCM, 20 % landmarks", "fast", _DCM, FastDCM, "fifth"),
         Method("algorithm1", "Algorithm 1", "reference", _REFERENCE, ReferenceDCM),
-        *(
-            Method(f"algorithm2{end}", f"Algorithm 2{text}", "reference", _REFERENCE, fast, reading)
-            for fast in (ReferenceFastDCM,)
-            for end, text, reading in _READINGS[:2]
+        Method("algorithm2", "Algorithm 2", "reference", _REFERENCE, ReferenceFastDCM, "divisor"),
+        Method(
+            "algorithm2_count",
+            "Algorithm 2, M landmarks",
+            "reference",
+            _REFERENCE,
+            ReferenceFastDCM,
+            "count",
         ),
-        *(
-            _method("", " (not in the paper)", "beside", names, estimator)
-            for names, estimator in ((_SCATTER, SCA), (_SCATTER, MDA), (_MIDA, MIDA))
-        ),
+        Method("sca", "SCA (not in the paper)", "beside", _SCATTER, SCA),
+        Method("mda", "MDA (not in the paper)", "beside", _SCATTER, MDA),
+        Method("mida", "MIDA (not in the paper)", "beside", _MIDA, MIDA),
     )
 }
 
@@ -255,10 +225,33 @@ def build_pipeline(
     case: Case, method: Method, parameters: Parameters, *, impute: bool = False
 ) -> Pipeline:
     """Build a method for a case's task and scaling; ``impute`` fills with means."""
-    scalers = {"none": [], "minmax": [MinMaxScaler()], "standard": [StandardScaler()]}
+    regression = case.task == "regression"
     steps: list[tuple[str, Any]] = [("impute", SimpleImputer())] if impute else []
-    steps += [("scale", scaler) for scaler in scalers[case.scaling]]
-    return Pipeline([*steps, *method.steps(parameters, case.task)])
+    if case.scaling != "none":
+        scaler = {"minmax": MinMaxScaler, "standard": StandardScaler}[case.scaling]
+        steps.append(("scale", scaler()))
+    if method.projection is not None:
+        names = (*method.names, *(("n_landmarks", "random_state") if method.landmarks else ()))
+        chosen = {name: getattr(parameters, name) for name in names}
+        # DICA's systems defeat iterations (theory 5.2); these sizes are solved directly.
+        if method.projection is DICA:
+            chosen["solver"] = "dense"
+        if method.kind == "reference":
+            chosen["continuous"] = regression
+        steps.append(("project", method.projection(**chosen)))
+    gamma = parameters.gamma if parameters.predictor_gamma is None else parameters.predictor_gamma
+    options: dict[str, Any] = {"C": parameters.C, "gamma": gamma}
+    if not regression:
+        options["class_weight"] = parameters.class_weight
+    predictor: BaseEstimator
+    if method.key == "majority":
+        predictor = DummyRegressor() if regression else DummyClassifier()
+    elif method.key == "invariant":
+        machine = InvariantSVR if regression else InvariantSVC
+        predictor = machine(domain_weight=parameters.domain_weight, **options)
+    else:
+        predictor = SVR(epsilon=0.1, **options) if regression else SVC(**options)
+    return Pipeline([*steps, ("predict", predictor)])
 
 
 def paper_parameters(
@@ -266,35 +259,21 @@ def paper_parameters(
 ) -> Parameters:
     """The paper's parameters of a case, completed as in theory 10.2; ``y`` are source targets."""
     gamma = float(np.median(y)) if isinstance(case.gamma, str) else case.gamma
-    parameters = Parameters(
+    n_components = case.n_components
+    if method.kind == "reference" and n_components is None:
+        # Only as many directions are determined as classes less one (theory 4).
+        n_components = len(np.unique(y)) - 1
+    return Parameters(
         gamma=gamma,
         target_gamma=gamma if case.task == "regression" else "median",
         epsilon=case.epsilon,
-        n_components=case.n_components,
+        n_components=n_components,
+        ridge=method.ridge,
+        # MIDA's domain kernel has eigenvalues of the size of a domain (theory 5.4).
+        domain_weight=1.0 / n_rows if method.key == "mida" else 1.0,
         # The paper gives DICA no lambda. N times the ridge is the same amount of smoothing as COIR
         # and DCM get, and makes DICA agree with COIR to four digits, as it does in the paper.
         lam=n_rows * Parameters.ridge,
         n_landmarks=method.n_landmarks(n_rows, case.m),
         random_state=random_state,
     )
-    parameters = replace(parameters, **method.overrides)
-    if method.key == "mida":
-        # Its domain kernel has eigenvalues of the size of a domain (theory 5.4).
-        parameters = replace(parameters, domain_weight=1.0 / n_rows)
-    if method.kind == "reference" and parameters.n_components is None:
-        # Only as many directions are determined as classes less one (theory 4).
-        parameters = replace(parameters, n_components=len(np.unique(y)) - 1)
-    return parameters
-
-
-def _predictor(method: Method, parameters: Parameters, task: str) -> BaseEstimator:
-    if method.key == "majority":
-        return DummyRegressor() if task == "regression" else DummyClassifier()
-    gamma = parameters.gamma if parameters.predictor_gamma is None else parameters.predictor_gamma
-    options: dict[str, Any] = dict(C=parameters.C, gamma=gamma)
-    if task == "classification":
-        options["class_weight"] = parameters.class_weight
-    if method.key == "invariant":
-        options["domain_weight"] = parameters.domain_weight
-        return (InvariantSVR if task == "regression" else InvariantSVC)(**options)
-    return SVR(epsilon=0.1, **options) if task == "regression" else SVC(**options)

@@ -13,7 +13,6 @@ from domainwise.paper.methods import METHODS
 from domainwise.paper.summary import CaseView, MethodView, RunSummary, TableView
 from domainwise.plots.style import GREY
 from domainwise.report.page import FAINT, INK, Picture, drawing, to_svg
-from domainwise.scoring.statistics import Ranking
 
 #: Those of ``evaluate``, with the colour of the tuned DCM; fast methods have that of the exact one.
 COLOURS = {**EVALUATED, "dcm": EVALUATED["dcmcv"]}
@@ -22,25 +21,140 @@ LABEL: Any = {"textcoords": "offset points", "xytext": (5, 4), "fontsize": 7, "c
 
 
 def ranking_plots(run: RunSummary) -> list[Picture]:
-    """Average ranks in each setting with more than one data set."""
-    rankings = run.rankings.items()
-    return [_ranking_plot(ranking, name) for name, ranking in rankings if ranking.n_datasets > 1]
+    """Average ranks, with Nemenyi's critical difference, in settings with several data sets."""
+    pictures = []
+    for setting, ranking in run.rankings.items():
+        if ranking.n_datasets < 2:
+            continue
+        order = np.argsort(ranking.average_ranks)
+        ranks = ranking.average_ranks[order]
+        labels = [ranking.methods[i] for i in order]
+        with drawing(6.6, 0.9 + 0.28 * len(labels)) as figure:
+            axes = figure.subplots()
+            height = np.arange(len(labels))[::-1]
+            reach = ranks[0] + ranking.critical_difference
+            axes.axvspan(ranks[0], reach, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
+            axes.plot(ranks, height, "o", color=COLOURS["dcm"], markersize=7)
+            place: Any = {"textcoords": "offset points", "xytext": (8, -3), "fontsize": 8}
+            for x, y in zip(ranks, height, strict=True):
+                axes.annotate(f"{x:.2f}", (x, y), **place)
+            axes.set_yticks(height, labels)
+            axes.set_xlim(0.8, max(len(labels), reach) + 0.4)
+            axes.set_ylim(-0.6, len(labels) - 0.4)
+            axes.set_xlabel("average rank (1 is best)")
+            axes.grid(axis="x")
+            listed = ", ".join(f"{label} {x:.2f}" for label, x in zip(labels, ranks, strict=True))
+            alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
+            caption = (
+                f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band do not"
+                " differ significantly from the first (Nemenyi, 5 %)"
+            )
+            svg = to_svg(figure, f"rank-{setting}", alt)
+            pictures.append(Picture(svg, alt, caption, wide=True))
+    return pictures
 
 
 def projection_plots(run: RunSummary) -> list[Picture]:
-    """The paper's figure, method by method."""
-    by_method = {row["method"]: row for row in run.projections}
-    return [_projection_plot(by_method[key]) for key in METHODS if key in by_method]
+    """The paper's figure, method by method: sources, then three unseen domains."""
+    pictures = []
+    by_method = {row["method"]: row["panels"] for row in run.projections}
+    for key, panels in ((key, by_method[key]) for key in METHODS if key in by_method):
+        label = METHODS[key].label
+        with drawing(9.2, 2.5) as figure:
+            grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
+            for axes, panel in zip(grid, panels, strict=True):
+                x, y, target = (np.array(panel[name]) for name in ("x", "y", "target"))
+                for value, colour in ((-1, "#5b8def"), (1, "#e0533d")):
+                    points = x[target == value], y[target == value]
+                    axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
+                axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
+                axes.set_xlabel("component 1")
+            grid[0].set_ylabel(f"{label}\ncomponent 2")
+            alt = (
+                f"Projection on two components of {label}: source domains and three unseen domains,"
+                " points coloured by class"
+            )
+            pictures.append(
+                Picture(to_svg(figure, f"projection-{key}", alt), alt, label, wide=True)
+            )
+    return pictures
 
 
 def time_plots(table: TableView) -> list[Picture]:
-    """Time against score for the cases that were timed."""
-    return [plot for case in table.in_setting("paper") if (plot := _time_plot(case))]
+    """Seconds of one fit and prediction against the score; hollow marks are the paper's."""
+    pictures = []
+    for case in table.in_setting("paper"):
+        timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
+        if len(timed) < 2:
+            continue
+        with drawing(4.3, 2.9) as figure:
+            axes = figure.subplots()
+            points = []
+            for view, seconds in timed:
+                colour = _colour(view)
+                marker = {"fast": "^", "reference": "s"}.get(METHODS[view.key].kind, "o")
+                cell = view.cells[case.primary.key]
+                axes.plot(seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
+                points.append((view.label, np.log10(seconds), cell.ours.mean))
+                if view.paper_seconds and cell.paper and not case.stand_in:
+                    style: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
+                    axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **style)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.margins(x=0.16, y=0.12)
+            for text, (x, y) in merged_labels(points):
+                axes.annotate(text, (10**x, y), **LABEL)
+            if not case.primary.greater_is_better:
+                axes.invert_yaxis()
+            axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
+            axes.grid()
+            listed = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
+            alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
+            better = (
+                "left is better" if case.stand_in else "to the left is better; hollow: the paper's"
+            )
+            caption = f"{case.case.title}. Up and {better}"
+            pictures.append(Picture(to_svg(figure, _id("time", case), alt), alt, caption))
+    return pictures
 
 
 def invariance_plots(table: TableView) -> list[Picture]:
-    """Invariance before and after projecting, for the cases in which it was measured."""
-    return [plot for case in table.in_setting("paper") if (plot := _invariance_plot(case))]
+    """Dependence on the domain and on the target before and after projecting, where measured."""
+    pictures = []
+    for case in table.in_setting("paper"):
+        measured = [
+            (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
+            for view in case.methods
+            if view.invariance and METHODS[view.key].main
+        ]
+        start = next(((x, y) for view, x, y in measured if view.key == "svm"), None)
+        if start is None or len(measured) < 2:
+            continue
+        with drawing(4.3, 2.9) as figure:
+            axes = figure.subplots()
+            points = []
+            for view, x, y in measured:
+                colour, label = _colour(view), view.label
+                if view.key == "svm":
+                    colour, label = INK, "input features"
+                axes.plot(*zip(start, (x, y), strict=True), color=colour, linewidth=0.7, alpha=0.5)
+                mark = "^" if METHODS[view.key].kind == "fast" else "o"
+                axes.plot(x, y, mark, color=colour, markersize=6, alpha=0.9)
+                points.append((label, x, y))
+            for text, place in merged_labels(points):
+                axes.annotate(text, place, **LABEL)
+            axes.set(
+                xlabel="dependence on the domain (HSIC, 0–1)", ylabel="dependence on the target"
+            )
+            axes.margins(x=0.18, y=0.14)
+            axes.grid()
+            listed = "; ".join(
+                f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured
+            )
+            alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
+            caption = f"{case.case.title}. Up and to the left is better"
+            pictures.append(Picture(to_svg(figure, _id("inv", case), alt), alt, caption))
+    return pictures
 
 
 def box_plot(case: CaseView) -> Picture | None:
@@ -89,93 +203,6 @@ def box_plot(case: CaseView) -> Picture | None:
         return Picture(to_svg(figure, _id("box", case), alt), alt, caption)
 
 
-def _time_plot(case: CaseView) -> Picture | None:
-    """Seconds of one fit and prediction against the score; hollow marks are the paper's."""
-    timed = [(view, view.seconds) for view in case.methods if view.seconds is not None]
-    if len(timed) < 2:
-        return None
-    with drawing(4.3, 2.9) as figure:
-        axes = figure.subplots()
-        points = []
-        for view, seconds in timed:
-            colour = _colour(view)
-            marker = {"fast": "^", "reference": "s"}.get(view.kind, "o")
-            cell = view.cells[case.primary.key]
-            axes.plot(seconds, cell.ours.mean, marker, color=colour, markersize=6, alpha=0.9)
-            points.append((view.label, np.log10(seconds), cell.ours.mean))
-            if view.paper_seconds and cell.paper and not case.stand_in:
-                hollow: Any = {"markerfacecolor": "none", "markeredgecolor": colour}
-                axes.plot(view.paper_seconds, cell.paper[0], marker, markersize=6, **hollow)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.margins(x=0.16, y=0.12)
-        for text, (x, y) in merged_labels(points):
-            axes.annotate(text, (10**x, y), **LABEL)
-        if not case.primary.greater_is_better:
-            axes.invert_yaxis()
-        axes.set(xlabel="seconds, one core", ylabel=case.primary.label)
-        axes.grid()
-        listed = "; ".join(f"{view.label} {seconds:.3g} s" for view, seconds in timed)
-        alt = f"Time against {case.primary.label}, {case.case.title}: {listed}"
-        better = "left is better" if case.stand_in else "to the left is better; hollow: the paper's"
-        caption = f"{case.case.title}. Up and {better}"
-        return Picture(to_svg(figure, _id("time", case), alt), alt, caption)
-
-
-def _invariance_plot(case: CaseView) -> Picture | None:
-    """Dependence on the domain against dependence on the target, before and after projecting."""
-    measured = {
-        view.key: (view, view.invariance["domain_dependence"], view.invariance["target_dependence"])
-        for view in case.methods
-        if view.invariance and METHODS[view.key].main
-    }
-    if "svm" not in measured or len(measured) < 2:
-        return None
-    with drawing(4.3, 2.9) as figure:
-        axes = figure.subplots()
-        _, *start = measured["svm"]
-        points = []
-        for key, (view, x, y) in measured.items():
-            colour, text = (INK, "input features") if key == "svm" else (_colour(view), view.label)
-            style: Any = {"markersize": 6, "alpha": 0.9} if key != "svm" else {"markersize": 6}
-            if key != "svm":
-                axes.plot([start[0], x], [start[1], y], color=colour, linewidth=0.7, alpha=0.5)
-            axes.plot(x, y, "^" if view.kind == "fast" else "o", color=colour, **style)
-            points.append((text, x, y))
-        for text, place in merged_labels(points):
-            axes.annotate(text, place, **LABEL)
-        axes.set(xlabel="dependence on the domain (HSIC, 0–1)", ylabel="dependence on the target")
-        axes.margins(x=0.18, y=0.14)
-        axes.grid()
-        listed = "; ".join(
-            f"{view.label} domain {x:.3f}, target {y:.3f}" for view, x, y in measured.values()
-        )
-        alt = f"Invariance on unseen domains, {case.case.title}: {listed}"
-        caption = f"{case.case.title}. Up and to the left is better"
-        return Picture(to_svg(figure, _id("inv", case), alt), alt, caption)
-
-
-def _projection_plot(row: dict[str, Any]) -> Picture:
-    """The paper's figure for one method: sources, then three unseen domains."""
-    label = METHODS[row["method"]].label
-    panels = row["panels"]
-    with drawing(9.2, 2.5) as figure:
-        grid = figure.subplots(1, len(panels), sharex=True, sharey=True)
-        for axes, panel in zip(grid, panels, strict=True):
-            x, y, target = (np.array(panel[name]) for name in ("x", "y", "target"))
-            for value, colour in ((-1, "#5b8def"), (1, "#e0533d")):
-                points = x[target == value], y[target == value]
-                axes.scatter(*points, 5, colour, alpha=0.55, linewidths=0, rasterized=True)
-            axes.set_title(f"{panel['title']} ({panel['n_rows']:,} rows)", fontweight="normal")
-            axes.set_xlabel("component 1")
-        grid[0].set_ylabel(f"{label}\ncomponent 2")
-        alt = (
-            f"Projection on two components of {label}: source domains and three unseen domains,"
-            " points coloured by class"
-        )
-        return Picture(to_svg(figure, f"projection-{row['method']}", alt), alt, label, wide=True)
-
-
 def spectrum_plot(row: dict[str, Any]) -> Picture:
     """Every eigenvalue of Algorithm 1: few above 1, few below, the rest exactly 1."""
     values = np.array(row["eigenvalues"])
@@ -210,35 +237,6 @@ def spectrum_plot(row: dict[str, Any]) -> Picture:
             " formulation"
         )
         return Picture(to_svg(figure, "spectrum", alt), alt, caption, wide=True)
-
-
-def _ranking_plot(ranking: Ranking, setting: str) -> Picture:
-    """Average ranks with Nemenyi's critical difference."""
-    order = np.argsort(ranking.average_ranks)
-    ranks = ranking.average_ranks[order]
-    labels = [ranking.methods[i] for i in order]
-    with drawing(6.6, 0.9 + 0.28 * len(labels)) as figure:
-        axes = figure.subplots()
-        height = np.arange(len(labels))[::-1]
-        reach = ranks[0] + ranking.critical_difference
-        axes.axvspan(ranks[0], reach, color=COLOURS["dcm"], alpha=0.12, linewidth=0)
-        axes.plot(ranks, height, "o", color=COLOURS["dcm"], markersize=7)
-        for x, y in zip(ranks, height, strict=True):
-            axes.annotate(
-                f"{x:.2f}", (x, y), textcoords="offset points", xytext=(8, -3), fontsize=8
-            )
-        axes.set_yticks(height, labels)
-        axes.set_xlim(0.8, max(len(labels), reach) + 0.4)
-        axes.set_ylim(-0.6, len(labels) - 0.4)
-        axes.set_xlabel("average rank (1 is best)")
-        axes.grid(axis="x")
-        listed = ", ".join(f"{label} {rank:.2f}" for label, rank in zip(labels, ranks, strict=True))
-        alt = f"Average ranks over {ranking.n_datasets} data sets, {setting} setting: {listed}"
-        caption = (
-            f"{ranking.n_datasets} data sets, {setting} setting. Methods inside the band do not"
-            " differ significantly from the first (Nemenyi, 5 %)"
-        )
-        return Picture(to_svg(figure, f"rank-{setting}", alt), alt, caption, wide=True)
 
 
 def merged_labels(

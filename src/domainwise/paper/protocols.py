@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,15 @@ SETTINGS = ("paper", "tuned")
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: its name in tables, its direction, and the digits the paper prints."""
+    """One metric: its name in tables, the digits the paper prints, and how it is computed."""
 
     key: str
     label: str
     digits: int
+    score: Callable[[NDArray, NDArray], float]  #: of targets and predictions
     greater_is_better: bool = True
+    binary: bool = False  #: whether it is defined for two classes only
+    of_decision: bool = False  #: whether it takes decision values instead of labels
 
     def format(self, mean: float, deviation: float | None = None) -> str:
         """Mean ± standard deviation as the paper prints them."""
@@ -46,16 +50,26 @@ class Metric:
         return f"{text} ± {deviation:.{self.digits}f}"
 
 
+def mean_recall(y_true: NDArray, y_pred: NDArray) -> float:
+    """Balanced accuracy, which is also the AUC of hard labels.
+
+    scikit-learn's function warns when a predicted class does not occur in ``y_true``, as happens in
+    a small unseen domain.
+    """
+    recalls = [np.mean(y_pred[y_true == label] == label) for label in np.unique(y_true)]
+    return float(np.mean(recalls))
+
+
 METRICS = {
     metric.key: metric
     for metric in (
-        Metric("accuracy", "accuracy (%)", 2),
+        Metric("accuracy", "accuracy (%)", 2, lambda y, p: 100.0 * accuracy_score(y, p)),
         # Of predicted labels, which is how the paper computed its AUC: balanced accuracy.
-        Metric("label_auc", "AUC of labels", 4),
-        Metric("g_mean", "G-mean", 4),
-        Metric("score_auc", "AUC of scores", 4),
-        Metric("balanced_accuracy", "balanced accuracy", 4),
-        Metric("rmse", "RMSE", 2, greater_is_better=False),
+        Metric("label_auc", "AUC of labels", 4, mean_recall, binary=True),
+        Metric("g_mean", "G-mean", 4, g_mean_score),
+        Metric("score_auc", "AUC of scores", 4, roc_auc_score, binary=True, of_decision=True),
+        Metric("balanced_accuracy", "balanced accuracy", 4, mean_recall),
+        Metric("rmse", "RMSE", 2, root_mean_squared_error, greater_is_better=False),
     )
 }
 
@@ -75,22 +89,10 @@ def score_predictions(
     """
     scores: dict[str, float] = {}
     binary = len(np.unique(y_true)) == 2
-    for key in metrics:
-        if key == "accuracy":
-            scores[key] = 100.0 * float(accuracy_score(y_true, y_pred))
-        elif key == "g_mean":
-            scores[key] = g_mean_score(y_true, y_pred)
-        elif key == "balanced_accuracy" or (key == "label_auc" and binary):
-            # This is also the AUC of hard labels. scikit-learn's function warns when a predicted
-            # class does not occur in y_true, as happens in a small unseen domain.
-            recalls = [np.mean(y_pred[y_true == label] == label) for label in np.unique(y_true)]
-            scores[key] = float(np.mean(recalls))
-        elif key == "rmse":
-            scores[key] = float(root_mean_squared_error(y_true, y_pred))
-        elif key == "score_auc" and binary and decision is not None:
-            scores[key] = float(roc_auc_score(y_true, decision))
-        elif key not in METRICS:
-            raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {key!r}")
+    for metric in (METRICS[key] for key in metrics):
+        outputs = decision if metric.of_decision else y_pred
+        if outputs is not None and (binary or not metric.binary):
+            scores[metric.key] = float(metric.score(y_true, outputs))
     return scores
 
 
@@ -99,30 +101,14 @@ def score_predictions(
 #: Where the numbers come from.
 PROVENANCE = "dcm.tex, the LaTeX source of 'Domain-based Covariance Minimization'"
 
-Cell = tuple[float, float]
-
-
-class PaperRow(NamedTuple):
-    """One method of one table of the paper: mean and sd by metric, and the time it reports."""
-
-    cells: Mapping[str, Cell] = {}
-    seconds: float | None = None
-
 
 def read_toml(name: str) -> dict[str, Any]:
     """A file of declarations in this folder."""
     return tomllib.loads((files("domainwise.paper") / name).read_text(encoding="utf-8"))
 
 
-#: Rows that the paper prints, by case and method.
-PAPER: Mapping[str, Mapping[str, PaperRow]] = {
-    case: {
-        method: PaperRow({key: (*cell,) for key, cell in row.items()}, seconds)
-        for method, row in rows.items()
-        for seconds in (row.pop("seconds", None),)
-    }
-    for case, rows in read_toml("printed.toml").items()
-}
+#: What the paper prints by case and method: mean and standard deviation by metric, and "seconds".
+PAPER: dict[str, dict[str, dict[str, Any]]] = read_toml("printed.toml")
 
 
 # Cases and tables ---------------------------------------------------------------------------------
@@ -166,8 +152,8 @@ class Case:
         return self.key.split("/")[0]
 
     @property
-    def paper(self) -> Mapping[str, PaperRow]:
-        """Rows that the paper prints for this case, by method; empty if there are none."""
+    def paper(self) -> dict[str, dict[str, Any]]:
+        """What the paper prints for this case, by method; empty if there is nothing."""
         return PAPER.get(self.key, {})
 
     def quick(self) -> Case:
@@ -189,11 +175,6 @@ class Case:
     def planned_repeats(self, setting: str) -> int:
         """Repeats that the protocol has in a setting."""
         return self.repeats if setting == "paper" else self.tuned_repeats
-
-    def n_repeats(self, setting: str, method: str, asked: int | None = None) -> int:
-        """Repeats of a method in a setting; ``asked`` overrides the paper's number."""
-        count = self.planned_repeats(setting) if asked is None else asked
-        return min(count, self.repeats_of.get(method, count))
 
     def fingerprint(self) -> str:
         """Changes when a result under the same key would mean something else.
@@ -226,20 +207,16 @@ class Table:
 
 def _tables(groups: Mapping[str, list[str]], tables: Mapping[str, Any]) -> dict[str, Table]:
     """Make the declared tables; ``*group`` in a list stands for the names of that group."""
-
-    def names(listed: list[str]) -> tuple[str, ...]:
-        parts = (groups[name[1:]] if name.startswith("*") else [name] for name in listed)
-        return tuple(name for part in parts for name in part)
-
     made = {}
     for key, declared in tables.items():
-        cases = []
-        for name, own in declared.pop("cases").items():
-            values = {**declared["shared"], **own}
-            lists = {part: names(values[part]) for part in ("metrics", "methods", "tuned_methods")}
-            cases.append(Case(key=f"{key}/{name}", **{**values, **lists}))
-        about = {name: value for name, value in declared.items() if name != "shared"}
-        made[key] = Table(key=key, cases=tuple(cases), **about)
+        cases, shared = [], declared.pop("shared")
+        for case, values in declared.pop("cases").items():
+            values = shared | values
+            for part in ("metrics", "methods", "tuned_methods"):
+                names = (groups.get(name.removeprefix("*"), [name]) for name in values[part])
+                values[part] = tuple(chain.from_iterable(names))
+            cases.append(Case(key=f"{key}/{case}", **values))
+        made[key] = Table(key=key, cases=tuple(cases), **declared)
     return made
 
 

@@ -11,7 +11,7 @@ from domainwise.jobs.store import ResultsError, ResultStore, write_text
 from domainwise.paper import sentences
 from domainwise.paper.methods import METHODS
 from domainwise.paper.protocols import PROVENANCE, Metric
-from domainwise.paper.summary import CaseView, CellView, MethodView, RunSummary, summarise_run
+from domainwise.paper.summary import CaseView, CellView, RunSummary, summarise_run
 from domainwise.report.page import Templates, TextCell, TextTable
 from domainwise.scoring.statistics import PAIRED_CAVEAT, p_text
 
@@ -40,14 +40,32 @@ class Published:
 
     def as_json(self) -> dict[str, Any]:
         """Everything in the tables, for machines."""
+        cases = []
+        for case in self.run.cases():
+            methods: dict[str, Any] = {}
+            for view in case.methods:
+                metrics = {
+                    key: {
+                        "mean": cell.ours.mean,
+                        "sd": cell.ours.deviation if cell.ours.n > 1 else None,
+                        "n": cell.ours.n,
+                        "paper": cell.paper,
+                        "within_one_paper_sd": cell.within,
+                    }
+                    for key, cell in view.cells.items()
+                }
+                p_value = None if view.paired is None else view.paired.p_value
+                methods[view.key] = {"metrics": metrics, "p_value": p_value}
+                for name in ("seconds", "paper_seconds", "peak_mib"):
+                    methods[view.key][name] = getattr(view, name)
+            named = {"case": case.case.key, "setting": case.setting, "stand_in": case.stand_in}
+            cases.append({**named, "repeats": case.n_repeats, "methods": methods})
+        failure = ("case", "setting", "repeat", "method", "error")
         return {
             "header": self.run.header,
-            "cases": [_case_json(case) for case in self.run.cases()],
+            "cases": cases,
             "summary": sentences.in_short(self.run),
-            "failures": [
-                {key: row[key] for key in ("case", "setting", "repeat", "method", "error")}
-                for row in self.run.failures
-            ],
+            "failures": [{key: row[key] for key in failure} for row in self.run.failures],
             "files": [str(path) for path in (self.markdown, self.html) if path is not None],
         }
 
@@ -68,34 +86,6 @@ def publish(folder: Path, *, html: bool = True) -> Published:
     if page is not None:
         write_text(page, to_html(run))
     return Published(run, markdown, page)
-
-
-def _case_json(case: CaseView) -> dict[str, Any]:
-    return {
-        "case": case.case.key,
-        "setting": case.setting,
-        "stand_in": case.stand_in,
-        "repeats": case.n_repeats,
-        "methods": {
-            method.key: {
-                "metrics": {
-                    key: {
-                        "mean": cell.ours.mean,
-                        "sd": cell.ours.deviation if cell.ours.n > 1 else None,
-                        "n": cell.ours.n,
-                        "paper": cell.paper,
-                        "within_one_paper_sd": cell.within,
-                    }
-                    for key, cell in method.cells.items()
-                },
-                "p_value": None if method.paired is None else method.paired.p_value,
-                "seconds": method.seconds,
-                "paper_seconds": method.paper_seconds,
-                "peak_mib": method.peak_mib,
-            }
-            for method in case.methods
-        },
-    }
 
 
 # The cells of a case's table as text, the same everywhere -----------------------------------------
@@ -141,12 +131,33 @@ def _columns(case: CaseView) -> Iterator[tuple[str, Iterable[str | TextCell]]]:
         if any(printed):
             yield "paper", ["" if cell is None else metric.format(*cell) for cell in printed]
     if _is_paired(case):
-        yield "p", [_p_value(case, method) for method in methods]
+        tests = []
+        for method in methods:
+            ahead = case.advantage(method)
+            sign = " ▲" if ahead > 0 else " ▼" if ahead < 0 else ""
+            tests.append(p_text(method.paired.p_value) + sign if method.paired else "")
+        yield "p", tests
     for name, heading in (("seconds", "s"), ("paper_seconds", "paper s"), ("peak_mib", "MiB")):
         values = [getattr(method, name) for method in methods]
         if any(value is not None for value in values):
-            text = "{:.0f}".format if name == "peak_mib" else seconds_text
-            yield heading, ["" if value is None else text(value) for value in values]
+            whole = 0.0 if name == "peak_mib" else 100.0  # from here on without decimals
+            yield (
+                heading,
+                [
+                    "" if value is None else f"{value:.3g}" if value < whole else f"{value:.0f}"
+                    for value in values
+                ],
+            )
+
+
+def _ours(metric: Metric, cell: CellView | None) -> TextCell:
+    if cell is None:
+        return TextCell("–")
+    text = metric.format(cell.ours.mean, cell.ours.deviation)
+    if cell.within is None:
+        return TextCell(text, cell.best)
+    mark, kind = (WITHIN, "within") if cell.within else (OUTSIDE, "outside")
+    return TextCell(f"{text} {mark}", cell.best, kind)
 
 
 def case_caption(case: CaseView) -> str:
@@ -167,31 +178,9 @@ def case_caption(case: CaseView) -> str:
     return ", ".join(parts)
 
 
-def seconds_text(seconds: float) -> str:
-    """Seconds with three digits."""
-    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:.0f}"
-
-
-def _ours(metric: Metric, cell: CellView | None) -> TextCell:
-    if cell is None:
-        return TextCell("–")
-    text = metric.format(cell.ours.mean, cell.ours.deviation)
-    if cell.within is None:
-        return TextCell(text, cell.best)
-    mark, kind = (WITHIN, "within") if cell.within else (OUTSIDE, "outside")
-    return TextCell(f"{text} {mark}", cell.best, kind)
-
-
-def _p_value(case: CaseView, method: MethodView) -> str:
-    if method.paired is None:
-        return ""
-    ahead = case.advantage(method)
-    return p_text(method.paired.p_value) + (" ▲" if ahead > 0 else " ▼" if ahead < 0 else "")
-
-
 # Terminal -----------------------------------------------------------------------------------------
 
-_COLOURS = {"within": "green", "outside": "yellow"}
+_STYLES = {"within": "green", "outside": "yellow"}
 
 
 def print_run(run: RunSummary, console: Console) -> None:
@@ -212,17 +201,14 @@ def print_run(run: RunSummary, console: Console) -> None:
             for number, name in enumerate(layout.columns):
                 grid.add_column(name, justify="right" if number else "left", no_wrap=True)
             for row in layout.rows:
-                grid.add_row(*map(_rich_cell, row))
+                texts = [f"[{_STYLES[c.mark]}]{c.text}[/]" if c.mark else c.text for c in row]
+                bold = (f"[bold]{t}[/]" if c.bold else t for c, t in zip(row, texts, strict=True))
+                grid.add_row(*bold)
             console.print(grid)
     console.print(f"\n[dim]{legend(run)}[/]\n")
     for part in (sentences.what_was_run, sentences.agreement, sentences.best_methods):
         for sentence in part(run):
             console.print(f"• {sentence}", markup=False)
-
-
-def _rich_cell(cell: TextCell) -> str:
-    text = f"[{_COLOURS[cell.mark]}]{cell.text}[/]" if cell.mark else cell.text
-    return f"[bold]{text}[/]" if cell.bold else text
 
 
 # Markdown -----------------------------------------------------------------------------------------
@@ -261,17 +247,13 @@ def to_markdown(run: RunSummary) -> str:
             for case in cases:
                 selection = f". Selection: {case.rule}." if case.rule else ""
                 lines += ["", f"**{case.title}**: {case_caption(case)}{selection}", ""]
-                lines += _markdown_rows(case_table(case))
+                layout = case_table(case)
+                rows = [[f"**{c.text}**" if c.bold else c.text for c in row] for row in layout.rows]
+                lines.append(f"| {' | '.join(layout.columns)} |")
+                lines.append("|---" + "|---:" * (len(layout.columns) - 1) + "|")
+                lines += [f"| {' | '.join(row)} |" for row in rows]
     environment = ", ".join(f"{name} {value}" for name, value in _facts(run))
     return "\n".join([*lines, "", "## Settings and versions", "", f"{environment}.", ""])
-
-
-def _markdown_rows(table: TextTable) -> Iterator[str]:
-    yield "| " + " | ".join(table.columns) + " |"
-    yield "|---" + "|---:" * (len(table.columns) - 1) + "|"
-    for row in table.rows:
-        cells = [f"**{cell.text}**" if cell.bold and cell.text else cell.text for cell in row]
-        yield "| " + " | ".join(cells) + " |"
 
 
 def _facts(run: RunSummary) -> Iterator[tuple[str, Any]]:

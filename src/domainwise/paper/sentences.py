@@ -28,14 +28,19 @@ def in_short(run: RunSummary) -> list[str]:
 
 def what_was_run(run: RunSummary) -> list[str]:
     """Size of the run, in words."""
-    cases = {case.case.key for case in run.cases()}
-    names = join([table.table.title for table in run.tables])
+    repeats = []
+    for setting, text in (("paper", "with the paper's parameters"), ("tuned", "with tuned ones")):
+        counts = sorted({case.n_repeats for case in run.cases(setting)})
+        if len(counts) > 1:
+            repeats.append(f"{counts[0]} to {counts[-1]} repeats {text}")
+        elif counts:
+            repeats.append(f"{count(counts[0], 'repeat')} {text}")
     sentences = [
         TEXTS["what_was_run"].format(
             tables=count(len(run.tables), "table").capitalize(),
-            cases=count(len(cases), "case"),
-            names=names,
-            repeats=_repeats(run),
+            cases=count(len({case.case.key for case in run.cases()}), "case"),
+            names=join([table.table.title for table in run.tables]),
+            repeats=f"{join(repeats)}.".capitalize(),
             seed=run.header.get("root_seed"),
         )
     ]
@@ -46,17 +51,6 @@ def what_was_run(run: RunSummary) -> list[str]:
     if run.failures:
         sentences.append(TEXTS["failures"].format(fits=count(len(run.failures), "fit")))
     return sentences
-
-
-def _repeats(run: RunSummary) -> str:
-    parts = []
-    for setting, text in (("paper", "with the paper's parameters"), ("tuned", "with tuned ones")):
-        counts = sorted({case.n_repeats for case in run.cases(setting)})
-        if len(counts) > 1:
-            parts.append(f"{counts[0]} to {counts[-1]} repeats {text}")
-        elif counts:
-            parts.append(f"{count(counts[0], 'repeat')} {text}")
-    return (join(parts) + ".").capitalize() if parts else ""
 
 
 def unfinished(run: RunSummary) -> list[str]:
@@ -113,29 +107,26 @@ def best_methods(run: RunSummary) -> list[str]:
 
 def headline(table: TableView) -> str:
     """The best methods of a table, in one sentence."""
-    text = "; ".join(
-        f"with {parameters} {_winners(cases)}"
-        for setting, parameters in PARAMETERS.items()
-        if (cases := table.in_setting(setting))
-    )
+    parts = []
+    for setting, parameters in PARAMETERS.items():
+        winners = [[method.label for method in c.all_best()] for c in table.in_setting(setting)]
+        order = Counter(label for labels in winners for label in labels).most_common()
+        if len(order) > 1:
+            names = join([f"{name} ({n} of {len(winners)})" for name, n in order])
+            ties = ", ties counted for each" if max(map(len, winners)) > 1 else ""
+            parts.append(f"with {parameters} the best mean belongs to {names}{ties}")
+        elif order:
+            everywhere = " in every case" if len(winners) > 1 else ""
+            parts.append(f"with {parameters} {order[0][0]} has the best mean{everywhere}")
+        elif winners:
+            parts.append(f"with {parameters} nothing was measured")
+    text = "; ".join(parts)
     for case in table.cases:
-        constant = case.find("majority")
-        if constant is not None and case.best() is constant:
-            text += f". No method beats the {constant.label} predictor on {case.case.title}"
+        best = case.best()
+        if best is not None and best.key == "majority":
+            text += f". No method beats the {best.label} predictor on {case.case.title}"
             break
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _winners(cases: Sequence[CaseView]) -> str:
-    winners = [[method.label for method in case.all_best()] for case in cases]
-    order = Counter(label for labels in winners for label in labels).most_common()
-    if not order:
-        return "nothing was measured"
-    if len(order) == 1:
-        return f"{order[0][0]} has the best mean" + (" in every case" if len(cases) > 1 else "")
-    ties = ", ties counted for each" if any(len(labels) > 1 for labels in winners) else ""
-    names = join([f"{name} ({n} of {len(cases)})" for name, n in order])
-    return f"the best mean belongs to {names}{ties}"
 
 
 def significance(run: RunSummary) -> list[str]:
@@ -201,41 +192,25 @@ def count(number: int, noun: str) -> str:
 
 def findings(run: RunSummary) -> dict[str, list[str]]:
     """Lists of sentences by their titles, without those that are empty."""
+    within, outside = [], []
+    for case in run.cases("paper"):
+        cells = compared(case)
+        inside = [f"{method} {metric}" for method, metric, cell in cells if cell.within]
+        differences = []
+        for method, metric, cell in cells:
+            if not cell.within and cell.paper is not None and cell.difference is not None:
+                sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
+                differences.append(f"{method} {metric} {cell.difference:+.4g} ({sds:.1f} sd)")
+        within += [f"{_name(case)}: {join(inside)}."] if inside else []
+        outside += [f"{_name(case)}: {join(differences)}."] if differences else []
     parts = {
         "The SVM column of the synthetic table": svm_column(run),
-        "Within one of the paper's standard deviations": reproduced(run),
-        "Outside (difference ours − paper, and in the paper's standard deviations)": (
-            not_reproduced(run)
-        ),
+        "Within one of the paper's standard deviations": within,
+        "Outside (difference ours − paper, and in the paper's standard deviations)": outside,
         "Reasons for differences": reasons(run),
         "Effect of the ridge (1e-5 / 1e-3 / ∞)": ridge_paths(run),
     }
     return {title: entries for title, entries in parts.items() if entries}
-
-
-def reproduced(run: RunSummary) -> list[str]:
-    """Cells within one paper-sd, case by case."""
-    within = {
-        _name(case): [
-            f"{method} {metric}" for method, metric, cell in compared(case) if cell.within
-        ]
-        for case in run.cases("paper")
-    }
-    return [f"{name}: {join(cells)}." for name, cells in within.items() if cells]
-
-
-def not_reproduced(run: RunSummary) -> list[str]:
-    """Cells outside one paper-sd, with the difference in the paper's units and in its sds."""
-    lines = []
-    for case in run.cases("paper"):
-        parts = []
-        for method, metric, cell in compared(case):
-            if cell.within is False and cell.paper is not None and cell.difference is not None:
-                sds = abs(cell.difference) / cell.paper[1] if cell.paper[1] else float("inf")
-                parts.append(f"{method} {metric} {cell.difference:+.4g} ({sds:.1f} sd)")
-        if parts:
-            lines.append(f"{_name(case)}: {join(parts)}.")
-    return lines
 
 
 def svm_column(run: RunSummary) -> list[str]:
@@ -253,7 +228,7 @@ def svm_column(run: RunSummary) -> list[str]:
     text: str = TEXTS["svm_column"].format(close=len(gaps) - len(far), n=len(gaps), outside=outside)
     cells = [
         f"{row['mean']:.2f} ± {row['standard_error']:.2f} against"
-        f" {case.case.paper['svm'].cells['accuracy'][0]:.2f} ({case.case.title})"
+        f" {case.case.paper['svm']['accuracy'][0]:.2f} ({case.case.title})"
         for case in run.cases("paper")
         if (row := run.long_runs.get(case.case.key)) is not None and "svm" in case.case.paper
     ]
@@ -271,12 +246,11 @@ def reasons(run: RunSummary) -> list[str]:
     lines = [text.format(weight=weight) for text in TEXTS["reasons"]]
     parts = []
     for case in run.cases("paper"):
-        if case.case.table == "parkinsons":
-            views = {view.key: view for view in case.methods}
-            if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired):
-                means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
-                title, p = case.case.title, p_text(paired.p_value)
-                parts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
+        views = {view.key: view for view in case.methods if case.case.table == "parkinsons"}
+        if {"majority", "dcm", "coir"} <= set(views) and (paired := views["coir"].paired):
+            means = {key: view.cells["rmse"].ours.mean for key, view in views.items()}
+            title, p = case.case.title, p_text(paired.p_value)
+            parts.append(TEXTS["parkinsons_case"].format(title=title, p=p, **means))
     lines += [TEXTS["parkinsons"].format(cases="; ".join(parts))] if parts else []
     stand_ins = [table.table for table in run.tables if table.table.stand_in]
     return lines + [f"**{table.title}** is a stand-in. {table.stand_in}" for table in stand_ins]

@@ -10,16 +10,7 @@ import numpy as np
 from domainwise.jobs.runner import Row
 from domainwise.jobs.store import ResultStore
 from domainwise.paper.methods import METHODS
-from domainwise.paper.protocols import (
-    METRICS,
-    SETTINGS,
-    TABLES,
-    Case,
-    Cell,
-    Metric,
-    PaperRow,
-    Table,
-)
+from domainwise.paper.protocols import METRICS, SETTINGS, TABLES, Case, Metric, Table
 from domainwise.paper.trials import INVARIANCE
 from domainwise.scoring.statistics import Paired, Ranking, Summary, compare, rank_methods, summarise
 
@@ -34,7 +25,7 @@ class CellView:
     """One cell: our mean, the paper's, and how they compare."""
 
     ours: Summary
-    paper: Cell | None
+    paper: Sequence[float] | None  #: mean and standard deviation
     within: bool | None  #: one of the paper's standard deviations; None: not comparable
     best: bool
 
@@ -50,15 +41,13 @@ class MethodView:
 
     key: str
     label: str
-    kind: str
     cells: Mapping[str, CellView]
-    values: Mapping[int, float]
+    values: Mapping[int, float]  #: of the metric that ranks, by repeat
     paired: Paired | None
     seconds: float | None
     paper_seconds: float | None
     peak_mib: float | None
-    invariance: Mapping[str, float] | None
-    rules: Sequence[str]
+    invariance: Mapping[str, float]  #: empty where it was not measured
 
 
 @dataclass(frozen=True)
@@ -71,6 +60,7 @@ class CaseView:
     methods: Sequence[MethodView]
     n_repeats: int
     n_train: tuple[int, int]
+    rule: str  #: how parameters were tuned: the same for all methods but for the candidates
 
     @property
     def metrics(self) -> list[Metric]:
@@ -86,12 +76,6 @@ class CaseView:
     def title(self) -> str:
         """Title of the case, marked if its data are a stand-in."""
         return self.case.title + (" (stand-in)" if self.stand_in else "")
-
-    @property
-    def rule(self) -> str:
-        """How parameters were tuned: the same for all methods but for the number of candidates."""
-        rules = [rule for method in self.methods for rule in method.rules]
-        return rules[0].rsplit(", ", 1)[0] if self.setting == "tuned" and rules else ""
 
     def advantage(self, method: MethodView) -> float:
         """How far the rival is ahead of the method, over repeats; 0 where that may be chance."""
@@ -195,71 +179,66 @@ def _case_view(
     by_method: Mapping[str, Mapping[int, Row]],
     times: Mapping[tuple[str, str], Row],
 ) -> CaseView:
-    scores: dict[str, dict[str, dict[int, float]]] = {
-        key: {
-            name: {r: rows[r]["metrics"][key] for r in sorted(rows) if key in rows[r]["metrics"]}
-            for name, rows in by_method.items()
+    rows = {name: dict(sorted(by_method[name].items())) for name in METHODS if name in by_method}
+    scores: dict[str, dict[str, dict[int, float]]] = {}  # by metric and method
+    summaries: dict[str, dict[str, Summary]] = {}
+    best: dict[str, float] = {}
+    for key in case.metrics:
+        scores[key] = {
+            name: {
+                repeat: row["metrics"][key] for repeat, row in r.items() if key in row["metrics"]
+            }
+            for name, r in rows.items()
         }
-        for key in case.metrics
-    }
-    summaries = {
-        key: {name: summarise(list(values.values())) for name, values in by_name.items() if values}
-        for key, by_name in scores.items()
-    }
-    best = {key: _best_methods(by_name, METRICS[key]) for key, by_name in summaries.items()}
+        summaries[key] = {n: summarise(list(v.values())) for n, v in scores[key].items() if v}
+        means = [ours.mean for name, ours in summaries[key].items() if METHODS[name].main]
+        better = max if METRICS[key].greater_is_better else min
+        best[key] = better(filter(np.isfinite, means), default=np.nan)
     values = scores[case.metrics[0]]
     methods = []
-    for name in (key for key in METHODS if key in by_method):
-        rows = [by_method[name][repeat] for repeat in sorted(by_method[name])]
+    for name, by_repeat in rows.items():
         method = METHODS[name]
         rival = "fastdcm" if method.landmarks and name != "fastdcm" else "dcm"
         is_paired = rival in values and name != rival
-        timed = times.get((case.key, name), {}) if setting == "paper" else {}
-        printed = case.paper.get(name, PaperRow()) if setting == "paper" else PaperRow()
+        timed, printed = times.get((case.key, name), {}), case.paper.get(name, {})
+        if setting != "paper":
+            timed, printed = {}, {}
         cells = {}
-        for key, by_name in summaries.items():
-            if ours := by_name.get(name):
-                cell, within = printed.cells.get(key), None
+        for key, ours in ((key, by_name.get(name)) for key, by_name in summaries.items()):
+            if ours is not None:
+                cell, within = printed.get(key), None
                 if cell is not None and not table.stand_in:
                     within = abs(ours.mean - cell[0]) <= cell[1]
-                cells[key] = CellView(ours, cell, within, name in best[key])
+                top = method.main and bool(np.isclose(ours.mean, best[key], rtol=1e-9, atol=0.0))
+                cells[key] = CellView(ours, cell, within, top)
+        measured = [row["invariance"] for row in by_repeat.values() if row.get("invariance")]
         methods.append(
             MethodView(
                 key=name,
                 label=method.name(case.task),
-                kind=method.kind,
                 cells=cells,
                 values=values[name],
                 paired=compare(values[rival], values[name]) if is_paired else None,
                 seconds=timed.get("seconds"),
-                paper_seconds=printed.seconds,
+                paper_seconds=printed.get("seconds"),
                 peak_mib=timed.get("peak_mib"),
-                invariance=_mean_invariance(rows),
-                rules=list(dict.fromkeys(row["selection"]["rule"] for row in rows)),
+                invariance={
+                    part: float(np.mean([m[part] for m in measured]))
+                    for part in (INVARIANCE if measured else ())
+                },
             )
         )
-    sizes = [row["n_train"] for rows in by_method.values() for row in rows.values()]
+    every = [row for by_repeat in rows.values() for row in by_repeat.values()]
+    sizes = [row["n_train"] for row in every]
     return CaseView(
         case=case,
         setting=setting,
         stand_in=bool(table.stand_in),
         methods=methods,
-        n_repeats=max(len(rows) for rows in by_method.values()),
+        n_repeats=max(map(len, rows.values())),
         n_train=(min(sizes), max(sizes)),
+        rule=every[0]["selection"]["rule"].rsplit(", ", 1)[0] if setting == "tuned" else "",
     )
-
-
-def _best_methods(summaries: Mapping[str, Summary], metric: Metric) -> set[str]:
-    means = {name: ours.mean for name, ours in summaries.items() if METHODS[name].main}
-    finite = [mean for mean in means.values() if np.isfinite(mean)]
-    top = (max if metric.greater_is_better else min)(finite, default=np.nan)
-    return {name for name, mean in means.items() if np.isclose(mean, top, rtol=1e-9, atol=0.0)}
-
-
-def _mean_invariance(rows: Sequence[Row]) -> dict[str, float] | None:
-    measured = [row["invariance"] for row in rows if row.get("invariance")]
-    means = {name: float(np.mean([m[name] for m in measured])) for name in INVARIANCE if measured}
-    return means or None
 
 
 def _ranking(tables: Sequence[TableView], setting: str) -> Ranking | None:

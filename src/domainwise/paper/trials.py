@@ -26,7 +26,6 @@ from threadpoolctl import threadpool_limits
 from domainwise import datasets
 from domainwise.arrays import Array
 from domainwise.jobs.runner import Row
-from domainwise.jobs.store import ResultsError
 from domainwise.kernels.functions import resolve_gamma
 from domainwise.metrics import invariance_report
 from domainwise.paper.methods import METHODS, Method, Parameters, build_pipeline, paper_parameters
@@ -46,12 +45,6 @@ class Split:
     X_test: Array
     y_test: Array
     test_domain: Array
-
-    @property
-    def domains(self) -> list[list[str]]:
-        """Names of the source and of the unseen domains."""
-        columns = (self.sample_domain, self.test_domain)
-        return [list(map(str, np.unique(column))) for column in columns]
 
     @property
     def has_missing(self) -> bool:
@@ -296,7 +289,6 @@ class Trial:
         return tune(self.case, method, split, rng, random_state)
 
     def _row(self, method: Method, split: Split) -> Row:
-        sources, unseen = split.domains
         row: Row = {
             "kind": "result",
             "table": self.case.table,
@@ -307,8 +299,8 @@ class Trial:
             "method": method.key,
             "n_train": len(split.X),
             "n_test": len(split.X_test),
-            "train_domains": sources,
-            "test_domains": unseen,
+            "train_domains": list(map(str, np.unique(split.sample_domain))),
+            "test_domains": list(map(str, np.unique(split.test_domain))),
         }
         started = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
@@ -337,19 +329,15 @@ class Trial:
             row["eigenvalues"] = [float(value) for value in projection.eigenvalues_[:12]]
         has_features = projection is not None or method.key == "svm"
         if self.setting == "paper" and self.repeat < INVARIANCE_REPEATS and has_features:
-            row["invariance"] = measure_invariance(pipeline, split)
+            # Dependence of the predictor's features on unseen domains and on their targets.
+            n_rows = len(split.X_test)
+            rows = np.unique(np.linspace(0, n_rows - 1, min(n_rows, INVARIANCE_ROWS)).astype(int))
+            features = split.X_test[rows]
+            if len(pipeline) > 1:
+                features = pipeline[:-1].transform(features)
+            report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
+            row["invariance"] = {name: getattr(report, name) for name in INVARIANCE}
         return row
-
-
-def measure_invariance(pipeline: Pipeline, split: Split) -> dict[str, float | None]:
-    """Dependence of the predictor's features on unseen domains and on their targets."""
-    rows = np.linspace(0, len(split.X_test) - 1, min(len(split.X_test), INVARIANCE_ROWS))
-    rows = np.unique(rows.astype(int))
-    features = split.X_test[rows]
-    if len(pipeline) > 1:
-        features = pipeline[:-1].transform(features)
-    report = invariance_report(features, split.y_test[rows], split.test_domain[rows])
-    return {name: getattr(report, name) for name in INVARIANCE}
 
 
 def plan_trials(
@@ -362,11 +350,8 @@ def plan_trials(
 ) -> list[Trial]:
     """Trials that are still to do; those that failed in an earlier session are done again.
 
-    ``repeats`` replaces each case's own number. Rows that another protocol made under the same name
-    raise a ResultsError.
+    ``repeats`` replaces each case's own number.
     """
-    cases, done = list(cases), list(done)
-    check_protocol(cases, done)
     finished = {
         (row["case"], row["setting"], row["repeat"], row["method"])
         for row in done
@@ -374,24 +359,14 @@ def plan_trials(
     }
     trials = []
     for case, setting in itertools.product(cases, settings):
-        counts = {name: case.n_repeats(setting, name, repeats) for name in case.methods_of(setting)}
-        for repeat in range(max(counts.values(), default=0)):
+        most = case.planned_repeats(setting) if repeats is None else repeats
+        for repeat in range(most):
             methods = tuple(
                 name
-                for name, count in counts.items()
-                if repeat < count and (case.key, setting, repeat, name) not in finished
+                for name in case.methods_of(setting)
+                if repeat < case.repeats_of.get(name, most)
+                and (case.key, setting, repeat, name) not in finished
             )
             if methods:
                 trials.append(Trial(case, setting, repeat, methods, root_seed))
     return trials
-
-
-def check_protocol(cases: Iterable[Case], done: Iterable[Row]) -> None:
-    """Refuse rows that another protocol has made under the same name."""
-    made = {row["case"]: row["fingerprint"] for row in done}
-    for case in cases:
-        if made.get(case.key, case.fingerprint()) != case.fingerprint():
-            raise ResultsError(
-                f"the results of {case.key} in this folder come from another protocol; choose"
-                " another folder"
-            )
