@@ -5,7 +5,6 @@ import pytest
 
 from domainwise import DCM, FastDCM
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.base import NumpyBackend
 from domainwise.datasets import make_synthetic
 
 
@@ -44,15 +43,23 @@ def test_a_batch_looks_its_backend_up_once(data, lookups):
 def test_lists_and_data_frames_are_numpys():
     pandas = pytest.importorskip("pandas")
     for X in ([[1.0]], np.ones((1, 1)), pandas.DataFrame({"a": [1.0]})):
-        assert type(backend_of(X)) is NumpyBackend
+        assert type(backend_of(X)) is Backend
 
 
-def test_a_backend_that_leaves_something_out_cannot_be_made():
-    class Half(Backend):
-        pass
+#: What arrays and tensors have in common.
+SHARED = {
+    "check_precomputed", "partitions", "predict", "resolve_kernel", "split_labels", "transform"
+}  # fmt: skip
 
-    with pytest.raises(TypeError, match="abstract"):
-        Half()
+
+@pytest.mark.torch
+def test_tensors_reach_no_function_that_is_for_arrays():
+    pytest.importorskip("torch")
+    from domainwise.backends.torch import TorchBackend
+
+    public = {name for name in vars(Backend) if not name.startswith("_")}
+    assert public - SHARED <= vars(TorchBackend).keys()
+    assert not SHARED & vars(TorchBackend).keys()
 
 
 def test_an_estimator_that_leaves_its_method_out_cannot_be_made():

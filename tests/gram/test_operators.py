@@ -40,7 +40,7 @@ class Problem:
         self.K = H @ self.kernel.matrix(self.X.astype(np.float64)) @ H
 
     def dense(self, **options):
-        matrix = kernel_matrix(self.kernel, self.kernel.prepare(self.X))
+        matrix = kernel_matrix(self.kernel, self.X)
         return DenseGram(matrix, self.labels, self.X.dtype, **options)
 
     def streamed(self, **options):
@@ -96,7 +96,7 @@ def test_any_tile_gives_the_same_product(kernel, rows, monkeypatch):
     prepared = p.kernel.prepare(p.X)
     close(symmetric_product(p.kernel, prepared, p.V), expected, 1e-12)
     close(cross_product(p.kernel, p.X, prepared, p.V), expected, 1e-12)
-    close(kernel_matrix(p.kernel, prepared), p.kernel.matrix(p.X) - p.kernel.constant, 1e-10)
+    close(kernel_matrix(p.kernel, p.X), p.kernel.matrix(p.X) - p.kernel.constant, 1e-10)
 
 
 def test_working_memory_bounds_the_tile():
@@ -116,7 +116,7 @@ def test_threads_share_the_tiles_without_changing_the_product(threads, monkeypat
     prepared = p.kernel.prepare(p.X)
     first = symmetric_product(p.kernel, prepared, p.V)
     np.testing.assert_array_equal(first, symmetric_product(p.kernel, prepared, p.V))
-    close(first, kernel_matrix(p.kernel, prepared) @ p.V, 1e-12)
+    close(first, kernel_matrix(p.kernel, p.X) @ p.V, 1e-12)
     close(cross_product(p.kernel, p.X, prepared, p.V), first, 1e-12)
 
 
@@ -124,7 +124,7 @@ def test_the_kernel_matrix_is_exactly_symmetric(monkeypatch):
     monkeypatch.setattr(tiles_module, "MAX_TILE_BYTES", 40 * 40 * 8)
     for kernel in KERNELS:
         p = Problem(kernel=kernel)
-        K = kernel_matrix(p.kernel, p.kernel.prepare(p.X))
+        K = kernel_matrix(p.kernel, p.X)
         np.testing.assert_array_equal(K, K.T)
 
 
@@ -182,7 +182,7 @@ def test_conjugate_gradients_report_their_true_residual_and_keep_to_the_toleranc
 def test_conjugate_gradients_without_a_preconditioner_equal_cholesky():
     p = Problem()
     result = conjugate_gradients(lambda P: p.K @ P, p.V, 0.5, lambda R: R, tol=1e-10, max_iter=200)
-    assert result.converged
+    assert result.info["residual"] <= 1e-10
     close(result.X, cholesky_inverse(p.K, 0.5)(p.V), 1e-8)
 
 
@@ -196,8 +196,8 @@ def test_a_nystrom_preconditioner_saves_most_iterations():
         conjugate_gradients(lambda P: p.K @ P, p.V, shift, M, tol=1e-8, max_iter=1000)
         for M in (lambda R: R, precondition)
     ]
-    assert all(run.converged for run in runs)
-    assert runs[1].n_iterations * 3 < runs[0].n_iterations
+    assert all(run.info["residual"] <= 1e-8 for run in runs)
+    assert runs[1].info["n_iterations"] * 3 < runs[0].info["n_iterations"]
 
 
 def test_a_null_right_hand_side_has_a_null_solution():
@@ -356,20 +356,13 @@ def test_a_stored_matrix_of_any_scale_has_its_pairs_and_inverses(scale):
             close(rough, found.X, 1e-4)
 
 
-def test_a_search_space_restarts_without_losing_its_pairs():
-    from domainwise.gram.rows import krylov_pairs
-
+def test_a_search_space_restarts_without_losing_its_pairs(monkeypatch):
     p = Problem(kernel="laplacian")
-    gram = p.streamed()
+    gram = p.streamed(tol=1e-8)
     start = np.random.default_rng(1).normal(size=(p.n, 4))
-    pairs = krylov_pairs(
-        gram,
-        lambda X, KX, _: (X, KX, X),
-        3,
-        start - start.mean(axis=0),
-        tol=1e-10,
-        max_columns=12,
-    )
+    monkeypatch.setattr("domainwise.gram.rows.MAX_COLUMNS", 12)
+    monkeypatch.setattr(gram, "first_block", lambda k: start)
+    pairs = gram.ritz(lambda X, KX, _: (X, KX, X), 3)
     assert pairs.info["converged"]
     assert pairs.info["n_iterations"] > 5
     close(pairs.values, np.linalg.eigvalsh(p.K)[::-1][:3], 1e-10)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist, pdist
 
 from domainwise.arrays import Array, is_tensor
@@ -19,6 +20,8 @@ from domainwise.arrays import Array, is_tensor
 #: Up to this many features, a loop over features is faster on a GPU than torch's own L1 distances,
 #: which use a block of threads for each pair of rows.
 FEW_FEATURES = 64
+#: Up to this many groups of tensors are summed by a product with their indicators.
+MAX_INDICATORS = 512
 
 
 def namespace(X: Any) -> Any:
@@ -36,27 +39,16 @@ def to_host(X: Any) -> Array:
     return np.asarray(X.cpu().numpy() if is_tensor(X) else X)
 
 
+def placed(values: Any, like: Any) -> Any:
+    """Return a NumPy array where another one is: itself, or a tensor on that device."""
+    if not is_tensor(like):
+        return values
+    return namespace(like).from_numpy(np.array(values)).to(like.device)
+
+
 def beside(values: Any, X: Any) -> Any:
     """Return an array where X is, in the precision of X."""
-    if is_tensor(X):
-        return namespace(X).as_tensor(values).to(device=X.device, dtype=X.dtype)
-    return cast(np.asarray(values), X.dtype)
-
-
-def placed(values: Array, like: Any) -> Any:
-    """Return a NumPy array where another one is: itself, or a tensor on that device."""
-    if isinstance(like, np.ndarray):
-        return values
-    import torch
-
-    return torch.from_numpy(np.array(values)).to(like.device)
-
-
-def on_device(A: Array, device: Any) -> Any:
-    """Return a small float64 matrix as a tensor on a device, or as it is where that is None."""
-    if device is None:
-        return A
-    return sys.modules["torch"].from_numpy(np.array(A, dtype=np.float64)).to(device)
+    return cast(placed(np.asarray(values), X), X.dtype)
 
 
 def precision_name(X: Any) -> str:
@@ -103,6 +95,19 @@ def shifted_solve(S: Any, shift: float, B: Any) -> Any:
         return inverse(B)
     values, U = namespace(S).linalg.eigh(S)
     return U @ ((U.T @ B) / (values.clip(min=0.0) + shift)[:, None])
+
+
+def group_sums(values: Any, codes: Any, n_groups: int) -> Any:
+    """Sum of the rows of each group, in float64; reproducible, on a GPU for few groups only."""
+    n, xp = len(values), namespace(values)
+    if not is_tensor(values):
+        indicator = csr_array((np.ones(n, values.dtype), (codes, np.arange(n))), (n_groups, n))
+        return np.asarray(indicator @ values, dtype=np.float64)
+    if n_groups <= MAX_INDICATORS:
+        indicator = xp.zeros((n, n_groups), dtype=values.dtype, device=values.device)
+        return (indicator.scatter_(1, codes[:, None], 1.0).T @ values).double()
+    sums = xp.zeros((n_groups, values.shape[1]), dtype=xp.float64, device=values.device)
+    return sums.index_add_(0, codes, values.double())
 
 
 def cross_distances(X: Any, Y: Any, *, l1: bool) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from domainwise.arrays import is_dask, is_tensor
-from domainwise.backends.base import Backend, NumpyBackend
+from domainwise.backends.base import Backend
 
 __all__ = ["Backend", "backend_of", "refuse_elsewhere"]
 
@@ -18,7 +18,7 @@ def backend_of(X: Any) -> Backend:
         from domainwise.backends.dask import DaskBackend
 
         return DaskBackend()
-    return NumpyBackend()
+    return Backend()
 
 
 def refuse_elsewhere(estimator: Any, X: Any, advice: str) -> None:

@@ -1,4 +1,4 @@
-"""The contract of a backend: all that is done differently for arrays, tensors and Dask.
+"""Backends: all that is done differently for arrays, tensors and Dask collections.
 
 An estimator looks its backend up once in each call of ``fit``, ``partial_fit`` or ``transform`` and
 hands it on. *Rows* are X after :meth:`Backend.check_rows`; the backend's Gram operators multiply
@@ -7,7 +7,6 @@ thin matrices (:mod:`domainwise.methods.contract`).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,11 +24,18 @@ from domainwise.gram.tiles import cross_product, kernel_matrix
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, make_kernel
 from domainwise.labels.factors import Feature, RowLabels, label_rows
-from domainwise.methods.contract import Matrix
 
 
-class Backend(ABC):
-    """What estimators need to know of one kind of X."""
+class Backend:
+    """What estimators need to know of X: here of rows, labels and models in memory."""
+
+    dense_gram: Callable[..., Gram] = DenseGram
+    streamed_gram: Callable[..., Gram] = StreamedGram
+    check_precomputed: Callable[[Any], bool] = staticmethod(check_precomputed)
+    check_dense_memory: Callable[..., None] = staticmethod(check_dense_memory)
+    kernel_matrix: Callable[[Kernel, Any], Any] = staticmethod(kernel_matrix)
+    sum_rows: Callable[..., NystromSums] = staticmethod(sum_rows)
+    sum_cells: Callable[..., CellSums] = staticmethod(sum_cells)
 
     # What came from the user
 
@@ -37,64 +43,44 @@ class Backend(ABC):
         """Return X, y and sample_domain, where the latter may have been named columns of X."""
         return X, y, sample_domain
 
-    @abstractmethod
     def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Check X and note, or compare, its number and names of features."""
+        options = {"reset": reset, "ensure_min_samples": ensure_min_samples}
+        return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
 
-    @abstractmethod
     def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
         """Check y against the rows."""
+        _refuse_distant(y, "y")
+        return check_target(y, len(rows), kernel, least_classes=least_classes)
 
-    @abstractmethod
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain against the rows."""
+        _refuse_distant(sample_domain, "sample_domain")
+        return check_sample_domain(sample_domain, len(rows), kernel)
 
-    def check_precomputed(self, K: Any) -> bool:
-        """Check a training kernel matrix; whether it is one."""
-        return check_precomputed(K)
-
-    @abstractmethod
-    def check_dense_memory(self, n_samples: int, what: str) -> None:
-        """Refuse a dense computation that does not fit memory."""
-
-    @abstractmethod
     def check_same_place(self, coefficients: Any, rows: Any) -> None:
         """Refuse to project rows with a fitted model that is elsewhere."""
+        if is_tensor(coefficients):
+            raise TypeError(
+                f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
+                'tensor on that device, or call to("numpy") on the model first'
+            )
 
-    # The exact family
+    # Fits
 
     def resolve_kernel(self, kernel: Any, rows: Any, **arguments: Any) -> Kernel:
         """Resolve kernel arguments on the rows."""
         return check_kernel(make_kernel(kernel, rows, **arguments), rows)
 
-    @abstractmethod
     def label_rows(self, rows: Any, *features: Feature | None, **options: Any) -> RowLabels:
         """Build the label space of the rows; see :func:`~.labels.factors.label_rows`."""
+        return label_rows(len(rows), *features, **options)
 
-    @abstractmethod
-    def kernel_matrix(self, kernel: Kernel, rows: Any) -> Any:
-        """Evaluate the whole kernel matrix in float64."""
-
-    @abstractmethod
-    def dense_gram(self, K: Any, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
-        """Operator of a stored kernel matrix, which may be overwritten."""
-
-    @abstractmethod
-    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
-        """Operator of a kernel matrix that is not stored."""
-
-    # The family on landmarks
-
-    @abstractmethod
     def indexable(self, rows: Any) -> Any:
         """Return rows that NumPy indexes take NumPy arrays from."""
-
-    #: Sum over the features of rows, all at once or cell by cell; see the functions of these names
-    #: in ``gram.sums``.
-    sum_rows: Callable[..., NystromSums]
-    sum_cells: Callable[..., CellSums]
+        return np.asarray(rows)
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
         """Return the partitions of a Dask collection and its labels; None for rows in memory."""
@@ -102,21 +88,24 @@ class Backend(ABC):
 
     # Fitted models
 
-    @abstractmethod
     def kept_rows(self, rows: Any) -> Any:
         """Return rows that later changes of the caller's X do not reach."""
+        return np.array(rows)
 
-    @abstractmethod
-    def like_rows(self, values: Matrix, rows: Any) -> Any:
+    def like_rows(self, values: Any, rows: Any) -> Any:
         """Return values of the rows in the precision, and in the pieces, of the rows."""
+        return np.asarray(values, dtype=rows.dtype)
 
-    @abstractmethod
     def settle(self, model: Any, X: Any) -> None:
         """Bring the fitted arrays of a model to where X is."""
 
-    @abstractmethod
     def cross_product(self, kernel: Basis, rows: Any, support: Any, dual: Any) -> Any:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
+        if is_dask(support):
+            from domainwise.gram.dask.operator import cross_in_memory
+
+            return cross_in_memory(kernel, rows, support, dual)
+        return cross_product(kernel, rows, kernel.prepare(support), dual)
 
     def transform(self, model: Any, rows: Any) -> Any:
         """Project checked rows with a fitted model."""
@@ -134,75 +123,6 @@ class Backend(ABC):
     def explaining_memory(self, X: Any) -> AbstractContextManager[None]:
         """Explain what to change when memory runs out."""
         return nullcontext()
-
-
-class NumpyBackend(Backend):
-    """Rows, labels and models in memory."""
-
-    check_dense_memory = staticmethod(check_dense_memory)
-    sum_rows = staticmethod(sum_rows)
-    sum_cells = staticmethod(sum_cells)
-
-    def check_rows(self, estimator: Any, X: Any, **options: Any) -> Any:
-        """Check X and note, or compare, its number and names of features."""
-        return np.asarray(validate_rows(estimator, X, dtype=(np.float64, np.float32), **options))
-
-    def check_target(self, y: Any, rows: Array, kernel: Any, **options: Any) -> Labels:
-        """Check y against the rows."""
-        _refuse_distant(y, "y")
-        return check_target(y, len(rows), kernel, **options)
-
-    def check_sample_domain(self, sample_domain: Any, rows: Array, kernel: Any) -> Labels:
-        """Check sample_domain against the rows."""
-        _refuse_distant(sample_domain, "sample_domain")
-        return check_sample_domain(sample_domain, len(rows), kernel)
-
-    def check_same_place(self, coefficients: Any, rows: Array) -> None:
-        """Refuse to project arrays with a model that holds tensors."""
-        if is_tensor(coefficients):
-            raise TypeError(
-                f"X is not a tensor, but this model holds tensors on {coefficients.device}: pass a "
-                'tensor on that device, or call to("numpy") on the model first'
-            )
-
-    def label_rows(self, rows: Array, *features: Any, **options: Any) -> RowLabels:
-        """Build the label space of the rows."""
-        return label_rows(len(rows), *features, **options)
-
-    def kernel_matrix(self, kernel: Kernel, rows: Array) -> Array:
-        """Evaluate the whole kernel matrix in float64."""
-        return kernel_matrix(kernel, kernel.prepare(rows))
-
-    def dense_gram(self, K: Array, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
-        """Operator of a stored kernel matrix, which is overwritten if it is in float64."""
-        return DenseGram(K.astype(np.float64, copy=False), labels, dtype, **options)
-
-    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
-        """Operator of a kernel matrix that is not stored."""
-        return StreamedGram(rows, kernel, labels, **options)
-
-    def indexable(self, rows: Any) -> Any:
-        """Return rows as an array."""
-        return np.asarray(rows)
-
-    def kept_rows(self, rows: Any) -> Any:
-        """Return a copy."""
-        return np.array(rows)
-
-    def like_rows(self, values: Array, rows: Array) -> Any:
-        """Return values in the precision of the rows."""
-        return np.asarray(values, dtype=rows.dtype)
-
-    def settle(self, model: Any, X: Any) -> None:
-        """Fitted arrays are in memory already."""
-
-    def cross_product(self, kernel: Basis, rows: Array, support: Any, dual: Array) -> Array:
-        """Return ``k(rows, support) dual``, up to the kernel's constant."""
-        if is_dask(support):
-            from domainwise.gram.dask.operator import cross_in_memory
-
-            return cross_in_memory(kernel, rows, support, dual)
-        return cross_product(kernel, rows, kernel.prepare(support), dual)
 
 
 def _refuse_distant(labels: Any, name: str) -> None:
@@ -253,7 +173,15 @@ class LabelRules:
 
 def kinds_of_labels(target: Labels | None, domain: Labels) -> tuple[str, str]:
     """Describe targets and domains in words, to compare those of later batches with them."""
-    return _kind_of_labels(target), _kind_of_labels(domain)
+    kinds = []
+    for labels in (target, domain):
+        if labels is None:
+            kinds.append("nothing")
+        elif labels.values is not None:
+            kinds.append(f"continuous values ({labels.values.shape[1]} columns)")
+        else:
+            kinds.append("strings" if labels.names.dtype.kind in "UO" else "labels")
+    return kinds[0], kinds[1]
 
 
 def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -> None:
@@ -265,11 +193,3 @@ def check_kinds(kinds: tuple[str, str], target: Labels | None, domain: Labels) -
                 f"this batch has {kind} as {name}, earlier ones had {before}. Pass the "
                 "same kind in every batch"
             )
-
-
-def _kind_of_labels(labels: Labels | None) -> str:
-    if labels is None:
-        return "nothing"
-    if labels.values is not None:
-        return f"continuous values ({labels.values.shape[1]} columns)"
-    return "strings" if labels.names.dtype.kind in "UO" else "labels"

@@ -16,60 +16,50 @@ from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array, is_dask
 from domainwise.backends import partitions
-from domainwise.backends.base import NumpyBackend
+from domainwise.backends.base import Backend
 from domainwise.backends.partitions import spread
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target
 from domainwise.checks.kernels import FUNCTION_ROWS, VALID_KERNELS, check_kernel
-from domainwise.gram import Gram
 from domainwise.gram.dask.graphs import call, constant, fetch, run, task
 from domainwise.gram.dask.operator import DaskGram, cross_tasks, in_blocks, row_blocks
+from domainwise.gram.tiles import kernel_matrix
 from domainwise.kernels.functions import MEDIAN_ROWS, Kernel, make_kernel
-from domainwise.labels.factors import RowLabels
 
 
-class DaskBackend(NumpyBackend):
+class DaskBackend(Backend):
     """Rows are collections, ``known`` in part from files; small and thin matrices are NumPy's."""
+
+    streamed_gram = DaskGram
 
     def __init__(self, known: partitions.KnownPartitions | None = None) -> None:
         self.known = known
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Take labels that are named columns of X out of X."""
-        names = partitions.label_columns(X, y, sample_domain)
-        layout, _ = partitions.layout_of(X, *names)
-        labels = []
-        for name, column, values in zip(
-            ("y", "sample_domain"), names, (y, sample_domain), strict=True
-        ):
-            if column is not None:
-                values = X[column]
-            elif values is not None:
-                partitions.check_aligned(X, values, name)
-            labels.append(values)
-        if layout.features is not None:
-            X = X[list(layout.features)]
-        return X, labels[0], labels[1]
+        (target, y), (domain, sample_domain) = partitions.labels_of(X, y, sample_domain)
+        layout, _ = partitions.layout_of(X, target, domain)
+        y = y if target is None else X[target]
+        sample_domain = sample_domain if domain is None else X[domain]
+        return X if layout.features is None else X[list(layout.features)], y, sample_domain
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:
         """Return the partitions of X, y and sample_domain."""
         return partitions.partitions_of(X, y, sample_domain, self.known)
 
-    def check_rows(  # type: ignore[override]
+    def check_rows(
         self, estimator: Any, X: Any, *, reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Check X without computing it; to fit, return an array whose chunks are known."""
-        if reset:
-            return self._rows_to_fit(estimator, X, ensure_min_samples)
-        if partitions.is_frame(X) and X.ndim == 2:
-            names = list(getattr(estimator, "feature_names_in_", X.columns))
-            # Labels may be columns of the same data frame: they are dropped.
-            X = X[names] if set(names) <= set(X.columns) else X
-        validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
-        return X
-
-    def _rows_to_fit(self, estimator: Any, X: Any, least: int) -> Any:
+        frame = partitions.is_frame(X)
+        if not reset:
+            if frame and X.ndim == 2:
+                names = list(getattr(estimator, "feature_names_in_", X.columns))
+                # Labels may be columns of the same data frame: they are dropped.
+                X = X[names] if set(names) <= set(X.columns) else X
+            validate_data(estimator, partitions.layout_of(X)[1], reset=False, skip_check_array=True)
+            return X
         layout, empty = partitions.layout_of(X)
-        if partitions.is_frame(X):
+        if frame:
             lengths = True if self.known is None else list(self.known.lengths)
             X = X.astype(layout.dtype).to_dask_array(lengths=lengths)
         else:
@@ -77,16 +67,17 @@ class DaskBackend(NumpyBackend):
         validate_data(estimator, empty, skip_check_array=True)
         if partitions.known_lengths(X) is None:
             X = X.compute_chunk_sizes()
-        if len(X) < least:
+        if len(X) < ensure_min_samples:
             raise ValueError(
-                f"Found Dask array with {len(X)} sample(s) while a minimum of {least} is required "
-                f"by {type(estimator).__name__}."
+                f"Found Dask array with {len(X)} sample(s) while a minimum of "
+                f"{ensure_min_samples} is required by {type(estimator).__name__}."
             )
         return X
 
-    def check_target(self, y: Any, rows: Any, kernel: Any, **options: Any) -> Labels:
+    def check_target(self, y: Any, rows: Any, kernel: Any, *, least_classes: int = 2) -> Labels:
         """Check y, which is gathered: one label per row is little."""
-        return check_target(_gathered(y, rows, "y"), len(rows), kernel, **options)
+        y = _gathered(y, rows, "y")
+        return check_target(y, len(rows), kernel, least_classes=least_classes)
 
     def check_sample_domain(self, sample_domain: Any, rows: Any, kernel: Any) -> Labels:
         """Check sample_domain likewise."""
@@ -94,7 +85,8 @@ class DaskBackend(NumpyBackend):
             sample_domain = _gathered(sample_domain, rows, "sample_domain")
         return check_sample_domain(sample_domain, len(rows), kernel)
 
-    def check_precomputed(self, K: Any) -> bool:
+    @staticmethod
+    def check_precomputed(K: Any) -> bool:
         """Refuse kernel matrices: they have no rows to cut into blocks."""
         raise ValueError('kernel="precomputed" takes a matrix in memory, got a Dask collection')
 
@@ -122,13 +114,10 @@ class DaskBackend(NumpyBackend):
             farthest = float(fetch(((X - origin) ** 2).sum(axis=1).max()))
         return resolved.about(origin, farthest)
 
-    def kernel_matrix(self, kernel: Kernel, rows: Any) -> Array:
+    @staticmethod
+    def kernel_matrix(kernel: Kernel, rows: Any) -> Array:
         """Evaluate the whole kernel matrix in the client's memory, where the rows are few."""
-        return super().kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
-
-    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
-        """Operator of a kernel matrix whose blocks are evaluated by workers."""
-        return DaskGram(rows, kernel, labels, **options)
+        return kernel_matrix(kernel, np.vstack(run(row_blocks(in_blocks(rows)))))
 
     def transform(self, model: Any, X: Any) -> Any:
         """Project partition by partition, lazily."""
@@ -173,20 +162,23 @@ def refuse_gathering(model: Any, X: Any) -> None:
 
 def _projected_by_blocks(model: Any, X: Any, layout: partitions.Layout) -> Any:
     """Project rows on a support of many blocks, of which a worker holds a few at a time."""
-    rows = [call(_values, part, layout) for part in partitions.tasks_of(X)]
-    projection = model.expansion
+    tasks, projection = partitions.tasks_of(X), model.expansion
+    rows = [call(layout.values, part) for part in tasks]
     sums = cross_tasks(projection.kernel, rows, projection.landmarks, projection.dual)
-    intercept = constant(projection.intercept, "intercept")
-    names = model.get_feature_names_out()
-    if partitions.is_frame(X):
-        columns = constant(names, "columns")
-        parts = [
-            call(_as_frame, part, total, intercept, layout.dtype, columns)
-            for part, total in zip(partitions.tasks_of(X), sums, strict=True)
-        ]
-    else:
-        parts = [call(_shifted, total, intercept, layout.dtype) for total in sums]
+    names, frame = model.get_feature_names_out(), partitions.is_frame(X)
+    sent = constant((projection.intercept, layout.dtype, names), "projection")
+    parts = [
+        call(_projected, part if frame else None, total, sent)
+        for part, total in zip(tasks, sums, strict=True)
+    ]
     return collected(parts, X, names, layout.dtype)
+
+
+@task
+def _projected(rows: Any, values: Array, sent: tuple[Array, Any, Array]) -> Any:
+    intercept, dtype, names = sent
+    values = (values + intercept).astype(dtype)
+    return values if rows is None else _labelled(rows, values, names)
 
 
 def collected(parts: list[Any], X: Any, columns: Array, dtype: Any) -> Any:
@@ -209,8 +201,7 @@ def _mapped(
     """Apply a fitted model to every partition; ``sample`` is a result without rows."""
     sent = constant((model, layout, method, sample, columns), "model")
     if partitions.is_frame(X):
-        meta = _labelled(X._meta, sample, columns)
-        return X.map_partitions(_frame_of_values, sent, meta=meta)
+        return X.map_partitions(_values_of, sent, meta=_labelled(X._meta, sample, columns))
     X = X.rechunk({1: -1})
     wide: dict[str, Any] = {"drop_axis": 1}
     if sample.ndim == 2:
@@ -219,19 +210,13 @@ def _mapped(
 
 
 @task
-def _values_of(rows: Any, sent: tuple[Any, ...]) -> Array:
-    model, layout, method, sample, _ = sent
-    X = layout.values(rows)
-    if not len(X):
-        return sample
-    if method == "transform":
-        return NumpyBackend().transform(model, X)
-    return getattr(model, method)(X)
-
-
-@task
-def _frame_of_values(rows: Any, sent: tuple[Any, ...]) -> Any:
-    return _labelled(rows, _values_of(rows, sent), sent[-1])
+def _values_of(rows: Any, sent: tuple[Any, ...]) -> Any:
+    model, layout, method, sample, columns = sent
+    X, values = layout.values(rows), sample
+    if len(X):
+        projects = method == "transform"
+        values = Backend().transform(model, X) if projects else getattr(model, method)(X)
+    return values if layout.features is None else _labelled(rows, values, columns)
 
 
 def _labelled(rows: Any, values: Array, columns: Any) -> Any:
@@ -241,21 +226,6 @@ def _labelled(rows: Any, values: Array, columns: Any) -> Any:
     if columns is None:
         return pd.Series(values, index=rows.index)
     return pd.DataFrame(values, index=rows.index, columns=columns)
-
-
-@task
-def _values(rows: Any, layout: partitions.Layout) -> Array:
-    return layout.values(rows)
-
-
-@task
-def _shifted(values: Array, intercept: Array, dtype: Any) -> Array:
-    return (values + intercept).astype(dtype)
-
-
-@task
-def _as_frame(rows: Any, values: Array, intercept: Array, dtype: Any, columns: Any) -> Any:
-    return _labelled(rows, _shifted(values, intercept, dtype), columns)
 
 
 def _gathered(labels: Any, X: Any, name: str) -> Array:

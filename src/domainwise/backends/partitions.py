@@ -15,6 +15,7 @@ from domainwise.arrays import Array, is_dask
 from domainwise.gram.dask.graphs import Task, Unread, calls, constant, received, run, task, tree
 from domainwise.gram.sums import NystromSums
 
+_NAMES = ("y", "sample_domain")
 REMEDY = "rechunk or repartition one of them so that their partitions hold the same rows"
 
 
@@ -43,7 +44,7 @@ class Layout:
         domain = rows[self.domain] if self.domain is not None else domain
         X = self.values(rows)
         labels = []
-        for name, values in (("y", y), ("sample_domain", domain)):
+        for name, values in zip(_NAMES, (y, domain), strict=True):
             if values is not None:
                 values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
                 if len(values) != len(X):
@@ -91,22 +92,26 @@ def partitions_of(
     X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
 ) -> Partitions:
     """Look at Dask collections, without computing anything, and refuse what does not fit."""
-    columns = dict(zip(("y", "sample_domain"), label_columns(X, y, sample_domain), strict=True))
-    layout, empty = layout_of(X, columns["y"], columns["sample_domain"])
-    separate: list[list[Task] | None] = []
-    for name, labels in (("y", y), ("sample_domain", sample_domain)):
-        if labels is None or columns[name] is not None:
-            separate.append(None)
-        else:
-            check_aligned(X, labels, name)
-            separate.append(tasks_of(labels))
-    y_tasks, domain_tasks = separate
+    (target, y), (domain, sample_domain) = labels_of(X, y, sample_domain)
+    layout, empty = layout_of(X, target, domain)
+    rows = tasks_of(X) if known is None else list(known.unread)
+    y, sample_domain = (None if part is None else tasks_of(part) for part in (y, sample_domain))
     if known is not None:
-        rows: list[Task] = list(known.unread)
-        return Partitions(layout, empty, rows, y_tasks, domain_tasks, known.lengths, known.sources)
-    rows = tasks_of(X)
+        return Partitions(layout, empty, rows, y, sample_domain, known.lengths, known.sources)
     sources = tuple(f"partition {i}" for i in range(len(rows)))
-    return Partitions(layout, empty, rows, y_tasks, domain_tasks, known_lengths(X), sources)
+    return Partitions(layout, empty, rows, y, sample_domain, known_lengths(X), sources)
+
+
+def labels_of(X: Any, y: Any, sample_domain: Any) -> list[tuple[Any, Any]]:
+    """Return y and sample_domain, each as (name of its columns in X, collection beside X)."""
+    columns = label_columns(X, y, sample_domain)
+    collections = []
+    for name, labels, column in zip(_NAMES, (y, sample_domain), columns, strict=True):
+        separate = labels if column is None else None
+        if separate is not None:
+            check_aligned(X, separate, name)
+        collections.append(separate)
+    return list(zip(columns, collections, strict=True))
 
 
 def is_frame(X: Any) -> bool:
@@ -124,7 +129,7 @@ def describe(X: Any) -> str:
 def label_columns(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any]:
     """Return labels that are named columns of X: a name, a list of names, or None."""
     columns: list[Any] = []
-    for name, labels in (("y", y), ("sample_domain", sample_domain)):
+    for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
         names = labels if isinstance(labels, list) and labels else [labels]
         if not all(isinstance(column, str) for column in names):
             columns.append(None)
@@ -317,26 +322,32 @@ def first_look(parts: Partitions, n_needed: int) -> tuple[tuple[Array, Any, Any]
     Returns X, y and sample_domain of these, in the order of the partitions, and the number of all
     rows: counted where lengths are known or every partition was read, else estimated.
     """
-    left = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
+    unseen = [i for i in range(len(parts)) if parts.lengths is None or parts.lengths[i]]
     layout = constant(parts.layout, "layout")
-    seen: dict[int, tuple[int, Array, Any, Any]] = {}
-    while left and sum(len(rows) for _, rows, _, _ in seen.values()) < max(LOOK_LEAST, n_needed):
-        next_parts = [left[i] for i in spread(len(left), LOOK_PARTITIONS)]
-        quotas = _quotas(parts, next_parts, max(LOOK_ROWS, 4 * n_needed))
-        arguments = [
-            (layout, *parts.arguments(i), quota)
-            for i, quota in zip(next_parts, quotas, strict=True)
-        ]
-        seen.update(zip(next_parts, run(calls(look_at, arguments)), strict=True))
-        left = [i for i in left if i not in seen]
-    looks = [seen[i] for i in sorted(seen)]
-    n_rows = sum(length for length, *_ in looks)
+    looks: dict[int, tuple[int, Array, Any, Any]] = {}
+    while unseen and sum(len(X) for _, X, _, _ in looks.values()) < max(LOOK_LEAST, n_needed):
+        chosen = [unseen[i] for i in spread(len(unseen), LOOK_PARTITIONS)]
+        # Rows of each partition: in proportion where lengths are known, else alike.
+        total = max(LOOK_ROWS, 4 * n_needed)
+        quotas = [-(-total // len(chosen))] * len(chosen)
+        if parts.lengths is not None:
+            share = min(1.0, total / sum(parts.lengths[i] for i in chosen))
+            quotas = [int(np.ceil(share * parts.lengths[i])) for i in chosen]
+        pairs = zip(chosen, quotas, strict=True)
+        arguments = [(layout, *parts.arguments(i), quota) for i, quota in pairs]
+        looks.update(zip(chosen, run(calls(look_at, arguments)), strict=True))
+        unseen = [i for i in unseen if i not in looks]
+    n_rows = sum(length for length, *_ in looks.values())
     if parts.lengths is not None:
         n_rows = sum(parts.lengths)
-    elif left:
+    elif unseen:
         n_rows = round(n_rows / len(looks) * len(parts))
-    X, y, domain = (_stacked([part[k] for part in looks if part[0]]) for k in (1, 2, 3))
-    return (X if X is not None else parts.empty, y, domain), n_rows
+    seen = [looks[i][1:] for i in sorted(looks) if looks[i][0]]
+    if not seen:
+        return (parts.empty, None, None), n_rows
+    X, *labels = zip(*seen, strict=True)
+    y, domain = (None if part[0] is None else np.concatenate(part) for part in labels)
+    return (np.concatenate(X), y, domain), n_rows
 
 
 @task
@@ -351,21 +362,6 @@ def look_at(
         return len(X), X[chosen], y, domain
 
 
-def _quotas(parts: Partitions, chosen: list[int], total: int) -> list[int]:
-    """Rows to take from each partition: in proportion where lengths are known, else alike."""
-    if parts.lengths is None:
-        return [-(-total // len(chosen))] * len(chosen)
-    lengths = [parts.lengths[i] for i in chosen]
-    share = min(1.0, total / sum(lengths))
-    return [int(np.ceil(share * n)) for n in lengths]
-
-
 def spread(n: int, most: int) -> Array:
     """At most ``most`` of the indices 0 ... n - 1, evenly spaced."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)
-
-
-def _stacked(parts: list[Any]) -> Any:
-    if not parts or parts[0] is None:
-        return None
-    return np.concatenate(parts)

@@ -12,11 +12,10 @@ import torch
 from sklearn.utils.validation import validate_data
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import on_device, precision_name, to_host
+from domainwise.arrays.namespace import placed, precision_name, to_host
 from domainwise.backends.base import Backend
 from domainwise.backends.devices import move
 from domainwise.checks.inputs import Labels, check_sample_domain, check_target, plain_array
-from domainwise.gram import Gram
 from domainwise.gram.torch.nystrom import sum_cells, sum_rows
 from domainwise.gram.torch.operator import (
     TorchDenseGram,
@@ -25,7 +24,6 @@ from domainwise.gram.torch.operator import (
     kernel_product,
 )
 from domainwise.kernels.fourier import Basis
-from domainwise.kernels.functions import Kernel
 from domainwise.labels.factors import RowLabels, label_rows
 
 Tensor = Any
@@ -53,6 +51,9 @@ class HostRows:
 class TorchBackend(Backend):
     """Rows stay on their device, and so do fitted models; small matrices travel to the host."""
 
+    dense_gram = TorchDenseGram
+    streamed_gram = TorchStreamedGram
+    kernel_matrix = staticmethod(kernel_matrix)
     sum_rows = staticmethod(sum_rows)
     sum_cells = staticmethod(sum_cells)
 
@@ -85,16 +86,17 @@ class TorchBackend(Backend):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return X.contiguous()
 
-    def check_target(self, y: Any, rows: Tensor, kernel: Any, **options: Any) -> Labels:
+    def check_target(self, y: Any, rows: Tensor, kernel: Any, *, least_classes: int = 2) -> Labels:
         """Check y; classes on a device are counted there, anything else on the host."""
-        y = self._label_array(y, "y", rows)
+        y = _label_array(y, "y", rows)
         if isinstance(y, torch.Tensor) and y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
-        if isinstance(y, np.ndarray) or y.ndim != 1 or not _whole(y) or kernel not in _CLASSES:
-            return self._placed(check_target(to_host(y), len(rows), kernel, **options), rows)
-        labels = _encoded(y, len(rows), "y")
+        labels = _counted(y, len(rows), kernel, "y")
+        if labels is None:
+            y = to_host(y)
+            return _placed(check_target(y, len(rows), kernel, least_classes=least_classes), rows)
         # The host's check of the names alone says what it would say of all of y.
-        check_target(labels.names, labels.n_categories, "delta", **options)
+        check_target(labels.names, labels.n_categories, "delta", least_classes=least_classes)
         return labels
 
     def check_sample_domain(self, sample_domain: Any, rows: Tensor, kernel: Any) -> Labels:
@@ -102,12 +104,11 @@ class TorchBackend(Backend):
         if sample_domain is None:
             codes = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
             return Labels(codes=codes, names=np.array([0]))
-        domains = self._label_array(sample_domain, "sample_domain", rows)
-        if isinstance(domains, np.ndarray) or domains.ndim != 1 or not _whole(domains):
-            return self._placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
-        if kernel not in _CLASSES:
-            return check_sample_domain(to_host(domains), len(rows), kernel)
-        return _encoded(domains, len(rows), "sample_domain")
+        domains = _label_array(sample_domain, "sample_domain", rows)
+        labels = _counted(domains, len(rows), kernel, "sample_domain")
+        if labels is not None:
+            return labels
+        return _placed(check_sample_domain(to_host(domains), len(rows), kernel), rows)
 
     def check_same_place(self, coefficients: Any, rows: Tensor) -> None:
         """Refuse a model that is elsewhere."""
@@ -122,26 +123,15 @@ class TorchBackend(Backend):
                 "them with to(device)"
             )
 
-    def check_dense_memory(self, n_samples: int, what: str) -> None:
+    @staticmethod
+    def check_dense_memory(n_samples: int, what: str) -> None:
         """Left to the allocator, whose refusal :meth:`explaining_memory` explains."""
 
     def label_rows(self, rows: Tensor, *features: Any, **options: Any) -> RowLabels:
         """Build the label space of the rows; groups of categories are counted on the device."""
         labels = label_rows(len(rows), *features, **options)
-        dense = None if labels.dense is None else on_device(labels.dense, rows.device)
-        return replace(labels, dense=dense, device=rows.device)
-
-    def dense_gram(self, K: Tensor, labels: RowLabels, dtype: Any, **options: Any) -> Gram:
-        """Operator of a stored kernel matrix."""
-        return TorchDenseGram(K.double(), labels, dtype, **options)
-
-    def kernel_matrix(self, kernel: Kernel, rows: Tensor) -> Tensor:
-        """Evaluate the whole kernel matrix in float64."""
-        return kernel_matrix(kernel, rows)
-
-    def streamed_gram(self, rows: Any, kernel: Kernel, labels: RowLabels, **options: Any) -> Gram:
-        """Operator of a kernel matrix that is not stored."""
-        return TorchStreamedGram(rows, kernel, labels, **options)
+        dense = np.zeros((len(rows), 0)) if labels.dense is None else labels.dense
+        return replace(labels, dense=placed(dense, rows))
 
     def cross_product(self, kernel: Basis, rows: Tensor, support: Tensor, dual: Tensor) -> Tensor:
         """Return ``k(rows, support) dual``, up to the kernel's constant."""
@@ -180,26 +170,20 @@ class TorchBackend(Backend):
                 f"torch said: {error}"
             ) from error
 
-    def _label_array(self, labels: Any, name: str, X: Tensor) -> Any:
-        """Labels as a tensor on X's device, or unchanged if they are not a tensor."""
-        if not isinstance(labels, torch.Tensor):
-            return plain_array(labels)
-        labels = check_tensor(labels, name)
-        if labels.device != X.device:
-            raise ValueError(
-                f"{name} is on {labels.device}, but X is on {X.device}. Move one of them"
-            )
-        return labels
 
-    def _placed(self, labels: Labels, X: Tensor) -> Labels:
-        """Move codes that were computed on the host to X's device."""
-        if labels.codes is None:
-            return labels
-        return Labels(codes=torch.from_numpy(labels.codes).to(X.device), names=labels.names)
+def _label_array(labels: Any, name: str, X: Tensor) -> Any:
+    """Labels as a tensor on X's device, or unchanged if they are not a tensor."""
+    if not isinstance(labels, torch.Tensor):
+        return plain_array(labels)
+    labels = check_tensor(labels, name)
+    if labels.device != X.device:
+        raise ValueError(f"{name} is on {labels.device}, but X is on {X.device}. Move one of them")
+    return labels
 
 
-#: Label kernels under which whole numbers are categories.
-_CLASSES = ("auto", "delta")
+def _placed(labels: Labels, X: Tensor) -> Labels:
+    """Move codes that were computed on the host to X's device."""
+    return labels if labels.codes is None else replace(labels, codes=placed(labels.codes, X))
 
 
 def check_tensor(X: Tensor, name: str) -> Tensor:
@@ -216,15 +200,17 @@ def check_tensor(X: Tensor, name: str) -> Tensor:
     return X.detach()
 
 
-def _whole(labels: Tensor) -> bool:
-    """Whether labels are whole numbers, and finite."""
-    if not labels.dtype.is_floating_point:
-        return True
-    return bool(torch.isfinite(labels).all()) and bool((labels == labels.round()).all())
-
-
-def _encoded(labels: Tensor, n: int, name: str) -> Labels:
+def _counted(labels: Any, n: int, kernel: Any, name: str) -> Labels | None:
+    """Whole numbers on a device as categories; None for labels that the host has to check."""
+    if isinstance(labels, np.ndarray) or labels.ndim != 1 or kernel not in ("auto", "delta"):
+        return None
+    if labels.dtype.is_floating_point:
+        whole = torch.isfinite(labels).all() and (labels == labels.round()).all()
+        if not bool(whole):
+            return None
     if len(labels) != n:
-        raise ValueError(f"{name} has {len(labels)} entries but X has {n} rows")
+        raise ValueError(
+            f"{name} has {len(labels)} entries but X has {n} rows. Pass one label per row"
+        )
     names, codes = labels.unique(sorted=True, return_inverse=True)
     return Labels(codes=codes, names=to_host(names))

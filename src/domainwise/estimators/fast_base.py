@@ -11,7 +11,7 @@ import numpy as np
 from domainwise.arrays import Array, ArrayLike, MaybeArray, is_dask
 from domainwise.arrays.namespace import to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.base import LabelRules, NumpyBackend, check_kinds, kinds_of_labels
+from domainwise.backends.base import LabelRules, check_kinds, kinds_of_labels
 from domainwise.checks.inputs import Labels, check_n_components, label_array, refuse_masked_targets
 from domainwise.checks.signatures import batch_record, check_batch
 from domainwise.estimators.projection import MethodProjection, Projection, fixed_seed
@@ -38,7 +38,7 @@ class OnePass:
     def begin_pass(self, X: Array, y: MaybeArray, sample_domain: MaybeArray, n_rows: int) -> None:
         """Fix landmarks and kinds of labels from these rows, which are some of ``n_rows``."""
         vars(self).pop("_sums", None)  # of an earlier fit
-        backend = NumpyBackend()
+        backend = Backend()
         labels = self._check_labels(backend, y, sample_domain, X, least_classes=1)
         self._begin(backend, X, *labels, n_rows=n_rows)
 
@@ -48,7 +48,7 @@ class OnePass:
         """Sum over the rows of one partition, after :meth:`begin_pass`."""
         target, domain = self.label_rules.check(y, sample_domain, len(X))
         self._check_kinds(target, domain)
-        return self._sum_rows(NumpyBackend(), X, target, domain)
+        return self._sum_rows(Backend(), X, target, domain)
 
     @property
     def label_rules(self) -> LabelRules:

@@ -44,25 +44,19 @@ INDEFINITE = 1e-4
 class DenseGram(RowsGram):
     """A centred Gram matrix that is stored.
 
-    It is given uncentred, in float64, up to a constant, and is centred in place. ``dtype`` is the
-    precision of the data; ``lapack`` asks for full eigendecompositions whatever N is.
+    It is passed uncentred, up to a constant, and is centred in place if it is in float64. ``dtype``
+    is the precision of the data; ``lapack`` asks for full eigendecompositions whatever N is.
     """
 
     def __init__(
-        self,
-        matrix: Matrix,
-        labels: RowLabels,
-        dtype: Any,
-        *,
-        lapack: bool = False,
-        **options: Any,
+        self, matrix: Matrix, labels: RowLabels, dtype: Any, *, lapack: bool = False, **options: Any
     ) -> None:
         super().__init__(labels, dtype, matrix.device, **options)
         self.lapack = lapack or len(matrix) <= LAPACK_ROWS
         self._asked_for_lapack = lapack
         self._leading: RitzPairs | None = None
-        self._row_means = check_finite(matrix.mean(1), self.dtype)
-        self.K = matrix
+        self.K = cast(matrix, self.xp.float64)
+        self._row_means = check_finite(self.K.mean(1), self.dtype)
         self.K -= self._row_means
         self.K -= (self._row_means - self._row_means.mean())[:, None]
 
@@ -86,8 +80,7 @@ class DenseGram(RowsGram):
                     "pass a positive ridge to avoid this"
                 )
         KX = self.uncentred_product(X)
-        scale = column_norms(V)
-        info["residual"] = largest_residual(V - KX - shift * X, scale + (scale == 0))
+        scale, info["residual"] = column_norms(V), largest_residual(V - KX - shift * X, V)
         # K X loses digits where X is long, V - shift X where the two cancel.
         cancels = column_norms(KX) < 1e-3 * scale
         image = self.xp.where(cancels, KX, V - shift * X) if shift > 0 else KX
@@ -233,8 +226,8 @@ class RefinedCholesky:
             return None
         if shift not in self._inverses:
             far = self._norm < FAR * shift
-            find = self._by_products if far else partial(cholesky_inverse, self.rough)
-            self._inverses[shift] = find(shift)
+            by_factor = None if far else cholesky_inverse(self.rough, shift)
+            self._inverses[shift] = partial(self._by_products, shift) if far else by_factor
         inverse = self._inverses[shift]
         if inverse is None:
             return None
@@ -247,36 +240,29 @@ class RefinedCholesky:
 
         return scaled
 
-    def _by_products(self, shift: float) -> Callable[[Any], Any]:
+    def _by_products(self, shift: float, V: Any) -> Any:
         """Chebyshev's iteration, for eigenvalues between the shift and that plus the norm."""
         middle = shift + self._norm / 2
-        share = 1.0 - shift / middle
-
-        def inverse(V: Any) -> Any:
-            X = step = V / middle
-            last = share
-            for _ in range(TERMS):
-                part = 2.0 - share * last
-                R = V - (X.T @ self.rough).T - shift * X
-                step = share * last / part * step + 2.0 / (middle * part) * R
-                X, last = X + step, share / part
-            return X
-
-        return inverse
+        share = last = 1.0 - shift / middle
+        X = step = V / middle
+        for _ in range(TERMS):
+            part = 2.0 - share * last
+            R = V - (X.T @ self.rough).T - shift * X
+            step = share * last / part * step + 2.0 / (middle * part) * R
+            X, last = X + step, share / part
+        return X
 
     def solve(self, V: Array, shift: float) -> Solution | None:
         """Return the solution, or None where refinement does not get there."""
         inverse = self.inverse(shift)
         if inverse is None:
             return None
-        scale = column_norms(V)
-        scale = scale + (scale == 0)
         X, R = np.zeros_like(V), V
         for _ in range(REFINEMENTS):
             X = X + inverse(R)
             KX = (X.T @ self.K).T
             R = V - KX - shift * X
-            residual = largest_residual(R, scale)
+            residual = largest_residual(R, V)
             if residual <= REFINED:
                 info = {"linear_solver": "cholesky, refined", "residual": residual}
                 return Solution(X, KX - KX.mean(axis=0), info)
@@ -304,7 +290,8 @@ def spectral_solve(K: Any, V: Any, shift: float) -> tuple[Any, int]:
     return X - X.mean(0), int(keep.sum())
 
 
-def largest_residual(R: Any, scale: Any) -> float:
-    """Largest length of a column of R over its scale."""
-    relative = column_norms(R) / scale
+def largest_residual(R: Any, V: Any) -> float:
+    """Largest length of a column of R over that of the same column of V, if that is not zero."""
+    scale = column_norms(V)
+    relative = column_norms(R) / (scale + (scale == 0))
     return float(relative.max()) if len(relative) else 0.0

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import column_norms, namespace
+from domainwise.arrays.namespace import namespace
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits, largest_residual
 from domainwise.gram.rows import RowsGram
 from domainwise.gram.tiles import (
@@ -42,17 +41,6 @@ PRECONDITIONER_RANK, COMPILED_RANK = 500, 2.5
 Product = Callable[[Matrix], Matrix]
 
 
-@dataclass
-class PCGResult:
-    """Solution X of :func:`conjugate_gradients`, K X, and the true relative residual."""
-
-    X: Any
-    KX: Any
-    n_iterations: int
-    residual: float
-    converged: bool
-
-
 def conjugate_gradients(
     product: Product,
     V: Matrix,
@@ -63,7 +51,7 @@ def conjugate_gradients(
     max_iter: int,
     monitor: Callable[[int, float], None] | None = None,
     accurate_product: Product | None = None,
-) -> PCGResult:
+) -> Solution:
     """Solve ``(K + shift I) X = V`` column by column, sharing each product with K.
 
     Written with operators that NumPy arrays and torch tensors have in common. The recursion's
@@ -77,15 +65,12 @@ def conjugate_gradients(
     the iteration goes on with accurate ones.
     """
     rough = accurate_product is not None
-    target = column_norms(V)
-    scale = target + (target == 0)
-    X = V * 0
-    R = V
+    X, R = V * 0, V
     done, true = 0, float("inf")
     while True:
         Z = precondition(R)
         P, rz = Z, (R * Z).sum(0)
-        best = largest_residual(R, scale)
+        best = largest_residual(R, V)
         # A rough product reduces a residual to its own precision; the next round continues there.
         goal = max(0.5 * tol, ROUGH_STEP * best) if rough else 0.5 * tol
         while done < max_iter and best > goal:
@@ -95,7 +80,7 @@ def conjugate_gradients(
             step = rz / (curvature + (curvature == 0))
             X = X + step * P
             R_old, R = R, R - step * KP
-            residual = largest_residual(R, scale)
+            residual = largest_residual(R, V)
             if monitor is not None:
                 monitor(done, residual)
             if residual >= best and residual <= max(tol, goal):
@@ -108,10 +93,10 @@ def conjugate_gradients(
             P, rz = Z + turn * P, rz_new
         KX = (accurate_product or product)(X)
         R = V - KX - shift * X
-        last, true = true, largest_residual(R, scale)
+        last, true = true, largest_residual(R, V)
         stalled = not true <= 0.5 * last
         if true <= tol or (stalled and not rough) or done + 1 >= max_iter:
-            return PCGResult(X, KX, done, true, true <= tol)
+            return Solution(X, KX, {"n_iterations": done, "residual": true})
         if stalled and accurate_product is not None:
             product, rough, true = accurate_product, False, float("inf")
         done += 1
@@ -232,24 +217,22 @@ class IterativeGram(RowsGram):
             monitor=lambda i, r: self.report(f"conjugate gradients {i}: residual {r:.1e}"),
             accurate_product=accurate_product,
         )
-        stored = None if result.converged else self._stored()
+        residual, n_iterations = result.info["residual"], result.info["n_iterations"]
+        converged = residual <= self.tol
+        stored = None if converged else self._stored()
         if stored is not None:
             self.report("conjugate gradients stalled; solving by Cholesky")
             direct = [stored.solve(V, shift) for shift in shifts]
-            if max(solution.info["residual"] for solution in direct) < result.residual:
+            if max(solution.info["residual"] for solution in direct) < residual:
                 for solution in direct:
-                    solution.info["pcg_iterations"] = result.n_iterations
+                    solution.info["pcg_iterations"] = n_iterations
                 return direct
-        if not result.converged:
-            warn_stopped(result.residual, result.n_iterations, self.tol)
+        if not converged:
+            warn_stopped(residual, n_iterations, self.tol)
         assert self._preconditioner is not None
-        info = {
-            "linear_solver": "pcg",
-            "n_iterations": result.n_iterations,
-            "residual": result.residual,
-            "preconditioner_rank": len(self._preconditioner.values),
-        }
-        parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.KX, n), strict=True)
+        rank = len(self._preconditioner.values)
+        info = {"linear_solver": "pcg", **result.info, "preconditioner_rank": rank}
+        parts = zip(self.xp.hsplit(result.X, n), self.xp.hsplit(result.image, n), strict=True)
         return [Solution(X - X.mean(0), KX, dict(info)) for X, KX in parts]
 
 
@@ -287,7 +270,7 @@ class StreamedGram(IterativeGram):
     def _stored(self) -> DenseGram | None:
         if not dense_fits(self.n_samples, available_memory()):
             return None
-        return DenseGram(kernel_matrix(self.kernel, self.prepared), self.labels, self.dtype)
+        return DenseGram(kernel_matrix(self.kernel, self.X), self.labels, self.dtype)
 
     def _landmark_features(self) -> Array:
         """Nystrom features of the rows, in float32, which is enough for a preconditioner."""

@@ -94,16 +94,14 @@ class NystromMap:
         """Number M' of features."""
         return len(self.landmarks)
 
-    def features(
-        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
-    ) -> Array:
+    def features(self, X: Array, memory: Array | None = None, **options: Any) -> Array:
         """Return the features of rows, uncentred, in the precision of the landmarks."""
         if self.triangle is None:
-            return self._values(X, out)
-        C = self._values(X, None, distances, compiled)
+            return self._values(X, memory)
+        C = self._values(X, None, **options)
         if self.kernel.constant:
             C += C.dtype.type(self.kernel.constant)
-        Phi = np.empty_like(C) if out is None else out[: len(C)]
+        Phi = np.empty_like(C) if memory is None else _shaped(memory, C.shape, C.dtype)
         for a, b in pairwise(np.linspace(0, self.n_features, PANELS + 1).astype(int)):
             np.matmul(C[:, :b], self._inverse[:b, a:b], out=Phi[:, a:b])
         return Phi
@@ -114,27 +112,28 @@ class NystromMap:
         return cross_product(self.kernel, X, landmarks, self.dual(weights))
 
     def summands(
-        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
+        self, X: Array, memory: Any = None, distances: Any = None, *, compiled: bool = False
     ) -> Array:
         """Return what :class:`NystromSums` adds up: features, or kernel values if ``direct``.
 
-        ``out`` is memory for them, with at least as many rows as X. ``distances`` between X and
+        ``memory`` is a long enough array that may be overwritten. ``distances`` between X and
         all landmarks that were given may be shared by kernels that differ in width. ``compiled`` is
         for the sums over many rows.
         """
         values = self._values if self.direct else self.features
-        return values(X, out, distances, compiled)
+        return values(X, memory, distances=distances, compiled=compiled)
 
     def _values(
-        self, X: Array, out: Any = None, distances: Any = None, compiled: bool = False
+        self, X: Array, memory: Any = None, distances: Any = None, compiled: bool = False
     ) -> Array:
         """Kernel values between rows and landmarks, up to the kernel's constant."""
+        dtype = self.landmarks.dtype
         if distances is not None and isinstance(self.kernel, Kernel):
             values = self.kernel.of_distances(distances[:, self.chosen], compiled=compiled)
-            return values.astype(self.landmarks.dtype, copy=False)
-        X = X.astype(self.landmarks.dtype, copy=False)
-        left = self.kernel.prepare(X).left
-        out = None if out is None else out[: len(X)]
+            return values.astype(dtype, copy=False)
+        left = self.kernel.prepare(X.astype(dtype, copy=False)).left
+        shape = (len(X), self.n_features)
+        out = None if memory is None else _shaped(memory, shape, left.dtype)
         return self.kernel.block(left, self._prepared, out, compiled=compiled)
 
     def gram(self, X: Array) -> Array:
@@ -162,6 +161,11 @@ class NystromMap:
         if self.triangle is None:
             return weights
         return np.asarray(solve_triangular(self.triangle, weights, lower=True, trans="T"))
+
+
+def _shaped(memory: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    """The beginning of an array as one of a shape and precision."""
+    return memory.view(dtype)[: shape[0] * shape[1]].reshape(shape)
 
 
 def _exact(kernel: Kernel, X: Array) -> Array:
@@ -299,14 +303,6 @@ class NystromGram(Gram):
         """Return inner products over the rows, which are not stored."""
         mixed = U[self.size :].T @ (self.cross @ V[: self.size] + V[self.size :])
         return np.asarray(U[: self.size].T @ self.weights(V) + mixed)
-
-    def combine(self, V: Array, A: Array) -> Array:
-        """Return ``V A``."""
-        return np.asarray(V @ A)
-
-    def hstack(self, matrices: list[Matrix]) -> Array:
-        """Put coordinates side by side."""
-        return np.hstack(matrices)
 
     def product(self, V: Array) -> Array:
         """Return ``K V``, which lies in the features."""

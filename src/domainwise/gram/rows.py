@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,11 @@ from domainwise.labels.factors import RowLabels
 from domainwise.methods.components import norms
 from domainwise.methods.contract import Gram, Images, Matrix, RitzPairs, project_pencil
 
+#: Blocks after which a residual that has not halved is as low as it gets.
+STALL = 8
+#: Columns of a subspace from which on it is replaced by its leading vectors.
+MAX_COLUMNS = 400
+
 
 class RowsGram(Gram):
     """Centred Gram matrix of N rows; thin ones are float64 arrays or tensors of shape (N, r).
@@ -23,9 +29,6 @@ class RowsGram(Gram):
     rows, decides what counts as rounding; ``tol`` is the relative residual of linear solves, and
     eigenvectors are found to a hundredth of it.
     """
-
-    #: The module of array functions, NumPy or torch.
-    xp: Any = np
 
     def __init__(
         self,
@@ -38,9 +41,10 @@ class RowsGram(Gram):
         seed: int = 0,
         verbose: int = 0,
     ) -> None:
-        self.labels, self.device = labels, device
+        if not isinstance(device, str):  # of a tensor
+            self.xp, dtype = sys.modules["torch"], str(dtype).removeprefix("torch.")
+        self.labels, self.device, self.dtype = labels, device, np.dtype(dtype)
         self.n_samples = labels.space.n_samples
-        self.dtype = np.dtype(dtype if self.xp is np else str(dtype).removeprefix("torch."))
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self.tolerance = 1e-10 if self.dtype == np.float64 else 1e-5
         self._row_means: Matrix = None
@@ -57,22 +61,18 @@ class RowsGram(Gram):
         """Return ``U'V``."""
         return to_host(U.T @ V)
 
-    def combine(self, V: Matrix, A: Array) -> Matrix:
-        """Return ``V A``."""
-        return V @ self.placed(A)
-
-    def hstack(self, matrices: list[Matrix]) -> Matrix:
-        """Put thin matrices side by side."""
-        return self.xp.hstack(matrices)
-
     def placed(self, A: Array) -> Matrix:
         """Return a small matrix where the thin matrices are."""
-        return A
+        return A if self.xp is np else self.xp.from_numpy(np.array(A)).to(self.device)
 
     def random(self, columns: int) -> Matrix:
         """Return a thin matrix of normal numbers, the same for the same seed."""
-        rng = np.random.default_rng(self.seed)
-        return rng.standard_normal((self.n_samples, columns))
+        shape = (self.n_samples, columns)
+        if self.xp is np:
+            return np.random.default_rng(self.seed).standard_normal(shape)
+        generator = self.xp.Generator(self.device).manual_seed(self.seed)
+        options = {"dtype": self.xp.float64, "device": self.device}
+        return self.xp.randn(shape, generator=generator, **options)
 
     def product(self, V: Matrix) -> Matrix:
         """Return ``H K H V``; the first call gets the row means of K in the same pass."""
@@ -114,19 +114,60 @@ class RowsGram(Gram):
         depth: int = 1,
         start: Matrix = None,
         precondition: Callable[[Matrix], Matrix] | None = None,
-        **options: Any,
+        grow: int | None = None,
     ) -> RitzPairs:
-        """Return leading eigenpairs by block Krylov subspaces."""
+        """Return leading eigenpairs by block Krylov subspaces.
+
+        A subspace begins with :meth:`first_block` and ``start``, and grows by the residuals of its
+        leading Ritz pairs (at depth 2 without a preconditioner: by their images), of ``grow`` or as
+        many as it began with; when it is too wide it is replaced by its leading Ritz vectors.
+        """
+        first = self.first_block(k)
+        if start is not None:
+            first = self.hstack([first, start if precondition is None else precondition(start)])
+        first = first - first.mean(0)
         # The error of an eigenvector is the root of that of its eigenvalue: ask for less than tol.
         # At depth 2, where small eigenvalues of K bound the residual from below, ask for tol.
         floor = 1e-6 if self.dtype == np.float32 else 1e-12
-        first = self.first_block(k)
-        if start is not None:
-            start = start if precondition is None else precondition(start)
-            first = self.hstack([first, start])
         tol = max(self.tol * (1e-2 if depth == 1 else 1.0), floor)
-        options.update(depth=depth, tol=tol, max_iter=self.max_iter, precondition=precondition)
-        return krylov_pairs(self, images, k, first - first.mean(0), **options)
+        block = min(grow or first.shape[1], first.shape[1])
+        empty = self.combine(first, np.zeros((first.shape[1], 0)))
+        X, KX, KKX = empty, empty, empty if depth == 2 else None
+        new = _orthonormal(self, first, empty)
+        history: list[float] = []
+        while True:
+            if new.shape[1]:
+                image = self.product(new)
+                X, KX = self.hstack([X, new]), self.hstack([KX, image])
+                if depth == 2:
+                    KKX = self.hstack([KKX, self.product(image)])
+            values, C, AX, BX = project_pencil(self, images, X, KX, KKX)
+            width = min(block, C.shape[1])
+            n_pairs = min(k, width)
+            lead = C[:, :width]
+            left, right = self.combine(AX, lead), self.combine(BX, lead * values[:width])
+            residual, preimage = left - right, self.combine(KX, lead)
+            # Relative to the largest pair, which bounds the precision of small eigenvalues.
+            size = norms(self, left).max(initial=np.finfo(float).tiny)
+            error = norms(self, residual) / size
+            history.append(float(error[:n_pairs].max(initial=0.0)))
+            converged = history[-1] <= tol
+            stalled = len(history) > STALL and history[-1] > 0.5 * min(history[:-STALL])
+            if converged or stalled or not new.shape[1] or len(history) >= self.max_iter:
+                info = {"n_iterations": len(history), "residual": history[-1]}
+                info["converged"] = converged
+                X, KX = self.combine(X, C[:, :n_pairs]), self.combine(KX, C[:, :n_pairs])
+                return RitzPairs(values[:n_pairs], X, KX, info)
+            if X.shape[1] + block > max(MAX_COLUMNS, 3 * block):
+                basis = C[:, : 2 * block]
+                d, U = np.linalg.eigh(basis.T @ self.inner(X, X) @ basis)
+                keep = d > 1e-12 * d[-1]
+                basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
+                X, KX = self.combine(X, basis), self.combine(KX, basis)
+                KKX = self.combine(KKX, basis) if depth == 2 else None
+            # After two products with K a residual is too smooth to extend the space.
+            step = residual if depth == 1 else preimage
+            new = _orthonormal(self, step if precondition is None else precondition(residual), X)
 
     def first_block(self, k: int) -> Matrix:
         """Return columns with which a search for k eigenpairs can begin."""
@@ -141,73 +182,6 @@ class RowsGram(Gram):
         """Print progress if ``verbose``."""
         if self.verbose:
             print(f"[domainwise] {message}", flush=True)
-
-
-#: Blocks after which a residual that has not halved is as low as it gets.
-STALL = 8
-
-
-def krylov_pairs(
-    gram: Gram,
-    images: Images,
-    k: int,
-    start: Matrix,
-    *,
-    depth: int = 1,
-    tol: float = 1e-8,
-    max_iter: int = 200,
-    max_columns: int = 400,
-    grow: int | None = None,
-    precondition: Callable[[Matrix], Matrix] | None = None,
-) -> RitzPairs:
-    """Find the k leading eigenpairs of a problem made of products with K.
-
-    A subspace begins with ``start``, of at least k columns, and grows by the residuals of its
-    leading Ritz pairs (at depth 2 without a preconditioner: by their images), of ``grow`` or as
-    many as it began with, ``max_iter`` blocks at most; when it has more than ``max_columns``
-    columns it is replaced by its leading Ritz vectors. ``tol`` is relative to the size of the
-    problem's left side, and ``precondition`` a rough inverse of its right side.
-    """
-    block = min(grow or start.shape[1], start.shape[1])
-    empty = gram.combine(start, np.zeros((start.shape[1], 0)))
-    X, KX, KKX = empty, empty, empty if depth == 2 else None
-    new = _orthonormal(gram, start, empty)
-    info: dict[str, Any] = {}
-    history: list[float] = []
-    iteration = 0
-    while True:
-        iteration += 1
-        if new.shape[1]:
-            image = gram.product(new)
-            X, KX = gram.hstack([X, new]), gram.hstack([KX, image])
-            if depth == 2:
-                KKX = gram.hstack([KKX, gram.product(image)])
-        values, C, AX, BX = project_pencil(gram, images, X, KX, KKX)
-        width = min(block, C.shape[1])
-        n_pairs = min(k, width)
-        lead = C[:, :width]
-        left, right = gram.combine(AX, lead), gram.combine(BX, lead * values[:width])
-        residual, preimage = left - right, gram.combine(KX, lead)
-        # Relative to the largest pair, which bounds the precision of small eigenvalues.
-        size = norms(gram, left).max(initial=np.finfo(float).tiny)
-        error = norms(gram, residual) / size
-        info.update(n_iterations=iteration, residual=float(error[:n_pairs].max(initial=0.0)))
-        info["converged"] = info["residual"] <= tol
-        history.append(info["residual"])
-        stalled = len(history) > STALL and history[-1] > 0.5 * min(history[:-STALL])
-        if info["converged"] or stalled or not new.shape[1] or iteration >= max_iter:
-            lead = C[:, :n_pairs]
-            return RitzPairs(values[:n_pairs], gram.combine(X, lead), gram.combine(KX, lead), info)
-        if X.shape[1] + block > max(max_columns, 3 * block):
-            basis = C[:, : 2 * block]
-            d, U = np.linalg.eigh(basis.T @ gram.inner(X, X) @ basis)
-            keep = d > 1e-12 * d[-1]
-            basis = basis @ (U[:, keep] / np.sqrt(d[keep]))
-            X, KX = gram.combine(X, basis), gram.combine(KX, basis)
-            KKX = gram.combine(KKX, basis) if depth == 2 else None
-        # After two products with K a residual is too smooth to extend the space: use its preimage.
-        step = residual if depth == 1 else preimage
-        new = _orthonormal(gram, step if precondition is None else precondition(residual), X)
 
 
 def _orthonormal(gram: Gram, V: Matrix, against: Matrix) -> Matrix:

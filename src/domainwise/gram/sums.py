@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, product
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
 
 from domainwise.arrays import Array, is_tensor
-from domainwise.arrays.namespace import to_host
+from domainwise.arrays.namespace import (
+    beside,
+    cast,
+    cross_distances,
+    group_sums,
+    namespace,
+    placed,
+    to_host,
+)
 from domainwise.gram.dense import available_memory
 from domainwise.gram.nystrom import LabelMap, NystromGram, NystromMap
-from domainwise.gram.tiles import in_threads, worth_compiling
+from domainwise.gram.tiles import in_threads, panels, worth_compiling
 from domainwise.labels.factors import LabelSpace, category_space
 
 #: Rows summed at a time: their features take a few megabytes.
@@ -64,43 +70,43 @@ class NystromSums:
     @classmethod
     def partial(
         cls,
-        features: Array,
-        codes: Array,
+        features: Any,
+        codes: Any,
         keys: Sequence[Hashable],
-        dense: Array | None = None,
+        dense: Any = None,
         *,
         moments: bool = True,
     ) -> NystromSums:
-        """Sum over one batch of features, which are overwritten.
+        """Sum over one batch of features, an array or a tensor, which is overwritten.
 
         ``codes`` are the rows' groups, as indices of ``keys``, the (class, domain) pairs; ``dense``
         are features of continuous labels. ``moments=False`` leaves zeros for the features' second
         moments.
         """
         n, m = features.shape
-        rows = features if dense is None else np.hstack([features, dense.astype(features.dtype)])
-        mean = rows.mean(axis=0, dtype=np.float64)
-        rows -= mean.astype(rows.dtype)
+        xp, rows, dtype = namespace(features), features, features.dtype
+        if dense is not None:
+            columns = dense if is_tensor(dense) else placed(dense, features)
+            rows = xp.hstack([features, cast(columns, dtype)])
+        mean = rows.mean(0, dtype=xp.float64)
+        rows -= cast(mean, dtype)
         # The error of rounding the mean to the precision of the rows.
-        rounding = rows.mean(axis=0, dtype=np.float64)
-        mean = mean.astype(rows.dtype).astype(np.float64)
-        second = np.zeros((rows.shape[1], rows.shape[1]))
+        rounding = rows.mean(0, dtype=xp.float64)
+        mean = cast(cast(mean, dtype), xp.float64)
+        second = xp.zeros((len(mean), len(mean)), dtype=xp.float64, device=rows.device)
         first = 0 if moments else m
-        second[first:] = (rows[:, first:].T @ rows).astype(np.float64)
-        second[first:] -= n * np.outer(rounding[first:], rounding)
+        second[first:] = cast(rows[:, first:].T @ rows, xp.float64)
+        second[first:] -= n * xp.outer(rounding[first:], rounding)
         second[:first, first:] = second[first:, :first].T
-        present, inside = np.unique(codes, return_inverse=True)
-        counts = np.bincount(inside)
+        counts = to_host(xp.bincount(codes, minlength=len(keys)))
+        present = np.flatnonzero(counts)
         if len(present) == 1:
             sums = n * (mean + rounding)[None]
         else:
-            one = np.ones(n, dtype=rows.dtype)
-            indicator = csr_array((one, (inside, np.arange(n))), shape=(len(present), n))
-            sums = np.asarray(indicator @ rows, dtype=np.float64) + counts[:, None] * mean
-        groups = {
-            keys[g]: (int(count), total)
-            for g, count, total in zip(present, counts, sums, strict=True)
-        }
+            inside = placed(np.cumsum(counts > 0) - 1, rows)[codes]
+            sums = group_sums(rows, inside, len(present))
+            sums += placed(counts[present], rows)[:, None] * mean
+        groups = {keys[g]: (int(counts[g]), sums[i]) for i, g in enumerate(present.tolist())}
         return cls(n, mean + rounding, second, groups)
 
     def of_features(self, nystrom: NystromMap) -> NystromSums:
@@ -157,38 +163,42 @@ def added(groups: Iterable[tuple[Any, tuple[int, Any]]]) -> dict[Any, tuple[int,
 
 def sum_rows(
     nystrom: NystromMap,
-    X: Array,
-    codes: Array,
+    X: Any,
+    codes: Any,
     keys: Sequence[Hashable],
     dense: Callable[[slice], Array | None],
     *,
     moments: bool = True,
+    summands: Callable[..., Any] | None = None,
+    batch_rows: int | None = None,
 ) -> NystromSums:
     """Sum over the rows of X, batch by batch, in threads whose sums are merged in order.
 
-    ``dense`` gives the features of continuous labels of a batch; see
-    :meth:`NystromSums.partial` for the others.
+    ``dense`` returns the features of continuous labels of a batch; see
+    :meth:`NystromSums.partial` for the others. ``summands`` is for tensors.
     """
-    starts = range(0, len(X), BATCH_ROWS)
+    cuts = panels(len(X), batch_rows or BATCH_ROWS)
     compiled = worth_compiling(len(X) * nystrom.n_features)
+    summands = summands or partial(nystrom.summands, compiled=compiled)
 
     def work(thread: int, threads: int) -> NystromSums:
-        total: NystromSums | None = None
-        memory = np.empty((BATCH_ROWS, nystrom.n_features), dtype=nystrom.landmarks.dtype)
-        for start in starts[thread::threads]:
-            rows = slice(start, start + BATCH_ROWS)
-            part = NystromSums.partial(
-                nystrom.summands(np.asarray(X[rows]), memory, compiled=compiled),
-                codes[rows],
-                keys,
-                dense(rows),
-                moments=moments,
+        memory = _memory([nystrom], X)
+        parts = (
+            NystromSums.partial(
+                summands(X[rows], memory), codes[rows], keys, dense(rows), moments=moments
             )
-            total = part if total is None else total.merge(part)
-        assert total is not None
-        return total
+            for rows in cuts[thread::threads]
+        )
+        return reduce(NystromSums.merge, parts)
 
-    return reduce(NystromSums.merge, in_threads(len(starts), work))
+    return reduce(NystromSums.merge, in_threads(len(cuts), work, alone=is_tensor(X)))
+
+
+def _memory(maps: Sequence[NystromMap], X: Any) -> Array | None:
+    """Memory for the features of a batch of rows, which a thread uses again and again."""
+    if is_tensor(X):
+        return None
+    return np.empty(BATCH_ROWS * max(nystrom.n_features for nystrom in maps))
 
 
 Cells = dict[Any, NystromSums]
@@ -239,10 +249,11 @@ class CellRows:
         """Number of further columns."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
-    def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Array]]:
+    def batches(self, batch_rows: int) -> Iterator[tuple[Hashable, Any]]:
         """Yield the key of a cell and a batch of its rows, cell by cell."""
-        order = np.argsort(self.cells, kind="stable")
-        ends = np.cumsum(np.bincount(self.cells, minlength=len(self.cell_keys)))
+        xp = namespace(self.cells)
+        order = xp.argsort(self.cells, stable=True)
+        ends = np.cumsum(to_host(xp.bincount(self.cells, minlength=len(self.cell_keys))))
         for key, start, end in zip(self.cell_keys, [0, *ends[:-1]], ends, strict=True):
             for a in range(start, end, batch_rows):
                 yield key, order[a : min(a + batch_rows, end)]
@@ -341,49 +352,55 @@ def cells_by_split(
         before = merged_cells(before, held_out)
 
 
-def sum_cells(maps: Sequence[NystromMap], X: Array, rows: CellRows) -> CellSums:
+def sum_cells(
+    maps: Sequence[NystromMap],
+    X: Any,
+    rows: CellRows,
+    *,
+    summands: Sequence[Callable[..., Any]] | None = None,
+    batch_rows: int | None = None,
+) -> CellSums:
     """Sum over the rows of X cell by cell, in threads whose sums are merged in order.
 
-    The maps are of the same landmarks; several of them share their distances.
+    The maps are of the same landmarks; several of them share their distances. ``summands``, one
+    for each map, are for tensors.
     """
-    tasks = list(rows.batches(BATCH_ROWS))
-    shared = given_landmarks(maps)
+    xp, tasks = namespace(X), list(rows.batches(batch_rows or BATCH_ROWS))
+    landmarks = given_landmarks(maps)
+    shared = None if landmarks is None else beside(landmarks, X)
+    of_maps = summands or [
+        partial(m.summands, compiled=worth_compiling(len(X) * m.n_features)) for m in maps
+    ]
 
     def work(thread: int, threads: int) -> CellSums:
         share = tasks[thread * len(tasks) // threads : (thread + 1) * len(tasks) // threads]
-        memory = np.empty(BATCH_ROWS * max(m.n_features + rows.width for m in maps))
+        memory = _memory(maps, X)
         total: list[Cells] = [{} for _ in maps]
         for key, index in share:
-            batch = np.asarray(X[_as_slice(index)])
-            distances = None if shared is None else cdist(batch, shared, "cityblock")
-            for cells, nystrom in zip(total, maps, strict=True):
-                m = nystrom.n_features
-                values = memory[: len(index) * (m + rows.width)].reshape(len(index), -1)
-                out = values[:, :m] if nystrom.landmarks.dtype == values.dtype else None
-                many = worth_compiling(len(X) * m)
-                summands = nystrom.summands(batch, out, distances, many)
-                if not np.shares_memory(summands, values):
-                    values[:, :m] = summands
-                if rows.dense is not None:
-                    values[:, m:] = rows.dense[index]
-                part = NystromSums.partial(values, rows.groups[index], rows.group_keys)
+            # Neighbouring rows as a slice, which copies nothing.
+            near = not is_tensor(X) and index[-1] - index[0] + 1 == len(index)
+            batch = X[index[0] : index[-1] + 1] if near else X[index]
+            distances = None if shared is None else cross_distances(batch, shared, l1=True)
+            dense = None if rows.dense is None else rows.dense[index]
+            for cells, of_map in zip(total, of_maps, strict=True):
+                values = cast(of_map(batch, memory, distances), xp.float64)
+                part = NystromSums.partial(values, rows.groups[index], rows.group_keys, dense)
                 cells[key] = cells[key].merge(part) if key in cells else part
         return CellSums(total)
 
-    total = reduce(CellSums.merge, in_threads(len(tasks), work))
+    total = reduce(CellSums.merge, in_threads(len(tasks), work, alone=is_tensor(X)))
     plain_cells = [
         (cells, key, nystrom)
         for nystrom, cells in zip(maps, total.maps, strict=True)
         for key in cells
-        if nystrom.direct
+        if nystrom.direct and not is_tensor(X)
     ]
 
     def turn_into_features(thread: int, threads: int) -> None:
         for cells, key, nystrom in plain_cells[thread::threads]:
             cells[key] = cells[key].of_features(nystrom)
 
-    if plain_cells:
-        in_threads(len(plain_cells), turn_into_features)
+    in_threads(len(plain_cells), turn_into_features)
     return total
 
 
@@ -415,13 +432,6 @@ def given_landmarks(maps: Sequence[NystromMap]) -> Array | None:
     for nystrom in maps:
         landmarks[nystrom.chosen] = nystrom.landmarks
     return landmarks
-
-
-def _as_slice(index: Array) -> Any:
-    """Neighbouring rows as a slice, which copies nothing."""
-    if index[-1] - index[0] + 1 == len(index):
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
 
 
 def finalize(

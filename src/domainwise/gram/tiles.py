@@ -1,4 +1,4 @@
-"""Products with a kernel matrix that is never stored: tile by tile, in threads.
+"""Products of arrays and tensors with a kernel matrix that is never stored: tile by tile.
 
 A tile is small enough to stay in the cache between its evaluation and its use. Which thread takes
 which tile is fixed and the threads' sums are added in order, so the bits of a result depend on the
@@ -11,9 +11,9 @@ float64 always.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
@@ -26,8 +26,8 @@ from sklearn import get_config
 from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
-from domainwise.arrays import Array
-from domainwise.arrays.namespace import squared_norms
+from domainwise.arrays import Array, is_tensor
+from domainwise.arrays.namespace import cast, namespace, squared_norms
 from domainwise.checks.inputs import encode_labels, is_continuous, label_array
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import (
@@ -39,8 +39,8 @@ from domainwise.kernels.functions import (
     resolve_gamma,
 )
 
-#: A larger tile would not fit the cache.
-MAX_TILE_BYTES = 4 * 2**20
+#: Largest tile: one that fits the cache of a CPU, and one that fills a GPU.
+MAX_TILE_BYTES, CUDA_TILE_BYTES = 4 * 2**20, 256 * 2**20
 #: Entries of a matrix from which on functions are compiled, or loaded, for it; up to MAX_DEGREE.
 COMPILED_ENTRIES, MAX_DEGREE = 2**24, 16
 #: Size of a tile that is copied and mirrored; not for a caller's function, called for each tile.
@@ -68,20 +68,20 @@ def one_thread() -> Any:
     return _controller().limit(limits=1)
 
 
-@contextmanager
-def single_blas_thread(active: bool = True) -> Iterator[None]:
+def single_blas_thread(active: bool = True) -> AbstractContextManager[Any]:
     """Keep BLAS to one thread while tiles run in threads of their own."""
-    if not active:
-        yield
-        return
-    with blas_limit(1):
-        yield
+    return blas_limit(1) if active else nullcontext()
 
 
 def tile_side(itemsize: int, most: int | None = None) -> int:
     """Rows (and columns) of a square tile within scikit-learn's ``working_memory``."""
     budget = min(float(get_config()["working_memory"]) * 2**20, most or MAX_TILE_BYTES)
     return max(1, int(np.sqrt(budget / itemsize)))
+
+
+def _side(X: Any, dtype: Any, most: int | None = None) -> int:
+    """Rows of a square tile in a precision, on the device of X."""
+    return tile_side(dtype.itemsize, CUDA_TILE_BYTES if str(X.device).startswith("cuda") else most)
 
 
 def panels(n: int, side: int) -> list[slice]:
@@ -95,16 +95,19 @@ def upper_tiles(n: int, side: int) -> list[tuple[slice, slice]]:
 
 
 def tile_values(
-    kernel: Basis, left: Array, right: Array, buffer: Array, *, compiled: bool = False
-) -> Array:
+    kernel: Basis, left: Any, right: Any, buffer: Any, *, compiled: bool = False
+) -> Any:
     """Evaluate a tile into a buffer."""
     out = buffer[: len(left) * len(right)].reshape(len(left), len(right))
-    return np.asarray(kernel.block(left, right, out, compiled=compiled))
+    return kernel.block(left, right, out, compiled=compiled)
 
 
-def in_threads(n_tasks: int, work: Callable[[int, int], Any]) -> list[Any]:
-    """Run ``work(thread, n_threads)`` for each thread and return the results in order."""
-    threads = min(n_threads(), n_tasks) if n_tasks > 1 else 1
+def in_threads(n_tasks: int, work: Callable[[int, int], Any], *, alone: bool = False) -> list[Any]:
+    """Run ``work(thread, n_threads)`` for each thread and return the results in order.
+
+    ``alone`` leaves all work to one thread, as for tensors, whose functions have threads inside.
+    """
+    threads = 1 if alone or n_tasks < 2 else min(n_threads(), n_tasks)
     if threads == 1:
         return [work(0, 1)]
     with single_blas_thread(), ThreadPoolExecutor(threads) as pool:
@@ -125,7 +128,9 @@ class FusedTiles:
     @classmethod
     def plan(cls, kernel: Basis, rows: Prepared, n_left: int, dtype: Any) -> FusedTiles | None:
         """Plan products of ``n_left`` rows, or None where NumPy evaluates them."""
-        if not worth_compiling(n_left * len(rows.right)) or not isinstance(kernel, Kernel):
+        if not isinstance(kernel, Kernel) or is_tensor(rows.right):
+            return None
+        if not worth_compiling(n_left * len(rows.right)):
             return None
         functions = compiled_functions()
         degree, whole = int(kernel.degree), float(kernel.degree).is_integer()
@@ -231,26 +236,26 @@ def product_path(kernel: Basis, rows: Prepared, *, rough: bool = False) -> str:
     return f"{'numpy tiles' if fused is None else 'numba'}, {np.dtype(dtype).name}"
 
 
-def symmetric_product(kernel: Kernel, rows: Prepared, V: Array, *, rough: bool = False) -> Array:
+def symmetric_product(kernel: Basis, rows: Prepared, V: Any, *, rough: bool = False) -> Any:
     """Return ``K V`` in float64 for the uncentred kernel of one set of rows.
 
     Each tile off the diagonal is evaluated once and used for itself and for its mirror image.
     """
     if kernel.is_product:
         return thin_product(rows.left, thin_product(rows.right.T, V))
-    n, dtype = len(rows.left), np.dtype(np.float32) if rough else rows.left.dtype
-    scale = column_scale(V) if dtype == np.float32 else 1.0
+    xp, n = namespace(V), len(rows.left)
+    dtype = np.dtype(np.float32) if rough else rows.left.dtype
+    scale = column_scale(V) if dtype == xp.float32 else 1.0
     fused = FusedTiles.plan(kernel, rows, n, dtype)
     if fused is not None:
         return fused.symmetric(V / scale) * scale
-    V = np.ascontiguousarray(V / scale, dtype=dtype)
-    left, right = (side.astype(dtype, copy=False) for side in (rows.left, rows.right))
-    side = tile_side(dtype.itemsize)
+    V, left, right = cast(V / scale, dtype), cast(rows.left, dtype), cast(rows.right, dtype)
+    side = _side(V, dtype)
     tiles = upper_tiles(n, side)
 
-    def work(thread: int, threads: int) -> Array:
-        total = np.zeros((n, V.shape[1]))
-        buffer = np.empty(side * side, dtype=dtype)
+    def work(thread: int, threads: int) -> Any:
+        total = xp.zeros(V.shape, dtype=xp.float64, device=V.device)
+        buffer = xp.empty(side * side, dtype=dtype, device=V.device)
         for a, b in tiles[thread::threads]:
             tile = tile_values(kernel, left[a], right[b], buffer)
             total[a] += tile @ V[b]
@@ -258,81 +263,79 @@ def symmetric_product(kernel: Kernel, rows: Prepared, V: Array, *, rough: bool =
                 total[b] += tile.T @ V[a]
         return total
 
-    return np.sum(in_threads(len(tiles), work), axis=0) * scale
+    return sum(in_threads(len(tiles), work, alone=is_tensor(V))) * scale
 
 
-def cross_product(kernel: Basis, X: Array, rows: Prepared, V: Array) -> Array:
+def cross_product(kernel: Basis, X: Any, rows: Prepared, V: Any) -> Any:
     """Return ``k(X, rows) V`` in float64 for the uncentred kernel; X is prepared tile by tile."""
     if kernel.is_product:
         return thin_product(kernel.prepare(X).left, thin_product(rows.right.T, V))
-    dtype = np.promote_types(X.dtype, rows.right.dtype)
+    xp = namespace(V)
+    dtype = xp.promote_types(X.dtype, rows.right.dtype)
 
-    def prepared(cut: slice) -> Array:
-        return np.asarray(kernel.prepare(X[cut].astype(dtype, copy=False)).left)
+    def prepared(cut: slice) -> Any:
+        return kernel.prepare(cast(X[cut], dtype)).left
 
-    scale = column_scale(V) if dtype == np.float32 else 1.0
+    scale = column_scale(V) if dtype == xp.float32 else 1.0
     fused = FusedTiles.plan(kernel, rows, len(X), dtype)
     if fused is not None:
         return fused.cross(prepared, len(X), V / scale) * scale
-    V = np.ascontiguousarray(V / scale, dtype=dtype)
-    side = tile_side(dtype.itemsize)
+    V, side = cast(V / scale, dtype), _side(V, dtype)
     cuts = panels(len(X), side)
-    total = np.zeros((len(X), V.shape[1]))
+    total = xp.zeros((len(X), V.shape[1]), dtype=xp.float64, device=V.device)
 
     def work(thread: int, threads: int) -> None:
-        buffer = np.empty(side * side, dtype=dtype)
+        buffer = xp.empty(side * side, dtype=dtype, device=V.device)
         for a in cuts[thread::threads]:
             left = prepared(a)
             for b in panels(len(rows.right), side):
                 total[a] += tile_values(kernel, left, rows.right[b], buffer) @ V[b]
 
-    in_threads(len(cuts), work)
+    in_threads(len(cuts), work, alone=is_tensor(V))
     return total * scale
 
 
-def column_scale(V: Array) -> Array:
+def column_scale(V: Any) -> Any:
     """Largest magnitude of each column, to scale columns into the range of float32."""
-    largest = np.abs(V).max(axis=0, initial=0.0)
-    return np.asarray(np.where(largest > 0, largest, 1.0))
+    largest = namespace(V).amax(abs(V), 0)
+    return largest + (largest == 0)
 
 
-def kernel_matrix(kernel: Kernel, rows: Prepared) -> Array:
-    """Return the whole uncentred kernel matrix of one set of rows in float64, exactly symmetric."""
+def kernel_matrix(kernel: Kernel, X: Any) -> Any:
+    """Return the whole uncentred kernel matrix of rows in float64, exactly symmetric."""
+    xp, n = namespace(X), len(X)
+    rows = kernel.prepare(X)
     if kernel.is_product:
-        rows = Prepared(rows.left.astype(np.float64), rows.right.astype(np.float64))
-    n, dtype = len(rows.left), rows.left.dtype
-    K = np.empty((n, n))
-    side = tile_side(dtype.itemsize, None if kernel.function else COPIED_TILE_BYTES)
-    tiles, compiled = upper_tiles(n, side), worth_compiling(n * n)
+        rows = Prepared(cast(rows.left, xp.float64), cast(rows.right, xp.float64))
+    K = xp.empty((n, n), dtype=xp.float64, device=X.device)
+    most = None if kernel.function or is_tensor(X) else COPIED_TILE_BYTES
+    tiles = upper_tiles(n, _side(X, rows.left.dtype, most))
+    compiled = worth_compiling(n * n)
 
     def work(thread: int, threads: int) -> None:
         for a, b in tiles[thread::threads]:
             tile = kernel.block(rows.left[a], rows.right[b], compiled=compiled)
-            if a == b:
-                np.add(tile, tile.T, out=K[a, a])
-                K[a, a] *= 0.5
-                continue
-            K[a, b] = tile
-            K[b, a] = tile.T
+            K[a, b] = (tile + tile.T) / 2 if a == b else tile
+            if a != b:
+                K[b, a] = tile.T
 
-    in_threads(len(tiles), work)
+    in_threads(len(tiles), work, alone=is_tensor(X))
     return K
 
 
-def thin_product(A: Array, B: Array) -> Array:
+def thin_product(A: Any, B: Any) -> Any:
     """Return ``A B`` in float64 without a float64 copy of a whole float32 A.
 
     A product of rows in float32 would leave the range of K, which makes a projection with a small
     ridge inaccurate.
     """
-    if A.dtype == np.float64:
-        return np.asarray(A @ B)
-    if A.shape[0] < A.shape[1]:
-        total = np.zeros((A.shape[0], B.shape[1]))
-        for a in panels(A.shape[1], 4096):
-            total += A[:, a].astype(np.float64) @ B[a]
-        return total
-    return np.vstack([A[a].astype(np.float64) @ B for a in panels(len(A), 4096)])
+    xp, (n, k) = namespace(A), A.shape
+    if A.dtype == xp.float64:
+        return A @ B
+    cuts = panels(max(n, k), 2**16 if is_tensor(A) else 4096)
+    if n < k:
+        return sum(cast(A[:, a], xp.float64) @ B[a] for a in cuts)
+    return xp.vstack([cast(A[a], xp.float64) @ B for a in cuts])
 
 
 # Rows of a tile: 1024 x 1024 float64 is 8 MiB, small enough for a few of them to live in cache.

@@ -224,7 +224,7 @@ class InvariantKernel(
         if not (precomputed or keep or len(X) <= DENSE_ROWS):
             refuse_unsound(kernel, len(X))
             return StreamedGram(X, kernel, labels), None
-        K = X.astype(np.float64) if precomputed else kernel_matrix(kernel, kernel.prepare(X))
+        K = X.astype(np.float64) if precomputed else kernel_matrix(kernel, X)
         if kernel.sound:
             return DenseGram(K, labels, X.dtype), None
         matrix, self._positive = positive_part(K)

@@ -80,7 +80,7 @@ class KernelPath:
         kernel, rows, K = resolved_kernel(machine, X), None, X.astype(np.float64)
         if kernel.name != "precomputed":
             rows = kernel.prepare(X)
-            K = kernel_matrix(kernel, rows)
+            K = kernel_matrix(kernel, X)
         gram = DenseGram(K, RowLabels(LabelSpace(len(X))), X.dtype)
         cross = centred_cross(kernel, X_new, rows, gram.row_means)
         return cls(symmetric(gram.K), cross, gram.tolerance)

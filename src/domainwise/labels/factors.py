@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import svd
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import namespace, on_device, to_host
+from domainwise.arrays.namespace import namespace, placed, to_host
 from domainwise.kernels.functions import Kernel, resolve_gamma
 
 #: A label kernel is followed until its residual trace is below this share of N * epsilon,
@@ -73,16 +73,14 @@ class RowLabels:
     codes: Any = None  #: where labels are categories, the group of each row
     dense: Any = None  #: where they are not, an orthonormal basis
     counts: Array | None = None  #: sizes of the groups of ``codes``
-    device: Any = None  #: where rows are lifted as tensors; ``codes`` and ``dense`` are there, too
 
     def rows(self, coordinates: Array) -> Any:
         """Return the sample-space vectors (N, r) of coordinates (s, r)."""
         if self.codes is not None:
             assert self.counts is not None
-            return on_device(coordinates / np.sqrt(self.counts)[:, None], self.device)[self.codes]
-        if self.dense is not None:
-            return self.dense @ on_device(coordinates, self.device)
-        return on_device(np.zeros((self.space.n_samples, coordinates.shape[1])), self.device)
+            return placed(coordinates / np.sqrt(self.counts)[:, None], self.codes)[self.codes]
+        dense = np.zeros((self.space.n_samples, 0)) if self.dense is None else self.dense
+        return dense @ placed(coordinates, dense)
 
 
 @dataclass(frozen=True)

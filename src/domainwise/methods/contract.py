@@ -47,6 +47,8 @@ class Gram(ABC):
     """A centred Gram matrix K of N samples, known by its products with thin matrices."""
 
     n_samples: int
+    #: The module of array functions, NumPy or torch.
+    xp: Any = np
     #: Relative size below which an eigenvalue of a small problem is rounding.
     tolerance: float = 1e-10
     #: Relative residual at which iterations stop, and their largest number.
@@ -63,13 +65,17 @@ class Gram(ABC):
     def inner(self, U: Matrix, V: Matrix) -> Array:
         """Return ``U'V`` in float64."""
 
-    @abstractmethod
+    def placed(self, A: Array) -> Matrix:
+        """Return a small matrix where the thin matrices are."""
+        return A
+
     def combine(self, V: Matrix, A: Array) -> Matrix:
         """Return ``V A`` for a small matrix A."""
+        return V @ self.placed(A)
 
-    @abstractmethod
     def hstack(self, matrices: list[Matrix]) -> Matrix:
         """Put thin matrices side by side."""
+        return self.xp.hstack(matrices)
 
     @abstractmethod
     def product(self, V: Matrix) -> Matrix:

@@ -26,7 +26,7 @@ from domainwise.arrays import (
 )
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.backends.base import NumpyBackend, kinds_of_labels
+from domainwise.backends.base import kinds_of_labels
 from domainwise.backends.devices import Movable
 from domainwise.checks.arguments import NON_NEGATIVE, POSITIVE, Each
 from domainwise.checks.inputs import (
@@ -455,7 +455,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
     ) -> tuple[NystromMap, Penalties]:
         """Map of a candidate's kernel on landmarks, and all penalties."""
         name, gamma = candidate["kernel"], candidate["gamma"]
-        kernel = NumpyBackend().resolve_kernel(name, rows.X, gamma=gamma)
+        kernel = Backend().resolve_kernel(name, rows.X, gamma=gamma)
         nystrom = NystromMap.from_landmarks(kernel, landmarks)
         return nystrom, self._weighted(kinds, alphas, rows.target.names)
 

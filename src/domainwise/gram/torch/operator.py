@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from domainwise.arrays import Array
-from domainwise.arrays.namespace import on_device
 from domainwise.gram import tiles
 from domainwise.gram.dense import DenseGram, available_memory, dense_fits
 from domainwise.gram.iterative import (
@@ -31,34 +30,13 @@ Tensor = Any
 
 #: Rows whose features are held at a time while their second moment is summed.
 PANEL_ROWS = 32768
-#: Largest number of bytes of a tile: it fills a GPU.
-CUDA_TILE_BYTES = 256 * 2**20
 
 
-class TensorMatrices:
-    """Thin matrices are float64 tensors on the device of the rows."""
-
-    xp = torch
-    n_samples: int
-    seed: int
-    device: Any
-
-    def placed(self, A: Array) -> Tensor:
-        """Return a small matrix where the thin matrices are."""
-        return on_device(A, self.device)
-
-    def random(self, columns: int) -> Tensor:
-        """Return a thin matrix of normal numbers, the same for the same seed."""
-        generator = torch.Generator(self.device).manual_seed(self.seed)
-        options = {"dtype": torch.float64, "device": self.device}
-        return torch.randn((self.n_samples, columns), generator=generator, **options)
-
-
-class TorchDenseGram(TensorMatrices, DenseGram):
+class TorchDenseGram(DenseGram):
     """A centred Gram matrix that is stored, in float64."""
 
 
-class TorchStreamedGram(TensorMatrices, IterativeGram):
+class TorchStreamedGram(IterativeGram):
     """Centred Gram matrix of the rows of a tensor, evaluated anew for each product."""
 
     def __init__(self, X: Tensor, kernel: Kernel, labels: RowLabels, **options: Any) -> None:
@@ -108,7 +86,9 @@ class TorchStreamedGram(TensorMatrices, IterativeGram):
         return LandmarkPreconditioner(self.X, self.kernel, self.seed)
 
     def _stored(self) -> TorchDenseGram | None:
-        if not dense_fits(self.n_samples, free_memory(self.device)):
+        cuda = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if cuda else available_memory()
+        if not dense_fits(self.n_samples, free):
             return None
         return TorchDenseGram(kernel_matrix(self.kernel, self.X), self.labels, self.X.dtype)
 
@@ -153,95 +133,41 @@ def _second_moment(kernel: Kernel, X: Tensor, landmarks: Tensor, root: Tensor) -
     return second - torch.outer(total, total) / len(X)
 
 
-def free_memory(device: Any) -> int | None:
-    """Return the bytes free on a device, or None where that is not known."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return available_memory()
-
-
 def kernel_product(
     kernel: Basis, right: Tensor, left: Tensor | None = None, *, precision: str | None = None
-) -> _FactorProduct | _BlockedProduct | FusedKernel:
+) -> TiledProduct | FusedKernel:
     """Choose how to multiply; ``left`` is ``right`` unless it is given.
 
     ``product(V)`` of the result is ``k(left, right) V`` in float64 for a thin float64 V and the
     uncentred kernel, up to its constant.
     """
-    if left is not None and left.dtype != right.dtype:
-        widest = torch.promote_types(left.dtype, right.dtype)
-        left, right = left.to(widest), right.to(widest)
-    if kernel.is_product:
-        return _FactorProduct(kernel, right, left)
+    if left is not None:
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(dtype), right.to(dtype)
     if isinstance(kernel, Kernel) and can_fuse(kernel, right):
         return FusedKernel(kernel, right, left, precision=precision or current_precision())
-    return _BlockedProduct(kernel, right, left)
+    return TiledProduct(kernel, right, left)
 
 
-class _FactorProduct:
-    """A kernel that is a product of features: two thin products, in float64."""
-
-    path = "feature products"
+class TiledProduct:
+    """Products by tiles, or by the features of a kernel that is a product of features."""
 
     def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
-        self.right: Tensor = kernel.prepare(right).right
-        self.left: Tensor = self.right if left is None else kernel.prepare(left).left
+        self.kernel, self.rows, self.left = kernel, kernel.prepare(right), left
+        self.path = "feature products" if kernel.is_product else "blocked torch"
 
     def product(self, V: Tensor) -> Tensor:
-        middle = torch.zeros((self.right.shape[1], V.shape[1]), dtype=V.dtype, device=V.device)
-        for rows in panels(len(V), 65536):
-            middle += self.right[rows].double().T @ V[rows]
-        parts = [self.left[rows].double() @ middle for rows in panels(len(self.left), 65536)]
-        return torch.cat(parts)
-
-
-class _BlockedProduct:
-    """Tiles of the kernel matrix, which are not stored; of a symmetric one half is evaluated."""
-
-    path = "blocked torch"
-
-    def __init__(self, kernel: Basis, right: Tensor, left: Tensor | None) -> None:
-        self.kernel = kernel
-        self.rows = kernel.prepare(right)
-        self.symmetric = left is None
-        self.left = self.rows.left if left is None else kernel.prepare(left).left
-        self.side = tile_side(right)
-
-    def product(self, V: Tensor) -> Tensor:
-        V = V.to(self.left.dtype)
-        total = torch.zeros((len(self.left), V.shape[1]), dtype=torch.float64, device=V.device)
-        if not V.shape[1]:
-            return total
-        columns = panels(len(self.rows.right), self.side)
+        """Multiply a thin matrix."""
         with full_precision():
-            for i, a in enumerate(panels(len(self.left), self.side)):
-                for b in columns[i:] if self.symmetric else columns:
-                    tile = self.kernel.block(self.left[a], self.rows.right[b])
-                    total[a] += tile @ V[b]
-                    if self.symmetric and b is not columns[i]:
-                        total[b] += tile.T @ V[a]
-        return total
+            if self.left is None:
+                return tiles.symmetric_product(self.kernel, self.rows, V)
+            return tiles.cross_product(self.kernel, self.left, self.rows, V)
 
 
 def kernel_matrix(kernel: Kernel, X: Tensor) -> Tensor:
     """Return the whole uncentred kernel matrix in float64, exactly symmetric."""
-    rows, n = kernel.prepare(X.double() if kernel.is_product else X), len(X)
-    K = torch.empty((n, n), dtype=torch.float64, device=X.device)
-    cuts = panels(n, tile_side(X))
     with full_precision():
-        for i, a in enumerate(cuts):
-            for b in cuts[i:]:
-                tile = kernel.block(rows.left[a], rows.right[b])
-                if b is a:
-                    tile = (tile + tile.T) / 2
-                K[a, b] = tile
-                K[b, a] = tile.T
-    return K
-
-
-def tile_side(X: Tensor) -> int:
-    """Rows of a square tile within scikit-learn's ``working_memory``."""
-    return tiles.tile_side(X.element_size(), CUDA_TILE_BYTES if X.device.type == "cuda" else None)
+        return tiles.kernel_matrix(kernel, X)
 
 
 @contextmanager
