@@ -81,7 +81,7 @@ def test_mixed_devices_and_bad_values_are_refused(data):
         DCM().fit(X, y.cpu(), sample_domain=domain)
     with pytest.raises(ValueError, match="sample_domain is on cpu, but X is on cuda:0"):
         DCM().fit(X, y, sample_domain=domain.cpu())
-    with pytest.raises(ValueError, match="y is on cuda:0, but X is not a tensor there"):
+    with pytest.raises(ValueError, match="y is on cuda:0, but X is not a tensor on that device"):
         DCM().fit(data[0], y, sample_domain=data[2])
     model = DCM().fit(X, y, sample_domain=domain)
     with pytest.raises(ValueError, match="X is on cpu, but this model is on cuda:0"):

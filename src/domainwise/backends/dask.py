@@ -36,10 +36,9 @@ class DaskBackend(Backend):
 
     def split_labels(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
         """Take labels that are named columns of X out of X."""
-        (target, y), (domain, sample_domain) = partitions.labels_of(X, y, sample_domain)
-        layout, _ = partitions.layout_of(X, target, domain)
-        y = y if target is None else X[target]
-        sample_domain = sample_domain if domain is None else X[domain]
+        layout, _, y, sample_domain = partitions.labels_of(X, y, sample_domain)
+        y = y if layout.target is None else X[layout.target]
+        sample_domain = sample_domain if layout.domain is None else X[layout.domain]
         return X if layout.features is None else X[list(layout.features)], y, sample_domain
 
     def partitions(self, X: Any, y: Any, sample_domain: Any) -> Any:

@@ -92,8 +92,7 @@ def partitions_of(
     X: Any, y: Any, sample_domain: Any, known: KnownPartitions | None = None
 ) -> Partitions:
     """Look at Dask collections, without computing anything, and refuse what does not fit."""
-    (target, y), (domain, sample_domain) = labels_of(X, y, sample_domain)
-    layout, empty = layout_of(X, target, domain)
+    layout, empty, y, sample_domain = labels_of(X, y, sample_domain)
     rows = tasks_of(X) if known is None else list(known.unread)
     y, sample_domain = (None if part is None else tasks_of(part) for part in (y, sample_domain))
     if known is not None:
@@ -102,16 +101,18 @@ def partitions_of(
     return Partitions(layout, empty, rows, y, sample_domain, known_lengths(X), sources)
 
 
-def labels_of(X: Any, y: Any, sample_domain: Any) -> list[tuple[Any, Any]]:
-    """Return y and sample_domain, each as (name of its columns in X, collection beside X)."""
+def labels_of(X: Any, y: Any, sample_domain: Any) -> tuple[Layout, Any, Any, Any]:
+    """Return the layout of X, X without rows, and those labels that are not columns of X."""
     columns = label_columns(X, y, sample_domain)
-    collections = []
-    for name, labels, column in zip(_NAMES, (y, sample_domain), columns, strict=True):
-        separate = labels if column is None else None
-        if separate is not None:
-            check_aligned(X, separate, name)
-        collections.append(separate)
-    return list(zip(columns, collections, strict=True))
+    layout, empty = layout_of(X, *columns)
+    y, sample_domain = (
+        labels if column is None else None
+        for labels, column in zip((y, sample_domain), columns, strict=True)
+    )
+    for name, labels in zip(_NAMES, (y, sample_domain), strict=True):
+        if labels is not None:
+            check_aligned(X, labels, name)
+    return layout, empty, y, sample_domain
 
 
 def is_frame(X: Any) -> bool:

@@ -38,11 +38,11 @@ class Scatters:
 def sca_scatters(labels: LabelSpace) -> Scatters:
     """Scatters of scatter component analysis: of class means, of domain means, inside classes."""
     cells = _cells(labels, "SCA")
-    class_means, shares = _class_means(cells)
+    class_means, shares = _group_means(cells.counts, cells.classes)
     removed = class_means * np.sqrt(shares)
     domain = np.zeros((len(cells.counts), 0))
     if cells.domains is not None:
-        means = _centred(_group_means(cells.counts, cells.domains), cells.counts)
+        means, _ = _group_means(cells.counts, cells.domains)
         domain = (means - means.mean(axis=1, keepdims=True)) / np.sqrt(means.shape[1])
     return Scatters(removed, domain, removed[:, :0], removed)
 
@@ -54,42 +54,34 @@ def mda_scatters(labels: LabelSpace, between: float) -> Scatters:
     discrepancy of all pairs of classes against the scatter about the overall mean.
     """
     cells = _cells(labels, "MDA")
-    counts, classes = cells.counts, np.asarray(cells.classes)
-    domains = np.zeros(len(counts), dtype=int) if cells.domains is None else cells.domains
-    _, domains = np.unique(domains, return_inverse=True)
-    _, classes = np.unique(classes, return_inverse=True)
+    counts, n_cells = cells.counts, len(cells.counts)
+    domains = np.zeros(n_cells, dtype=int) if cells.domains is None else cells.domains
+    domain_names, domains = np.unique(domains, return_inverse=True)
+    class_names, classes = np.unique(np.asarray(cells.classes), return_inverse=True)
+    n_domains, n_pairs = len(domain_names), len(class_names) * len(domain_names)
+    if n_cells < n_pairs:
+        warn_caller(
+            f"{n_pairs - n_cells} of {n_pairs} pairs of a class and a domain have no rows; they "
+            "are omitted from the scatter of domains and from the count it is divided by"
+        )
     share = counts / np.bincount(domains, weights=counts)[domains]
-    of_class = np.eye(int(classes.max()) + 1)[classes]
-    weight = share @ of_class
-    cell_means = _centred(np.diag(1.0 / np.sqrt(counts)), counts)
+    of_class = np.eye(len(class_names))[classes]
+    weight, present = share @ of_class, of_class.sum(axis=0)
+    cell_means, _ = _group_means(counts, np.arange(n_cells))
+    class_means, shares = _group_means(counts, classes)
     u = cell_means @ (of_class * share[:, None]) / weight
-    class_means, shares = _class_means(cells)
-    overall = u @ weight[:, None] / (domains.max() + 1)
+    overall = u @ weight[:, None] / n_domains
     pairs = (u - u.mean(axis=1, keepdims=True)) * np.sqrt(2.0 / (u.shape[1] - 1))
     about = (u - overall) * np.sqrt(shares)
     left = np.hstack([np.sqrt(between) * pairs, np.sqrt(1.0 - between) * about])
-    domain = _pairs_in_classes(cell_means, of_class, int(domains.max()) + 1)
+    # The mean of (e_sj - e_tj)(e_sj - e_tj)' over classes j and pairs of domains: the squares of
+    # all pairs of n points add up to n times those about their mean.
+    domain, n_compared = cell_means[:, :0], float((present * (present - 1)).sum() / 2)
+    if n_compared:
+        about = cell_means - (cell_means @ of_class / present) @ of_class.T
+        domain = about * np.sqrt(of_class @ present / n_compared)
     added = (u - class_means) * np.sqrt(shares)
     return Scatters(left, domain, added, class_means * np.sqrt(shares))
-
-
-def _pairs_in_classes(cell_means: Array, of_class: Array, n_domains: int) -> Array:
-    """Factor of the mean of ``(e_sj - e_tj)(e_sj - e_tj)'`` over classes and pairs of domains.
-
-    The squares of all pairs of n points add up to n times those about their mean.
-    """
-    present = of_class.sum(axis=0)
-    n_pairs = float((present * (present - 1)).sum() / 2)
-    absent = int(of_class.shape[1] * n_domains - present.sum())
-    if absent:
-        warn_caller(
-            f"{absent} of {of_class.shape[1] * n_domains} pairs of a class and a domain have no "
-            "rows; they are omitted from the scatter of domains and from the count it is divided by"
-        )
-    if not n_pairs:
-        return cell_means[:, :0]
-    about = cell_means - (cell_means @ of_class / present) @ of_class.T
-    return np.asarray(about * np.sqrt(of_class @ present / n_pairs))
 
 
 def _cells(labels: LabelSpace, method: str) -> Cells:
@@ -101,64 +93,42 @@ def _cells(labels: LabelSpace, method: str) -> Cells:
     return labels.cells
 
 
-def _class_means(cells: Cells) -> tuple[Array, Array]:
-    """Centred mean indicators of the classes, and the classes' shares of the rows."""
-    classes = np.asarray(cells.classes)
-    sizes = np.bincount(classes, weights=cells.counts)
-    means = _centred(_group_means(cells.counts, classes), cells.counts)
-    return means, sizes[sizes > 0] / cells.counts.sum()
+def _group_means(counts: Array, groups: Array | None) -> tuple[Array, Array]:
+    """Mean indicators of groups of cells, centred, and the groups' shares of the rows.
+
+    A cell's own direction is ``1_cell / sqrt(count)``.
+    """
+    present, codes = np.unique(np.asarray(groups), return_inverse=True)
+    sizes, root = np.bincount(codes, weights=counts), np.sqrt(counts)
+    means = root[:, None] * np.eye(len(present))[codes] / sizes
+    means -= np.outer(root, root @ means) / counts.sum()
+    return means, sizes / counts.sum()
 
 
-def _group_means(counts: Array, groups: Array) -> Array:
-    """Mean indicators of groups of cells: a cell's own direction is ``1_cell / sqrt(count)``."""
-    present, codes = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(codes, weights=counts)
-    return np.asarray(np.sqrt(counts)[:, None] * np.eye(len(present))[codes] / sizes)
+Problem = tuple[Matrix, Matrix, Array, Array, Quadratic]
 
 
-def _centred(columns: Array, counts: Array) -> Array:
-    """Columns without the part that is the same in all rows."""
-    root = np.sqrt(counts)
-    return np.asarray(columns - np.outer(root, root @ columns) / counts.sum())
-
-
-@dataclass
-class _Problem:
+def _problem(
+    gram: Gram, scatters: Scatters, domain_weight: float, within_weight: float, ridge: float
+) -> Problem:
     """The label side of a pencil in a basis Q of label space, and the quadratic A.
 
-    ``left`` is J with the left side ``K Q J J' Q' K``, ``right`` is M of the right side.
+    Returns Q, K Q, J with the left side ``K Q J J' Q' K``, M of the right side, and A.
     """
-
-    Q: Matrix
-    KQ: Matrix
-    left: Array
-    right: Array
-    A: Quadratic
-
-    @classmethod
-    def of(
-        cls,
-        gram: Gram,
-        scatters: Scatters,
-        domain_weight: float,
-        within_weight: float,
-        ridge: float,
-    ) -> _Problem:
-        within_parts = [scatters.within_added, scatters.within_removed]
-        parts = [scatters.between]
-        parts += [scatters.domain] if domain_weight else []
-        parts += [np.hstack(within_parts)] if within_weight else []
-        basis = joint_basis(*(label_factor(part, 1, 0.0) for part in parts))
-        all_parts = (scatters.between, scatters.domain, *within_parts)
-        left, domain, added, removed = (basis.T @ part for part in all_parts)
-        within = added @ added.T - removed @ removed.T
-        right = domain_weight * domain @ domain.T + within_weight * within
-        n = gram.n_samples
-        Q = gram.lift(basis)
-        KQ = gram.product(Q)
-        if not gram.inner(KQ, KQ).any():
-            raise ValueError(components.CONSTANT)
-        return cls(Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge))
+    within = [scatters.within_added, scatters.within_removed]
+    parts = [scatters.between]
+    parts += [scatters.domain] if domain_weight else []
+    parts += [np.hstack(within)] if within_weight else []
+    basis = joint_basis(*(label_factor(part, 1, 0.0) for part in parts))
+    all_parts = (scatters.between, scatters.domain, *within)
+    left, domain, added, removed = (basis.T @ part for part in all_parts)
+    right = domain_weight * domain @ domain.T
+    right = right + within_weight * (added @ added.T - removed @ removed.T)
+    n, Q = gram.n_samples, gram.lift(basis)
+    KQ = gram.product(Q)
+    if not gram.inner(KQ, KQ).any():
+        raise ValueError(components.CONSTANT)
+    return Q, KQ, left, right, Quadratic(gram, within_weight / n, n * ridge)
 
 
 def mda(
@@ -172,7 +142,7 @@ def mda(
     ridge: float = 1e-3,
 ) -> components.Components:
     """Multidomain discriminant analysis of Hu et al. (2019)."""
-    problem = _Problem.of(gram, mda_scatters(labels, between), domain_weight, within_weight, ridge)
+    problem = _problem(gram, mda_scatters(labels, between), domain_weight, within_weight, ridge)
     return _from_labels(gram, problem, n_components)
 
 
@@ -191,11 +161,11 @@ def sca(
     With ``between`` below 1 the left side has a ``K^2`` of its own, and label space is not enough.
     """
     k = components.unsupervised_count(gram.n_samples, n_components)
-    problem = _Problem.of(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
+    problem = _problem(gram, sca_scatters(labels), domain_weight, within_weight, ridge)
     if between == 1:
         return _from_labels(gram, problem, k)
-    Q, KQ, A = problem.Q, problem.KQ, problem.A
-    left, right = between * problem.left @ problem.left.T, problem.right
+    Q, KQ, J, right, A = problem
+    left = between * J @ J.T
     share = (1.0 - between) / gram.n_samples
 
     def images(X: Matrix, KX: Matrix, KKX: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -212,12 +182,12 @@ def sca(
     return result
 
 
-def _from_labels(gram: Gram, problem: _Problem, n_components: int | None) -> components.Components:
+def _from_labels(gram: Gram, problem: Problem, n_components: int | None) -> components.Components:
     """Solve a problem whose left side lies in label space: ``b = A^-1 K Q a``."""
-    Q, KQ, A = problem.Q, problem.KQ, problem.A
+    Q, KQ, J, M, A = problem
     inverse = A.inverse_of_image(Q, KQ)
     S = A.form(inverse, KQ)
-    values, a = label_pairs(S, problem.left, problem.right, gram.tolerance)
+    values, a = label_pairs(S, J, M, gram.tolerance)
     m, extra = components.component_count(values, len(values), n_components, False)
     a = a[:, :m]
     b = Inverse(gram.combine(inverse.Y, a), gram.combine(inverse.KY, a), inverse.info)

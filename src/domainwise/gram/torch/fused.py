@@ -10,10 +10,10 @@ two first; data that no common scale fits goes by differences of coordinates ins
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,20 +46,20 @@ INNER, LAPLACIAN, DIFFERENCES, POLYNOMIAL = range(4)
 
 
 @cache
-def triton_available() -> bool:
-    """Whether Triton can be imported."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
+def can_launch(device: Any) -> bool:
+    """Whether Triton can be imported, and a device has the tensor cores it needs."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
-    return True
+    with suppress(ImportError):
+        import triton
+
+        return triton is not None
+    return False
 
 
 def can_fuse(kernel: Kernel, X: Any) -> bool:
     """Whether products of this kernel and these rows go through the fused kernel."""
-    if X.dtype != torch.float32 or X.device.type != "cuda" or not triton_available():
-        return False
-    if torch.cuda.get_device_capability(X.device) < (8, 0):
+    if X.dtype != torch.float32 or not can_launch(X.device):
         return False
     if kernel.name == "poly":
         return float(kernel.degree).is_integer() and 1 <= kernel.degree <= MAX_DEGREE
@@ -88,18 +88,12 @@ def tile_for(R: int, P: int, pieces: int, kind: int) -> Tile:
     return Tile()
 
 
-@dataclass
-class Side:
-    """Rows in the form the fused kernel reads."""
+class Side(NamedTuple):
+    """Rows in the form the fused kernel reads; ``n`` without padding."""
 
     n: int
     rows: Any
-    half: Any
-
-    @property
-    def padded(self) -> int:
-        """Number of rows with padding."""
-        return int(self.half.shape[0])
+    half: Any  #: half the squared norms
 
 
 class FusedKernel:
@@ -113,13 +107,11 @@ class FusedKernel:
 
     def __init__(self, kernel: Kernel, right: Any, left: Any = None, *, precision: str) -> None:
         self.kernel, self.p = kernel, right.shape[1]
-        self.pieces = PIECES[precision]
+        self.pieces, self.degree = PIECES[precision], 1
         self.factored = self.accurate = False
-        self.unscale = self.value_scale = 1.0
-        self.lift = 0.0
-        self.middle = 0.0
+        self.scale = self.unscale = self.value_scale = 1.0
+        self.lift = self.middle = 0.0
         self.coefs = torch.zeros(1, device=right.device)
-        self.degree = 1
         U = self._scaled(right)
         V = U if left is None else self._scaled(left)
         if kernel.name == "rbf" and not kernel.by_differences:
@@ -136,11 +128,13 @@ class FusedKernel:
             V = U if left is None else V / math.sqrt(2.0)
         if self.kind in (LAPLACIAN, DIFFERENCES):
             self._plan_differences(U, V)
-        if self.kind != POLYNOMIAL and not (self.factored or self.accurate):
-            self.lift = LIFT
-            self.middle = 2.0 ** (LIFT - self.mean_exponent)
         if self.factored:
             self.middle = 1.0
+        elif self.kind != POLYNOMIAL and not self.accurate:
+            self.lift = LIFT
+            self.middle = 2.0 ** (LIFT - self.mean_exponent)
+        # Number of features with padding, as the dots need it.
+        self.width = next((w for w in (16, 32, 64) if self.p <= w), -(-self.p // 64) * 64)
         self.right = self._side(U)
         self.left = self.right if left is None else self._side(V)
 
@@ -213,27 +207,16 @@ class FusedKernel:
             rows = torch.zeros((self.p, padded), device=U.device)
             rows[:, :n] = U.T
             return Side(n, rows, half)
-        if not self.pieces:
-            rows = torch.zeros((padded, self.width), device=U.device)
-            rows[:n, : self.p] = U
-            half[:n] = 0.5 * U.square().sum(1)
-            return Side(n, rows, half)
-        rows = torch.zeros((padded, self.pieces, self.width), dtype=torch.float16, device=U.device)
         U = U * self.scale
+        dtype = torch.float16 if self.pieces else torch.float32
+        shape = (padded, max(self.pieces, 1), self.width)
+        rows = torch.zeros(shape, dtype=dtype, device=U.device)
         split_pieces(U, rows.transpose(0, 1)[:, :n, : self.p])
         if self.pieces == 1:
             # The kernel of the rounded rows: distances stay distances.
             U = rows[:n, 0].float()
         half[:n] = (0.5 * self.unscale) * U.square().sum(1)
         return Side(n, rows, half)
-
-    @property
-    def width(self) -> int:
-        """Number of features with padding, as the dots need it."""
-        for width in (16, 32, 64):
-            if self.p <= width:
-                return width
-        return -(-self.p // 64) * 64
 
     def product(self, V: Any, *, tile: Tile | None = None) -> Any:
         """Return ``k(left, right) V`` in float64, up to a constant times the column sums of V."""
@@ -251,53 +234,35 @@ class FusedKernel:
         R = max(least, 1 << (r - 1).bit_length())
         tile = tile or tile_for(R, self.width, self.pieces, self.kind)
         Z, scales, sums = self._thin(V, R)
-        left, right = self.left, self.right
-        blocks = left.padded // tile.rows
-        splits = split_count(blocks, right.padded // tile.columns)
-        chunk = -(-right.padded // (splits * tile.columns)) * tile.columns
-        splits = -(-right.padded // chunk)
-        out = torch.empty((splits, left.padded, R), device=V.device)
-        with on_device(V):
-            fused_product[(blocks, splits)](
-                left.rows,
-                right.rows,
-                left.half,
-                right.half,
-                Z,
-                out,
-                self.coefs,
-                left.padded,
-                right.padded,
-                chunk,
-                *self.scalars,
-                R=R,
-                BM=tile.rows,
-                BN=tile.columns,
-                FLUSH=tile.flush,
-                num_warps=tile.warps,
-                num_stages=tile.stages,
-                **self.options,
-            )
+        blocks, n_right = len(self.left.half) // tile.rows, len(self.right.half)
+        splits = split_count(blocks, n_right // tile.columns)
+        chunk = -(-n_right // (splits * tile.columns)) * tile.columns
+        grid = (blocks, -(-n_right // chunk))
+        out = self.launch(fused_product, grid, [Z], [chunk], R, tile, FLUSH=tile.flush)
         return self._finished(out, r, scales, sums, V.sum(0))
 
-    @property
-    def scalars(self) -> tuple[float, ...]:
-        """Numbers of the plan, in the order in which kernels take them."""
-        return self.unscale, self.value_scale, self.lift, self.middle
+    def launch(
+        self, function: Any, grid: Any, operands: Any, sizes: Any, R: int, tile: Tile, **more: Any
+    ) -> Any:
+        """Run a Triton kernel of the plan on a grid of row blocks and parts of the right side.
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Compile-time choices of the plan."""
+        ``operands`` stand between the rows and the result, ``sizes`` behind the numbers of rows.
+        """
+        left, right = self.left, self.right
+        rows = (left.rows, right.rows, left.half, right.half)
+        counts = (len(left.half), len(right.half), *sizes)
+        scalars = (self.unscale, self.value_scale, self.lift, self.middle)
         inner = self.kind in (INNER, POLYNOMIAL)
-        return {
-            "KIND": self.kind,
-            "PIECES": self.pieces,
-            "FACTORED": self.factored,
-            "ACCURATE": self.accurate,
-            "DEGREE": self.degree,
-            "P": self.width if inner else self.p,
-            "BK": min(64, self.width) if inner else 16,
-        }
+        more |= {"KIND": self.kind, "PIECES": self.pieces, "FACTORED": self.factored}
+        more |= {"ACCURATE": self.accurate, "DEGREE": self.degree, "R": R}
+        more |= {"P": self.width if inner else self.p, "BK": min(64, self.width) if inner else 16}
+        more |= {"BM": tile.rows, "BN": tile.columns}
+        more |= {"num_warps": tile.warps, "num_stages": tile.stages}
+        out = torch.empty((grid[1], len(left.half), R), device=left.half.device)
+        # There is no device to choose under Triton's interpreter.
+        with torch.cuda.device(out.device) if out.is_cuda else nullcontext():
+            function[grid](*rows, *operands, out, self.coefs, *counts, *scalars, **more)
+        return out
 
     def _finished(self, out: Any, r: int, scales: Any, weighted: Any, plain: Any) -> Any:
         """Add up the parts and undo the plan's scales; what is left out is the constant 1.
@@ -331,7 +296,7 @@ class FusedKernel:
             scales = torch.exp2(-torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
         pieces = self.pieces if R > 1 else 0
         dtype = torch.float16 if pieces else torch.float32
-        Z = torch.zeros((self.right.padded, max(pieces, 1), R), dtype=dtype, device=device)
+        Z = torch.zeros((len(self.right.half), max(pieces, 1), R), dtype=dtype, device=device)
         # In panels, so that no copy of V in float64 is made.
         for rows in (slice(i, min(i + PANEL, n)) for i in range(0, n, PANEL)):
             panel = V[rows] * scales
@@ -359,18 +324,8 @@ def _power_below(x: float) -> float:
     return 2.0 ** -math.ceil(math.log2(x)) if 0 < x < math.inf else 1.0
 
 
-def on_device(X: Any) -> AbstractContextManager[Any]:
-    """Launch where X is; there is nothing to choose under Triton's interpreter."""
-    return torch.cuda.device(X.device) if X.is_cuda else nullcontext()
-
-
 #: Of sums over groups.
 TILE = Tile()
-
-
-def worth_grouping(n_rows: int, n_groups: int) -> bool:
-    """Whether groups are large enough for their padding not to matter."""
-    return n_groups * TILE.columns <= MAX_PADDING * n_rows
 
 
 class GroupedProduct:
@@ -393,7 +348,7 @@ class GroupedProduct:
         source = torch.zeros(int(ends[-1]), dtype=torch.int64, device=X.device)
         source[place] = order
         self.fused = FusedKernel(kernel, X[source], X, precision=precision)
-        self.weights = torch.zeros(self.fused.right.padded, device=X.device)
+        self.weights = torch.zeros(len(self.fused.right.half), device=X.device)
         self.weights[place] = 1.0
         if self.fused.factored:
             self.weights *= torch.exp2(-self.fused.right.half)
@@ -401,7 +356,7 @@ class GroupedProduct:
         self.group_weights = torch.zeros_like(self.counts).index_add_(
             0, codes[order], self.weights[place].double()
         )
-        blocks = self.fused.left.padded // TILE.rows
+        blocks = len(self.fused.left.half) // TILE.rows
         splits = split_count(blocks, int(tiles.sum()))
         segments, bounds = _segments(starts, ends, -(-int(ends[-1]) // splits))
         self.segments = torch.from_numpy(segments).to(X.device)
@@ -410,46 +365,20 @@ class GroupedProduct:
 
     def product(self, table: Array) -> Any:
         """Multiply; ``table`` has one row per group."""
-        place = self.counts.device
-        values = torch.from_numpy(np.array(table, dtype=np.float64)).to(place)
-        parts = [
-            self._launch(values[:, i : i + MAX_COLUMNS])
-            for i in range(0, values.shape[1], MAX_COLUMNS)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        values = torch.from_numpy(np.array(table, dtype=np.float64)).to(self.counts.device)
+        return torch.cat([self._launch(part) for part in values.split(MAX_COLUMNS, 1)], 1)
 
     def _launch(self, table: Any) -> Any:
         from domainwise.gram.torch.triton_kernel import fused_group_product
 
-        fused, r = self.fused, table.shape[1]
+        r = table.shape[1]
         R = 1 << (r - 1).bit_length()
         padded = torch.zeros((len(table), R), device=table.device)
         padded[:, :r] = table
-        out = torch.empty((self.grid[1], fused.left.padded, R), device=table.device)
-        with on_device(table):
-            fused_group_product[self.grid](
-                fused.left.rows,
-                fused.right.rows,
-                fused.left.half,
-                fused.right.half,
-                self.weights,
-                padded,
-                self.segments,
-                self.bounds,
-                out,
-                fused.coefs,
-                fused.left.padded,
-                fused.right.padded,
-                *fused.scalars,
-                R=R,
-                BM=TILE.rows,
-                BN=TILE.columns,
-                num_warps=TILE.warps,
-                num_stages=TILE.stages,
-                **fused.options,
-            )
+        operands = [self.weights, padded, self.segments, self.bounds]
+        out = self.fused.launch(fused_group_product, self.grid, operands, [], R, TILE)
         ones = torch.ones(r, dtype=torch.float64, device=table.device)
-        return fused._finished(out, r, ones, self.group_weights @ table, self.counts @ table)
+        return self.fused._finished(out, r, ones, self.group_weights @ table, self.counts @ table)
 
 
 def _segments(starts: Array, ends: Array, chunk: int) -> tuple[Array, Array]:

@@ -21,7 +21,8 @@ from domainwise.gram.iterative import (
     landmark_rows,
 )
 from domainwise.gram.tiles import panels
-from domainwise.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse, worth_grouping
+from domainwise.gram.torch import fused
+from domainwise.gram.torch.fused import FusedKernel, GroupedProduct, can_fuse
 from domainwise.kernels.fourier import Basis
 from domainwise.kernels.functions import Kernel, current_precision
 from domainwise.labels.factors import RowLabels
@@ -59,7 +60,9 @@ class TorchStreamedGram(IterativeGram):
         labels: Any = self.labels
         if self._lifted is None or self._lifted[0]() is not V or labels.codes is None:
             return super().product(V)
-        if self._quick.path != "triton" or not worth_grouping(self.n_samples, len(labels.counts)):
+        # Groups are padded to whole tiles, which must not add much.
+        padding = len(labels.counts) * fused.TILE.columns
+        if self._quick.path != "triton" or padding > fused.MAX_PADDING * self.n_samples:
             return super().product(V)
         table = self._lifted[1] / np.sqrt(labels.counts)[:, None]
         r = table.shape[1]
