@@ -29,11 +29,8 @@ def columns(X, kernel, gamma, m, seed):
     return np.sqrt(2 / m) * np.stack([np.cos(angles), np.sin(angles)], 2).reshape(len(X), m)
 
 
-@pytest.mark.parametrize("held", [True, False], ids=["rows held", "moments"])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
-def test_one_member_is_dense_ridge_regression_on_the_columns(rows, kernel, held, monkeypatch):
-    if not held:
-        monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
+def test_one_member_is_dense_ridge_regression_on_the_columns(rows, kernel):
     X, _, t, d = rows
     model = InvariantRidgeCV(
         kernels=[kernel], feature_map="fourier", n_landmarks=60, random_state=9, **POINT
@@ -55,8 +52,7 @@ def test_more_columns_than_rows_may_be_asked_for(rows):
     assert model.predict_proba(X[:2]).shape == (2, 3)
 
 
-def test_batches_in_any_order_equal_one_fit_and_survive_a_file(rows, monkeypatch, tmp_path):
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
+def test_batches_in_any_order_equal_one_fit_and_survive_a_file(rows, tmp_path):
     X, y, _, d = rows
     model = InvariantRidgeClassifierCV(feature_map="fourier", n_landmarks=51, **GRID)
     whole = clone(model).fit(X, y, sample_domain=d)

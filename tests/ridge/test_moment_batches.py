@@ -22,11 +22,6 @@ def rows():
     return X, np.array(["no", "yes", "maybe"])[np.digitize(t, [0.4, 1.4])], t, d
 
 
-@pytest.fixture(autouse=True)
-def _from_moments(monkeypatch):
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
-
-
 def added(model, X, y, d, batches):
     for batch in batches:
         model.partial_fit(X[batch], y[batch], sample_domain=d[batch])

@@ -15,7 +15,6 @@ from domainwise.estimators.fast_base import chosen_landmarks
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import CellRows, cells_by_split, joined_cells, sum_cells
 from domainwise.kernels.functions import make_kernel
-from domainwise.ridge.search import PairSearch, RowSearch
 from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import split_domains, split_parts
 
@@ -52,13 +51,14 @@ def factor(d, y=None):
 class Dense:
     """Kernel ridge with the invariant kernel of landmark features, by N x N matrices."""
 
-    def __init__(self, X, Y, d, y, landmarks, point, weights=None):
+    def __init__(self, X, Y, d, y, landmarks, point, weights=None, P=None):
         kernel, n = KERNELS[point["kernel"]], len(X)
         self.features = lambda A: kernel(A, landmarks, gamma=point["gamma"])
         W = kernel(landmarks, landmarks, gamma=point["gamma"])
         self.inverse = np.linalg.pinv(W, rcond=1e-13, hermitian=True)
         G = factor(d, y if point["conditional"] else None)
-        P = G @ np.linalg.solve(G.T @ G + n * EPSILON * np.eye(G.shape[1]), G.T)
+        if P is None:
+            P = G @ np.linalg.solve(G.T @ G + n * EPSILON * np.eye(G.shape[1]), G.T)
         values, V = np.linalg.eigh(P)
         self.F = V[:, values > 1e-10] * np.sqrt(values[values > 1e-10])
         self.X, self.w = X, point["domain_weight"]
@@ -107,23 +107,9 @@ def split_scores(model):
     return np.column_stack([results[f"split{i}_test_score"] for i in range(model.n_splits_)])
 
 
-@pytest.fixture(params=["moments", "held rows"])
-def path(request, monkeypatch):
-    """Both ways to search: from moments, as for many rows, and from pairs of rows that are held."""
-    if request.param == "moments":
-        monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def few_landmarks_too(monkeypatch):
-    """Hold pairs of rows also where few landmarks would be quicker."""
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_SHARE", 0.0)
-
-
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
-def test_scores_of_classes_equal_dense_kernel_ridge(path, kernel, class_weight):
+def test_scores_of_classes_equal_dense_kernel_ridge(kernel, class_weight):
     X, y, _, d = make_rows()
     landmarks = X[::5]
     model = InvariantRidgeClassifierCV(
@@ -138,7 +124,7 @@ def test_scores_of_classes_equal_dense_kernel_ridge(path, kernel, class_weight):
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_scores_of_numbers_equal_dense_kernel_ridge(path, offset):
+def test_scores_of_numbers_equal_dense_kernel_ridge(offset):
     X, _, t, d = make_rows()
     Y = np.column_stack([t, X[:, 2] ** 2]) + offset
     model = InvariantRidgeCV(kernels=["rbf"], landmarks=X[::4], **GRID).fit(X, Y, sample_domain=d)
@@ -147,7 +133,7 @@ def test_scores_of_numbers_equal_dense_kernel_ridge(path, offset):
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-8 if not offset else 1e-6)
 
 
-def test_scorers_see_predictions_of_the_rows_left_out(path):
+def test_scorers_see_predictions_of_the_rows_left_out():
     X, y, _, d = make_rows()
     model = InvariantRidgeClassifierCV(
         kernels=["rbf"], landmarks=X[::3], scoring="balanced_accuracy", **GRID
@@ -177,7 +163,7 @@ ODD = {
 @pytest.mark.filterwarnings("ignore:the score is not defined")
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 @pytest.mark.parametrize("odd", ODD)
-def test_odd_domains_and_classes_equal_dense_kernel_ridge(path, odd, class_weight):
+def test_odd_domains_and_classes_equal_dense_kernel_ridge(odd, class_weight):
     X, y, _, d = make_rows(60)
     y, d = ODD[odd](y, d)
     X[10:20] = X[10]  # duplicates
@@ -193,7 +179,7 @@ def test_odd_domains_and_classes_equal_dense_kernel_ridge(path, odd, class_weigh
 @pytest.mark.parametrize(
     "cv",
     [
-        None,
+        LeaveDomainsOut(),
         LeaveDomainsOut(2),
         LeaveDomainsOut(2, n_repeats=4, random_state=0),
         LeavePGroupsOut(2),
@@ -202,34 +188,66 @@ def test_odd_domains_and_classes_equal_dense_kernel_ridge(path, odd, class_weigh
     ],
 )
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
-def test_moments_and_held_rows_agree_for_any_splits(monkeypatch, cv, scoring):
+def test_any_splits_equal_dense_kernel_ridge(cv, scoring):
     X, y, _, d = make_rows(140, n_domains=12)
+    landmarks, cost = X[::9], {"a": 3.0}
     model = InvariantRidgeClassifierCV(
-        **GRID, cv=cv, landmarks=X[::9], class_weight={"a": 3.0}, scoring=scoring
-    )
-    held = clone(model).fit(X, y, sample_domain=d)
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
-    moments = clone(model).fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(split_scores(moments), split_scores(held), rtol=1e-8)
-    np.testing.assert_allclose(moments.decision_function(X), held.decision_function(X), atol=1e-8)
+        **GRID, kernels=["rbf"], cv=cv, landmarks=landmarks, class_weight=cost, scoring=scoring
+    ).fit(X, y, sample_domain=d)
+    Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
+    splits = list(cv.split(X, y, d))
+    assert model.n_splits_ == len(splits)
+    for i, (train, test) in list(enumerate(splits))[::5]:
+        weights = compute_sample_weight(cost, y[train])
+        for k, point in enumerate(model.cv_results_["params"]):
+            f = Dense(X[train], Y[train], d[train], y[train], landmarks, point, weights)(X[test])
+            squares = ((f - Y[test]) ** 2).mean(axis=1)
+            expected = -np.mean([squares[y[test] == c].mean() for c in np.unique(y[test])])
+            if scoring:
+                expected = np.mean(model.classes_[f.argmax(axis=1)] == y[test])
+            actual = model.cv_results_[f"split{i}_test_score"][k]
+            np.testing.assert_allclose(actual, expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("conditionals", [(False,), (False, True)])
-def test_descriptors_of_domains_agree_too(monkeypatch, conditionals):
+def descriptor_projection(time, gamma, y=None):
+    """Weigh directions by how far a continuous descriptor explains them, inside classes of y."""
+    n, y = len(time), np.zeros(len(time)) if y is None else y
+    P = np.zeros((n, n))
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        H = np.eye(len(rows)) - 1 / len(rows)
+        K = H @ rbf_kernel(time[rows], gamma=gamma) @ H
+        P[np.ix_(rows, rows)] = np.linalg.solve(K + n * EPSILON * np.eye(len(rows)), K)
+    return (P + P.T) / 2
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_descriptors_of_domains_equal_dense_kernel_ridge(conditional):
     X, y, _, d = make_rows(120)
     time = d[:, None] + np.random.default_rng(1).standard_normal((len(d), 1))
-    model = InvariantRidgeClassifierCV(**GRID, cv=3, landmarks=X[::5], conditionals=conditionals)
-    held = clone(model).fit(X, y, sample_domain=time)
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
-    moments = clone(model).fit(X, y, sample_domain=time)
-    np.testing.assert_allclose(split_scores(moments), split_scores(held), rtol=1e-7)
-    plain = [p["domain_weight"] == 0 for p in held.cv_results_["params"]]
-    assert np.ptp(split_scores(held)[np.array(plain)]) > 0
+    cv, landmarks = KFold(3, shuffle=True, random_state=0), X[::5]
+    model = InvariantRidgeClassifierCV(
+        **GRID,
+        kernels=["rbf"],
+        cv=cv,
+        landmarks=landmarks,
+        conditionals=[conditional],
+        domain_gamma=0.3,
+    ).fit(X, y, sample_domain=time)
+    Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
+    for i, (train, test) in enumerate(cv.split(X)):
+        P = descriptor_projection(time[train], 0.3, y[train] if conditional else None)
+        for k, point in enumerate(model.cv_results_["params"]):
+            f = Dense(X[train], Y[train], d[train], y[train], landmarks, point, P=P)(X[test])
+            squares = ((f - Y[test]) ** 2).mean(axis=1)
+            expected = -np.mean([squares[y[test] == c].mean() for c in np.unique(y[test])])
+            actual = model.cv_results_[f"split{i}_test_score"][k]
+            np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("n_landmarks", [1.0, 0.8, 0.3])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
-def test_landmarks_among_the_rows_need_no_features(kernel, n_landmarks):
+def test_landmarks_among_the_rows_equal_dense_kernel_ridge(kernel, n_landmarks):
     X, y, _, d = make_rows()
     X[20:25] = X[20]
     grid = {**GRID, "gammas": [1.0]}  # of which the inverse has its digits
@@ -240,13 +258,9 @@ def test_landmarks_among_the_rows_need_no_features(kernel, n_landmarks):
     Y = np.where(y[:, None] == model.classes_, 1.0, -1.0)
     expected = dense_scores(model, X, Y, y, d, landmarks)
     np.testing.assert_allclose(split_scores(model), expected, rtol=1e-7)
-    nystrom = NystromMap.from_landmarks(make_kernel(kernel, X, gamma=1.0), landmarks)
-    Phi = nystrom.features(X)
-    np.testing.assert_allclose(nystrom.gram(X), Phi @ Phi.T, atol=1e-9)
-    np.testing.assert_allclose(nystrom.weights(X, Y), Phi.T @ Y, atol=1e-8)
 
 
-def test_class_weights_are_factors_of_errors_as_those_of_svc(path):
+def test_class_weights_are_factors_of_errors_as_those_of_svc():
     X, y, _, d = make_rows()
     landmarks, cost = X[::4], {"a": 3.0, "c": 0.5}
     model = InvariantRidgeClassifierCV(
@@ -270,7 +284,7 @@ def test_weights_of_classes_that_do_not_exist_are_refused():
         model.fit(X, y, sample_domain=d)
 
 
-def test_errors_that_cost_nothing_leave_domains_as_they_are(path):
+def test_errors_that_cost_nothing_leave_domains_as_they_are():
     X, y, _, d = make_rows()
     scores = [
         split_scores(
@@ -283,26 +297,8 @@ def test_errors_that_cost_nothing_leave_domains_as_they_are(path):
     np.testing.assert_allclose(*scores, rtol=1e-6)
 
 
-@pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
-def test_values_for_rows_left_out_are_those_of_members_fitted_again(monkeypatch, feature_map):
-    X, y, _, d = make_rows()
-    both = []
-
-    def held_out(self, *arguments):
-        both.append((of_pairs(self, *arguments), RowSearch.held_out(self, *arguments)))
-        return both[0][0]
-
-    of_pairs = PairSearch.held_out
-    monkeypatch.setattr(PairSearch, "held_out", held_out)
-    model = InvariantRidgeClassifierCV(**GRID, class_weight="balanced", feature_map=feature_map)
-    model.fit(X, y, sample_domain=d)
-    ((computed, again),) = both
-    np.testing.assert_allclose(computed, again, atol=1e-8)
-
-
-def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):
+def test_float32_rows_keep_the_digits_that_float32_has():
     X, _, t, d = make_rows()
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     model = InvariantRidgeCV(**GRID, landmarks=X[::5])
     double = clone(model).fit(X, t + 1e4, sample_domain=d)
     single = clone(model).fit(X.astype(np.float32), t + 1e4, sample_domain=d)
@@ -311,7 +307,6 @@ def test_float32_rows_keep_the_digits_that_float32_has(monkeypatch):
 
 def test_threads_and_workers_change_nothing(monkeypatch):
     X, y, _, d = make_rows(400)
-    monkeypatch.setattr("domainwise.ridge.base.PAIR_ROWS", 0)
     monkeypatch.setattr("domainwise.gram.sums.BATCH_ROWS", 50)
     model = InvariantRidgeClassifierCV(**GRID, n_landmarks=40)
     alone = clone(model).fit(X, y, sample_domain=d)

@@ -51,9 +51,8 @@ from domainwise.kernels.landmarks import landmark_count
 from domainwise.ridge.problem import Penalties, RidgeProblem, needs_predictions
 from domainwise.ridge.scores import ClassRule, NumberRule, Rows
 from domainwise.ridge.search import (
-    MomentSearch,
-    PairSearch,
     RidgeSearch,
+    RowSearch,
     SumSearch,
     averaged,
     cells_by_domain,
@@ -74,16 +73,12 @@ from domainwise.search.grids import RIDGE_ALPHAS, RIDGE_GAMMAS, RIDGE_WEIGHTS
 from domainwise.search.scores import Scorer
 from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 
-#: Up to here the values of all pairs of rows are held; beyond, moments of their features by cell.
-PAIR_ROWS = 1500
-#: And if there are this many features for each row: fewer of them are quicker to sum.
-PAIR_SHARE = 0.75
-#: Rows whose held-out predictions are computed beyond that; probabilities are learnt from them.
-HELD_OUT_ROWS = 1000
+#: Rows whose held-out values are computed, at most; probabilities are learnt from them.
+HELD_OUT_ROWS = 1500
 #: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
 AUTO_LANDMARKS = 1000
-#: And, of arrays with more than so many rows, this many while candidates are compared.
-COMPARED_ROWS, COMPARED_LANDMARKS = 800, 300
+#: And this many while candidates are compared.
+COMPARED_LANDMARKS = 300
 #: Share of a solution that rounding of the sums may make up.
 SUM_ROUNDING = 1e-9
 #: Arguments that the first batch settles; the others are those of the search, which comes later.
@@ -359,26 +354,22 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         """Score every candidate on every split, and average the best."""
         n, about = len(rows.X), (backend_of(rows.X), rows.X, rows.domain, len(rows.X))
         penalties = self._penalties(n, rows.domain, rows.target.names)
-        few = n > COMPARED_ROWS and self._may_compare_fewer(rows.X)
+        few = n > COMPARED_LANDMARKS and self._may_compare_fewer(rows.X)
         searching = clone(self).set_params(n_landmarks=COMPARED_LANDMARKS) if few else self
         maps = searching._landmark_maps(*about)
-        many = min(nystrom.n_features for nystrom in maps) >= PAIR_SHARE * n
-        pairs = n <= PAIR_ROWS and many and isinstance(rows.X, np.ndarray)
+        domains = to_host(rows.codes()[1])
+        predicted = draw_rows(domains, max(HELD_OUT_ROWS, 2 * len(np.unique(domains))), 0)
         self._record_labels(rows.target.names, rows.domain.names)
-        kind = (PairSearch if pairs else MomentSearch)(self, maps, penalties, rows)
+        kind = RowSearch(self, maps, penalties, rows, predicted)
         problems = self._search(kind, self.n_jobs)
         if few:
             chosen = {(member["kernel"], member["gamma"]) for member in self.members_}
             maps = [m for m in self._landmark_maps(*about) if kernel_of(m) in chosen]
             whole = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
             self.expansions_ = averaged(maps, whole, self.members_)
-        drawn, domains = np.arange(n), to_host(rows.codes()[1])
-        if n > PAIR_ROWS:
-            most = max(min(PAIR_ROWS, HELD_OUT_ROWS), 2 * len(np.unique(domains)))
-            drawn = draw_rows(domains, most, 0)
-        values = kind.held_out(self.members_, problems, drawn)
+        values = kind.held_out(self.members_, problems)
         finite = np.isfinite(values).all(axis=1)
-        self._record_held_out(rows, values[finite], drawn[finite])
+        self._record_held_out(rows, values[finite], predicted[finite])
 
     def _search(self, kind: RidgeSearch, n_jobs: int | None = None) -> list[RidgeProblem]:
         """Choose, and average the best; return the problem of each map for all rows."""

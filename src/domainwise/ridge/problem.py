@@ -28,7 +28,6 @@ from domainwise.gram.sums import (
     merged_cells,
 )
 from domainwise.gram.tiles import in_threads
-from domainwise.labels.factors import within
 from domainwise.splits.folds import SplitParts
 
 #: Directions of domains below this share of the largest are rounding.
@@ -95,8 +94,8 @@ class RidgeProblem:
     target: Any  #: and of targets
     #: ``Phi'F`` of each domain factor, by whether domains are compared inside classes
     directions: dict[bool, Any]
-    #: Their images under the second moment, where solutions are in terms of rows
-    images: dict[bool, Any] | None = None
+    #: Values of all solutions for held-out rows, side by side, where the rows are at hand
+    held_out: Any = None
 
     @classmethod
     def of_moments(
@@ -112,11 +111,8 @@ class RidgeProblem:
 
         ``(S + alpha I + alpha w DD')^-1 C`` by Woodbury's formula: all kinds share the solutions
         for one alpha, with C and with D. They stand side by side.
-
-        In terms of rows, ``S = AA'`` and ``D = A'F``, it is ``A'`` times the same with F for D and
-        with ``F'S`` for ``D'``.
         """
-        c, images = self.cross.shape[1], self.images or self.directions
+        c = self.cross.shape[1]
         names = [name for name in self.directions if any(w and k == name for w, k in kinds)]
         right = side_by_side([self.cross, *(self.directions[name] for name in names)])
         found: dict[tuple[int, int], Any] = {}
@@ -130,7 +126,7 @@ class RidgeProblem:
             for k, (weight, name) in enumerate(kinds):
                 found[k, a] = plain
                 if weight and by_name[name].shape[1]:
-                    D, Z = images[name], by_name[name]
+                    D, Z = self.directions[name], by_name[name]
                     inner = D.T @ Z
                     found[k, a] = plain - Z @ shifted_solve(
                         (inner + inner.T) / 2, 1.0 / (alpha * weight), D.T @ plain
@@ -316,78 +312,3 @@ def all_rows(cells: Cells, columns: Columns, penalties: Penalties) -> RidgeProbl
     for (_, label), cell in cells.items():
         by_class = merged_cells(by_class, {label: cell})
     return penalties.problem(by_class, columns)
-
-
-# A few rows, of which the values of all pairs are held.
-
-
-@dataclass(frozen=True)
-class RowPairs:
-    """Inner products of the features of all pairs of rows, targets, and labels.
-
-    Functions of some rows are given by weights of these: with as many features as rows, or more,
-    systems are as large as the rows of a split are many, and nothing is summed.
-    """
-
-    gram: Array
-    Y: Array
-    groups: Array  #: class and domain code of each row
-    descriptors: Array | None = None
-
-    def problem(self, rows: Array, penalties: Penalties) -> PairProblem:
-        """Problem of some of the rows."""
-        K, groups, n = self.gram[np.ix_(rows, rows)], self.groups[rows], len(rows)
-
-        def parts(conditional: bool) -> Any:
-            if self.descriptors is None:
-                return group_parts(_indicators(groups), n, conditional)
-            inside = groups[:, 0] if conditional else np.zeros(n, dtype=int)
-            return ((G, G.T @ G) for G in within(self.descriptors[rows], inside))
-
-        labels, codes, counts = np.unique(groups[:, 0], return_inverse=True, return_counts=True)
-        weights = penalties.class_weights(dict(zip(labels, counts.tolist(), strict=True)))
-        weight = np.array([weights[label] for label in labels])[codes]
-        # Domains are compared on all rows, also those whose errors cost nothing.
-        root = np.sqrt(np.maximum(weight, LEAST_WEIGHT * weight.max()))
-        share = root**2 / np.sum(root**2)
-        mean, target = share @ K, share @ self.Y[rows]
-        second = K
-        second -= mean
-        second -= (mean - share @ mean)[:, None]
-        if penalties.class_weight is not None:
-            second *= root
-            second *= root[:, None]
-        directions = penalties.directions(parts, n, n, second)
-        directions = {name: F / root[:, None] for name, F in directions.items()}
-        images = {name: second @ F for name, F in directions.items()}
-        cross = root[:, None] * (self.Y[rows] - target)
-        return PairProblem(second, cross, mean, target, directions, images, rows, root)
-
-    def predicted(self, rows: Array, problem: PairProblem, solutions: Array) -> list[Array]:
-        """Values of each solution on some of the rows."""
-        c = len(problem.target)
-        values = self.gram[np.ix_(rows, problem.rows)] @ solutions - problem.mean @ solutions
-        return [values[:, i : i + c] + problem.target for i in range(0, values.shape[1], c)]
-
-
-@dataclass(frozen=True)
-class PairProblem(RidgeProblem):
-    """A problem whose solutions are weights of rows."""
-
-    rows: Any = None  #: which they are
-    root: Any = None  #: of the weight of each row's error
-    held_out: Any = None  #: values of each candidate for rows that splits hold out
-
-    def solutions(self, kinds: Sequence[tuple[float, bool]], alphas: Sequence[float]) -> Any:
-        """Weights of rows for each kind of penalty and alpha; see :class:`RidgeProblem`."""
-        weights = self.root[:, None] * super().solutions(kinds, alphas)
-        return weights - (self.root**2 / np.sum(self.root**2))[:, None] * weights.sum(axis=0)
-
-
-def _indicators(groups: Array) -> dict[Any, tuple[int, Array]]:
-    """Number of rows of each group, and which they are."""
-    keys, codes, counts = np.unique(groups, axis=0, return_inverse=True, return_counts=True)
-    return {
-        tuple(key): (int(count), (codes.ravel() == g).astype(np.float64))
-        for g, (key, count) in enumerate(zip(keys.tolist(), counts, strict=True))
-    }

@@ -1,4 +1,4 @@
-"""The searches of the ridge family: over pairs of rows, over rows, and over sums of rows.
+"""The searches of the ridge family: over rows at hand, and over sums of rows.
 
 Each is a kind of search (:mod:`domainwise.search.driver`) that scores all penalties of a kernel on
 all splits in one pass.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import groupby, product
 from typing import Any
 
@@ -18,7 +17,6 @@ import numpy as np
 from domainwise.arrays import Array
 from domainwise.arrays.namespace import placed, to_host
 from domainwise.backends import Backend, backend_of
-from domainwise.calibration.curves import equal_weights
 from domainwise.checks.inputs import Labels
 from domainwise.estimators.projection import Expansion
 from domainwise.gram.nystrom import LabelMap, NystromMap
@@ -35,18 +33,16 @@ from domainwise.kernels.fourier import FourierMap
 from domainwise.labels.factors import residual_trace
 from domainwise.ridge.problem import (
     Columns,
-    PairProblem,
     Penalties,
     RidgeProblem,
-    RowPairs,
     SplitScore,
     all_rows,
     error_score,
     needs_predictions,
     score_cells,
 )
-from domainwise.ridge.scores import CandidateScorer, Rows, candidate_scorer, class_codes
-from domainwise.search.driver import Candidate, Data, Outcomes
+from domainwise.ridge.scores import Rows, candidate_scorer, class_codes
+from domainwise.search.driver import Candidate, Data, Outcomes, by_row
 from domainwise.splits.folds import (
     Split,
     SplitParts,
@@ -81,7 +77,6 @@ class RidgeSearch:
 
     one_pass = True
     splits: Sequence[Any]  #: of rows, or of parts of them
-    X: Any = None  #: the rows, where they are at hand
 
     def __init__(self, estimator: Any, maps: list[NystromMap], penalties: Penalties) -> None:
         self.maps, self.penalties, self.cv = maps, penalties, estimator.cv
@@ -123,26 +118,21 @@ class RidgeSearch:
 
     def fit(self, data: Data, chosen: Sequence[Candidate]) -> list[Expansion]:
         """Average the chosen from the problems that were kept, which are in place of rows."""
-        return averaged(self.maps, data.X, chosen, self.X)
+        return averaged(self.maps, data.X, chosen)
 
 
 def averaged(
-    maps: Sequence[NystromMap],
-    problems: Sequence[RidgeProblem],
-    members: Sequence[Candidate],
-    X: Any = None,
+    maps: Sequence[NystromMap], problems: Sequence[RidgeProblem], members: Sequence[Candidate]
 ) -> list[Expansion]:
-    """Average members: one function for each of their kernels; X are the rows of pair problems."""
+    """Average members: one function for each of their kernels."""
     expansions, share = [], 1.0 / len(members)
     for nystrom, problem in zip(maps, problems, strict=True):
-        mine = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
-        if mine:
-            kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in mine]
+        same = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
+        if same:
+            kinds = [([(m["domain_weight"], m["conditional"])], [m["alpha"]]) for m in same]
             with single_blas_thread():  # threads gain little here, and wait for each other
                 mean = share * sum(problem.solutions(*kind) for kind in kinds)
-            intercept = share * len(mine) * problem.target - problem.mean @ mean
-            if isinstance(problem, PairProblem):
-                mean = nystrom.weights(X, mean)
+            intercept = share * len(same) * problem.target - problem.mean @ mean
             expansions.append(Expansion.of_features(nystrom, mean, intercept))
     return expansions
 
@@ -151,134 +141,33 @@ def averaged(
 
 
 class RowSearch(RidgeSearch):
-    """What the searches over one fit's rows have in common."""
+    """Rows of one fit: one pass over them for each kernel, and moments by cell from there on.
 
-    def __init__(self, estimator: Any, maps: Any, penalties: Penalties, rows: Rows) -> None:
+    ``predicted`` are rows whose held-out values are kept for all candidates.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        maps: list[NystromMap],
+        penalties: Penalties,
+        rows: Rows,
+        predicted: Array,
+    ) -> None:
         super().__init__(estimator, maps, penalties)
-        self.rows, self.X = rows, rows.X
+        self.rows, self.predicted = rows, predicted
         self.descriptors = descriptors_of(estimator, rows.domain, penalties)
-
-    @cached_property
-    def row_splits(self) -> list[tuple[Array, Array]]:
-        """Rows to train on and to test on."""
-        domains, classes = self.rows.domain.codes, self.rows.target.codes is not None
-        codes = None if domains is None else to_host(domains)
-        return domain_folds(self.rows.y, codes, classification=classes, cv=self.cv)[0]
-
-    def pairs(self, nystrom: NystromMap, drawn: Any = None) -> RowPairs:
-        """Pairs and labels of all rows, or of those drawn."""
-        chosen = slice(None) if drawn is None else drawn
-        X = self.rows.X[chosen if drawn is None else placed(drawn, self.rows.codes()[1])]
-        groups = np.column_stack([to_host(codes)[chosen] for codes in self.rows.codes()])
-        descriptors = None if self.descriptors is None else self.descriptors[chosen]
-        return RowPairs(nystrom.gram(to_host(X)), self.rows.Y[chosen], groups, descriptors)
-
-    def held_out(
-        self, members: Sequence[Candidate], problems: Sequence[Any], drawn: Array
-    ) -> Array:
-        """Mean values of members that were fitted without a row's domain, for the rows drawn.
-
-        Members are fitted to rows among those drawn, with penalties that are as strong beside them.
-        Rows that no split holds out have NaN.
-        """
-        share = len(drawn) / len(self.rows.X)
-        total, count = np.zeros((len(drawn), self.rows.Y.shape[1])), np.zeros((len(drawn), 1))
-        splits = [[np.flatnonzero(np.isin(drawn, p)) for p in split] for split in self.row_splits]
-        splits = [split for split in splits if all(len(part) for part in split)]
-        for _, test in splits:
-            count[test] += len(members)
-        for nystrom in self.maps:
-            mine = [m for m in members if (m["kernel"], m["gamma"]) == kernel_of(nystrom)]
-            if not mine:
-                continue
-            pairs = self.pairs(nystrom, drawn)
-            for train, test in splits:
-                problem = pairs.problem(train, self.penalties)
-                for m in mine:
-                    kind = (m["domain_weight"] / share, m["conditional"])
-                    solution = problem.solutions([kind], [m["alpha"] * share])
-                    total[test] += pairs.predicted(test, problem, solution)[0]
-        return np.asarray(total / np.where(count > 0, count, np.nan))
-
-
-def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
-    """Features of continuous descriptors of domains; None for labels."""
-    if domain.values is None:
-        return None
-    label_map = LabelMap.choose(
-        domain.values,
-        "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
-        estimator.domain_gamma,
-        residual_trace(estimator.domain_epsilon, max(weight for weight, _ in penalties.kinds)),
-        name="the domain kernel",
-    )
-    return label_map.features(domain.values)
-
-
-class PairSearch(RowSearch):
-    """Few rows: kernel values of all pairs are in memory, and each split uses its part of them."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.splits = self.row_splits
-
-    def scores(self, maps: list[NystromMap]) -> tuple[list[Array], list[RidgeProblem]]:
-        """Scores of each map's candidates, and its problem for all rows."""
-        scored = [self._scores(nystrom) for nystrom in maps]
-        return [scores for scores, _ in scored], [problem for _, problem in scored]
-
-    def _scores(self, nystrom: NystromMap) -> tuple[Array, RidgeProblem]:
-        rows, penalties = self.rows, self.penalties
-        classes, pairs, n = rows.codes()[0], self.pairs(nystrom), len(rows.X)
-        n_points = len(penalties.kinds) * len(penalties.alphas)
-        total, count = np.zeros((n, n_points, rows.Y.shape[1])), np.zeros((n, 1, 1))
-        columns = []
-        for train, test in self.row_splits:
-            problem = pairs.problem(train, penalties)
-            solutions = problem.solutions(penalties.kinds, penalties.alphas)
-            blocks = pairs.predicted(test, problem, solutions)
-            total[test] += np.stack(blocks, axis=1)
-            count[test] += 1
-            if self.scorer is None:
-                weights = equal_weights(0 * classes[test], classes[test])
-                squares = (np.array(blocks) - rows.Y[test]) ** 2
-                columns.append(-(weights @ squares).mean(axis=1))
-            else:
-                columns.append(self.scorer(blocks, rows.y[test]))
-        held_out = total / np.where(count > 0, count, np.nan)
-        everything = replace(pairs.problem(np.arange(n), penalties), held_out=held_out)
-        return np.column_stack(columns), everything
-
-    def held_out(
-        self, members: Sequence[Candidate], problems: Sequence[Any], drawn: Array
-    ) -> Array:
-        """Mean values of members for rows, which the search has computed."""
-        points = list(product(self.penalties.kinds, self.penalties.alphas))
-        values = {kernel_of(m): p.held_out for m, p in zip(self.maps, problems, strict=True)}
-        by_member = [
-            values[m["kernel"], m["gamma"]][
-                :, points.index(((m["domain_weight"], m["conditional"]), m["alpha"]))
-            ]
-            for m in members
-        ]
-        return np.asarray(np.mean(by_member, axis=0)[drawn])
-
-
-class MomentSearch(RowSearch):
-    """Any number of rows: one pass for each kernel, and moments by cell from there on."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        rows = self.rows
-        n_domains = rows.domain.n_categories
+        n_domains, domains = rows.domain.n_categories, rows.codes()[1]
         if leaves_domains_out(self.cv) and n_domains > 1:
             parts, splits = split_domains(self.cv, n_domains)
-            domains = rows.codes()[1]
             passes: list[Any] = [(placed(parts, domains)[domains], splits)]
         else:
+            codes = None if rows.domain.codes is None else to_host(rows.domain.codes)
+            classes = rows.target.codes is not None
+            row_splits, _ = domain_folds(rows.y, codes, classification=classes, cv=self.cv)
             passes = [
-                (placed(part_of, rows.codes()[1]), splits)
-                for part_of, splits in split_rows(self.row_splits, len(rows.X))
+                (placed(part_of, domains), splits)
+                for part_of, splits in split_rows(row_splits, len(rows.X))
             ]
         self.splits = [split for _, splits in passes for split in splits]
         # Classes are kept apart where they weigh differently, in training or in the score.
@@ -314,29 +203,79 @@ class MomentSearch(RowSearch):
         backend, rows = backend_of(self.rows.X), self.rows
         scores: list[list[Array]] = [[] for _ in maps]
         problems: list[Any] = [None] * len(maps)
+        values: list[dict[int, tuple[Array, Array]]] = [{} for _ in maps]
+        first = 0
         for cell_rows, part_of, splits in self.passes:
             sums = backend.sum_cells(maps, rows.X, cell_rows)
             for k, (nystrom, cells) in enumerate(zip(maps, sums.maps, strict=True)):
                 columns = columns_of(nystrom, rows.target, self.apart, self.descriptors)
-                score = error_score(columns)
-                if self.scorer is not None:
-                    score = self._by_predictions(self.scorer, nystrom, part_of, splits)
+                score = self._predicting(nystrom, columns, part_of, splits, values[k], first)
                 scores[k].append(score_cells(cells, columns, splits, self.penalties, score))
                 problems[k] = all_rows(cells, columns, self.penalties)
+            first += len(splits)
+        for k, by_split in enumerate(values):
+            if by_split:
+                blocks, places = zip(*(by_split[i] for i in sorted(by_split)), strict=True)
+                held_out = by_row(blocks, places, len(self.predicted))
+                problems[k] = replace(problems[k], held_out=held_out)
         return [np.hstack(columns) for columns in scores], problems
 
-    def _by_predictions(
-        self, scorer: CandidateScorer, nystrom: NystromMap, part_of: Any, splits: SplitParts
+    def _predicting(
+        self,
+        nystrom: NystromMap,
+        columns: Columns,
+        part_of: Any,
+        splits: SplitParts,
+        values: dict[int, tuple[Array, Array]],
+        first: int,
     ) -> SplitScore:
-        """Score by predictions of the held-out rows."""
-        parts, y = to_host(part_of), self.rows.y
+        """Score a split, and add its held-out values and their places to ``values``."""
+        parts, y, of_moments = to_host(part_of), self.rows.y, error_score(columns)
 
         def score(split: int, problem: RidgeProblem, solutions: Any, test: Any) -> Array:
-            rows = np.flatnonzero(np.isin(parts, splits[split][1]))
-            held_out = self.rows.X[placed(rows, part_of)]
-            return scorer(solution_values(nystrom, problem, solutions, held_out), y[rows])
+            tested = np.isin(parts, splits[split][1])
+            rows = np.flatnonzero(tested) if self.scorer else self.predicted[tested[self.predicted]]
+            held_out = to_host(
+                expansion(nystrom, problem, solutions)(self.rows.X[placed(rows, part_of)])
+            )
+            known = np.isin(rows, self.predicted)
+            places = np.searchsorted(self.predicted, rows[known])
+            values[first + split] = held_out[known], places
+            if self.scorer is None:
+                return of_moments(split, problem, solutions, test)
+            return self.scorer(
+                np.hsplit(held_out, solutions.shape[1] // len(problem.target)), y[rows]
+            )
 
         return score
+
+    def held_out(self, members: Sequence[Candidate], problems: Sequence[RidgeProblem]) -> Array:
+        """Mean values of members that were fitted without a row's domain, for the rows predicted.
+
+        Rows that no split holds out have NaN.
+        """
+        points = list(product(self.penalties.kinds, self.penalties.alphas))
+        values = {kernel_of(m): p.held_out for m, p in zip(self.maps, problems, strict=True)}
+        chosen = []
+        for m in members:
+            blocks = np.hsplit(values[m["kernel"], m["gamma"]], len(points))
+            point = ((m["domain_weight"], m["conditional"]), m["alpha"])
+            chosen.append(blocks[points.index(point)])
+        return np.asarray(np.mean(chosen, axis=0))
+
+
+def descriptors_of(estimator: Any, domain: Labels, penalties: Penalties) -> Array | None:
+    """Features of continuous descriptors of domains; None for labels."""
+    if domain.values is None:
+        return None
+    label_map = LabelMap.choose(
+        domain.values,
+        "rbf" if estimator.domain_kernel == "auto" else estimator.domain_kernel,
+        estimator.domain_gamma,
+        residual_trace(estimator.domain_epsilon, max(weight for weight, _ in penalties.kinds)),
+        name="the domain kernel",
+    )
+    return label_map.features(domain.values)
 
 
 def solution_values(
