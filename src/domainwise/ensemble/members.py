@@ -402,6 +402,8 @@ class _InvariantSVM(MemberType):
 
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
     clip, shared, expensive = 6.0, ("gamma",), True
+    #: Rows that candidates are compared on, at most.
+    COMPARED = 1000
 
     def candidates(self, data: Any) -> list[Candidate]:
         costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
@@ -409,7 +411,7 @@ class _InvariantSVM(MemberType):
         return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        rows = data.evenly(train, self.most_rows)
+        rows = data.evenly(train, self.COMPARED)
         y, domain = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])

@@ -70,7 +70,7 @@ class SymmetricBoosting(BaseEstimator, ABC):
         weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight)
         weight = weight / weight.mean()
         rng = np.random.default_rng(self.random_state)
-        borders = [_borders(column, self.max_bins) for column in X.T]
+        borders = [bin_borders(column, self.max_bins) for column in X.T]
         codes = np.empty(X.shape, dtype=np.uint8, order="F")
         for j, border in enumerate(borders):
             codes[:, j] = np.searchsorted(border, X[:, j])
@@ -189,7 +189,7 @@ class SymmetricBoostingRegressor(RegressorMixin, SymmetricBoosting):
         return target - values, np.ones_like(values)
 
 
-def _borders(column: Array, max_bins: int) -> Array:
+def bin_borders(column: Array, max_bins: int) -> Array:
     """Values halfway between neighbours, which divide a column into bins of like counts."""
     values, counts = np.unique(column, return_counts=True)
     middle = (values[1:] + values[:-1]) / 2

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from domainwise.arrays import Array
 from domainwise.checks.inputs import check_sample_domain, quiet_about_domains, take_rows
 from domainwise.checks.signatures import arguments
+from domainwise.ensemble.symmetric import bin_borders
 from domainwise.estimators.exact_base import KernelProjection
 from domainwise.estimators.path import projections
 from domainwise.estimators.projection import one_thread_for_few
@@ -41,6 +43,8 @@ MAX_INNER_FOLDS = 5
 #: Rows on which arguments are chosen, at most; the final fit has all rows. Estimators that are
 #: searches themselves share work, or have landmarks.
 SEARCH_ROWS = 5000
+#: Estimators that see values by their bins alone.
+BOOSTING = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
 #: Groups after which candidates that are clearly worse are dropped.
 RACE_SPLITS = 3
 
@@ -81,6 +85,8 @@ class MethodKind:
         """Score the candidates on one split."""
         ((train, test),) = splits
         rows, X_test, y_test = data.take(train), take_rows(data.X, test), data.y[test]
+        if self.shares and isinstance(self.estimator, BOOSTING):
+            rows, X_test = _binned(rows, X_test, self.estimator.max_bins)
         with quiet_about_domains():
             if len(batch) == 1:
                 (model,) = self.fit(rows, batch)
@@ -113,6 +119,22 @@ class MethodKind:
             model = clone(self.estimator).set_params(**values)
             models.append(fit_with_domains(model, data.X, data.y, data.sample_domain))
         return models
+
+
+def _binned(rows: Data, X_test: Array, n_bins: int) -> tuple[Data, Array]:
+    """Codes of bins in place of values: histogram boosting sees nothing else of them.
+
+    scikit-learn computes the borders of bins one by one where rows have weights, which takes longer
+    than the trees.
+    """
+    if np.isnan(rows.X).any():
+        return rows, X_test
+    borders = [bin_borders(column, n_bins) for column in rows.X.T]
+    X, X_test = (
+        np.column_stack([np.searchsorted(*pair) for pair in zip(borders, A.T, strict=True)])
+        for A in (rows.X, X_test)
+    )
+    return replace(rows, X=X.astype(np.float64)), X_test.astype(np.float64)
 
 
 def _has(name: str) -> Any:
