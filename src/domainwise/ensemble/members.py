@@ -51,8 +51,8 @@ from domainwise.search.driver import (
 from domainwise.search.scores import Score, decision_outputs, outputs
 from domainwise.splits.folds import Split, draw_rows
 
-#: Trees in the end, and while candidates are compared; half of them beyond MANY_ROWS.
-TREES, COMPARED_TREES = 200, 50
+#: Trees in the end, and while candidates are compared.
+TREES, COMPARED_TREES = 100, 30
 #: Rows beyond which trees have no small leaves: they gain little, and files would be large.
 MANY_ROWS = 1500
 #: Features beyond which trees try a few of them at each split only.
@@ -283,8 +283,7 @@ class _ExtraTrees(MemberType):
         return near(candidates, data.around, ("max_features", "min_samples_leaf"))
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        n_trees = _fewer(COMPARED_TREES, data)
-        fewer = [{**candidate, "n_estimators": n_trees} for candidate in batch]
+        fewer = [{**candidate, "n_estimators": COMPARED_TREES} for candidate in batch]
         return super().outputs(data, train, test, fewer, score)
 
     def fitted(self, data: Any, candidate: Candidate, rows: Array) -> Any:
@@ -292,13 +291,8 @@ class _ExtraTrees(MemberType):
 
     def estimator(self, data: Any, candidate: Candidate) -> Any:
         trees = ensemble.ExtraTreesClassifier if data.n_classes else ensemble.ExtraTreesRegressor
-        options = {"n_estimators": _fewer(TREES, data), "random_state": data.seed}
+        options = {"n_estimators": TREES, "random_state": data.seed}
         return trees(**{**options, **candidate})
-
-
-def _fewer(n_trees: int, data: Any) -> int:
-    """Half of the trees where there are many rows, and trees are large."""
-    return n_trees if len(data.X) <= MANY_ROWS else max(1, n_trees // 2)
 
 
 class _Boosting(MemberType):
@@ -403,7 +397,7 @@ class _InvariantSVM(MemberType):
     name, path, n_average, most_rows, in_context = "invariant_svm", "C", 3, 1000, False
     clip, shared, expensive = 6.0, ("gamma",), True
     #: Rows that candidates are compared on, at most.
-    COMPARED = 1000
+    COMPARED_ROWS = 400
 
     def candidates(self, data: Any) -> list[Candidate]:
         costs = grids.SVM_COSTS["classes" if data.n_classes else "numbers"]
@@ -411,7 +405,7 @@ class _InvariantSVM(MemberType):
         return grid(gamma=gammas("rbf", data.X), domain_weight=weights, C=costs)
 
     def outputs(self, data: Any, train: Array, test: Array, batch: Any, score: Any) -> list[Array]:
-        rows = data.evenly(train, self.COMPARED)
+        rows = data.evenly(train, self.COMPARED_ROWS)
         y, domain = data.y[rows], data.domain.codes[rows]
         machines = [self.weighted(data, candidate) for candidate in batch]
         path = KernelPath.evaluate(machines[0], data.X[rows], data.X[test])
@@ -426,9 +420,9 @@ class _InvariantRidge(MemberType):
     """Kernel ridge regression with the invariant kernel, from moments of all rows."""
 
     name, path, n_average, clip, most_rows = "invariant_ridge", "alpha", 10, 6.0, None
-    shared, one_pass = ("kernel", "gamma"), True
+    shared, one_pass, expensive = ("kernel", "gamma"), True, True
     #: Landmarks while candidates are compared; the average of the chosen has more.
-    COMPARED_LANDMARKS, LANDMARKS = 300, 500
+    COMPARED_LANDMARKS, LANDMARKS = 200, 400
     #: Chosen candidates whose kernels are tried in context.
     TRIED_IN_CONTEXT = 3
 

@@ -76,7 +76,7 @@ from domainwise.splits.folds import Split, draw_rows, leaves_domains_out
 #: Rows whose held-out values are computed, at most; probabilities are learnt from them.
 HELD_OUT_ROWS = 1500
 #: ``n_landmarks="auto"``: all rows up to here, this many of them beyond.
-AUTO_LANDMARKS = 1000
+AUTO_LANDMARKS = 600
 #: And this many while candidates are compared.
 COMPARED_LANDMARKS = 300
 #: Share of a solution that rounding of the sums may make up.
@@ -119,10 +119,15 @@ class RidgeCandidates(RidgeArguments):
     }
 
     def _landmark_maps(
-        self, backend: Backend, rows: Any, domain: Labels, n_rows: int
+        self,
+        backend: Backend,
+        rows: Any,
+        domain: Labels,
+        n_rows: int,
+        names: list[tuple[str, float]] | None = None,
     ) -> list[NystromMap]:
         """Landmarks, which serve all kernels and splits, as a map for each kernel."""
-        names = self._kernels(rows)
+        names = self._kernels(rows) if names is None else names
         if self.feature_map == "fourier":
             m = self._landmark_count(n_rows, among_rows=False)
             return [fourier_map(self, *kernel, rows.shape[1], m) for kernel in names]
@@ -364,7 +369,7 @@ class InvariantRidge(Adaptable, Movable, RidgeCandidates, Searched, OnePass):
         problems = self._search(kind, self.n_jobs)
         if few:
             chosen = {(member["kernel"], member["gamma"]) for member in self.members_}
-            maps = [m for m in self._landmark_maps(*about) if kernel_of(m) in chosen]
+            maps = self._landmark_maps(*about, [k for k in map(kernel_of, maps) if k in chosen])
             whole = [problem_of(self, nystrom, rows, penalties) for nystrom in maps]
             self.expansions_ = averaged(maps, whole, self.members_)
         values = kind.held_out(self.members_, problems)
