@@ -115,10 +115,10 @@ def test_features_of_one_value_give_the_mean():
 
 def test_a_feature_has_at_most_as_many_bins_as_asked_for():
     column = np.random.default_rng(0).exponential(size=1000)
-    borders = symmetric._borders(column, 8)
+    borders = symmetric.bin_borders(column, 8)
     counts = np.bincount(np.searchsorted(borders, column))
     assert len(counts) == 8
     assert counts.min() >= 120
     assert counts.max() <= 130
-    two = symmetric._borders(np.repeat([0.0, 1.0, 5.0], [998, 1, 1]), 2)
+    two = symmetric.bin_borders(np.repeat([0.0, 1.0, 5.0], [998, 1, 1]), 2)
     np.testing.assert_allclose(two, [0.5])
