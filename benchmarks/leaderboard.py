@@ -1,13 +1,13 @@
-"""Which method leads on unseen domains: all of them on all data sets, nested by domain.
+"""Compare all methods on unseen domains of all data sets, with nested searches by domain.
 
     python benchmarks/leaderboard.py prepare                        needs the data and pandas
-    python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs what prepare has written
+    python benchmarks/leaderboard.py run --workers 2 --minutes 60   needs the files of prepare
     python benchmarks/leaderboard.py report                         writes LEADERBOARD.md
 
-Domains are left out in at most eight groups. Methods learn from 600 rows, drawn evenly from the
-other domains, and choose their parameters by holding out some of these; every held-out domain is
-scored by itself. Development sets were used to design the ensemble, confirmation sets were run
-once when everything was frozen. A run that is started again goes on where it stopped.
+Domains are held out in at most eight groups. Methods are trained on 600 rows, drawn evenly from the
+other domains, and choose their parameters by holding out some of these. Every held-out domain is
+scored separately. Development sets were used to design the ensemble, and confirmation sets were run
+once, after the design was fixed. A run that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from domainwise import DomainEnsembleClassifier, DomainEnsembleRegressor
 from domainwise.models.registry import METHODS, Setting
 from domainwise.models.search import MethodSearch
 
-#: From the cheapest to the dearest; an ensemble makes two rows.
+#: From the fastest to the slowest; an ensemble has two rows of results.
 NAMES = (
     "constant",
     "linear",
@@ -49,7 +49,7 @@ NAMES = (
     "ensemble",
     "dica",
 )
-#: Of packages that are not needed otherwise, where they are installed.
+#: Methods of optional packages, if they are installed.
 OPTIONAL = ("lightgbm", "catboost", "autogluon")
 
 
@@ -71,14 +71,14 @@ def search_of(name: str, task: Task) -> Any:
         )
     if name in ("lightgbm", "catboost"):
         return MethodSearch(
-            boosted_elsewhere(name, classes), {"max_depth": [2, 6]}, scoring=scoring
+            external_boosting(name, classes), {"max_depth": [2, 6]}, scoring=scoring
         )
     setting = Setting(classes, len(task.learn), scoring=scoring, class_weight=weight)
     return METHODS[name].make(setting)
 
 
-def boosted_elsewhere(name: str, classes: bool) -> Any:
-    """Boosting of another package, if it is installed."""
+def external_boosting(name: str, classes: bool) -> Any:
+    """Boosting of another package, which must be installed."""
     if name == "lightgbm":
         import lightgbm
 
@@ -95,7 +95,7 @@ def boosted_elsewhere(name: str, classes: bool) -> Any:
 
 
 def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
-    """What a method says about the scored rows; by name, since an ensemble says two things."""
+    """Predictions of a method for the scored rows, by name: an ensemble predicts in two ways."""
     if name == "ensemble":
         model: Any = DomainEnsembleRegressor(random_state=0)
         if task.n_classes:
@@ -110,7 +110,7 @@ def predictions(name: str, task: Task) -> dict[str, np.ndarray]:
 
 
 def fitted(name: str, task: Task) -> Callable[[np.ndarray], np.ndarray]:
-    """Predictions of a method that has searched and learnt: a function of rows."""
+    """Search and fit a method, and return its predictions as a function of rows."""
     scale = make_pipeline(
         SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
     )
@@ -120,9 +120,9 @@ def fitted(name: str, task: Task) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def autogluon(task: Task, seconds: int = 40) -> np.ndarray:
-    """AutoGluon on the same rows and one core, its folds made of at most eight groups of domains.
+    """Run AutoGluon on the same rows and one core, with at most eight groups of domains as folds.
 
-    Without neural nets, which need a GPU or more time, and without CatBoost where it is absent.
+    It runs without neural networks, which need a GPU or more time.
     """
     import tempfile
 
@@ -161,7 +161,7 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
     started = time.process_time()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = predictions(method, task)
+        by_name = predictions(method, task)
     seconds = time.process_time() - started
     return [
         {
@@ -172,12 +172,12 @@ def job(data: Path, name: str, number: int, method: str) -> list[dict[str, Any]]
             "scores": domain_scores(task, predicted),
             "seconds": seconds,  # of an ensemble, for both of its rows together
         }
-        for shown, predicted in found.items()
+        for shown, predicted in by_name.items()
     ]
 
 
 def worker(queue: Any, results: Any, data: Path) -> None:
-    """Do jobs until there is none."""
+    """Run jobs until the queue is empty."""
     while (item := queue.get()) is not None:
         try:
             results.put((item, job(data, *item)))
@@ -186,7 +186,7 @@ def worker(queue: Any, results: Any, data: Path) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do what is not in the results yet; when the time is over, end the workers."""
+    """Run the jobs that have no results yet, until the time is over."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "leaderboard.jsonl"
     done = {(row["set"], row["fold"], row["method"]) for row in read(store)}
@@ -197,9 +197,9 @@ def run(arguments: argparse.Namespace) -> None:
         for method in arguments.methods
         if (name, number, method) not in done
     ]
-    # Folds in turn: a run that is stopped has some of all sets, with all methods.
-    place = {name: i for i, name in enumerate(arguments.methods)}
-    todo.sort(key=lambda each: (each[1], place[each[2]]))
+    # Fold by fold, so that an interrupted run has results of all methods for some folds.
+    position = {name: i for i, name in enumerate(arguments.methods)}
+    todo.sort(key=lambda job: (job[1], position[job[2]]))
     deadline = time.time() + 60 * arguments.minutes
     spawn = get_context("spawn")
     queue, results = spawn.Queue(), spawn.Queue()
@@ -207,11 +207,11 @@ def run(arguments: argparse.Namespace) -> None:
         queue.put(item)
     for _ in range(arguments.workers):
         queue.put(None)
-    team = [
+    processes = [
         spawn.Process(target=worker, args=(queue, results, arguments.data), daemon=True)
         for _ in range(arguments.workers)
     ]
-    for process in team:
+    for process in processes:
         process.start()
     left = len(todo)
     with store.open("a") as lines:
@@ -228,15 +228,15 @@ def run(arguments: argparse.Namespace) -> None:
                     lines.write(json.dumps(row) + "\n")
             lines.flush()
             if left % 50 == 0:
-                print(f"{left} left", flush=True)
-    for process in team:
+                print(f"{left} jobs left", flush=True)
+    for process in processes:
         process.terminate()
-    print(f"{left} left at the end", flush=True)
-    os._exit(0)  # what the queues still hold is not waited for
+    print(f"{left} jobs left at the end", flush=True)
+    os._exit(0)  # do not wait for items that are still in the queues
 
 
 def read(store: Path) -> list[dict[str, Any]]:
-    """Rows of a results file; a line that was cut off is left out."""
+    """Rows of a results file; an incomplete line is skipped."""
     rows = []
     for line in store.read_text().splitlines() if store.exists() else []:
         try:

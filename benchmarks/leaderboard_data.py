@@ -1,6 +1,6 @@
-"""Data sets of the leaderboard as numbers in files, and how they are cut into tasks.
+"""Data sets of the leaderboard as files of numbers, and their outer folds.
 
-Preparing needs pandas and the data; running needs NumPy and the files alone.
+Preparing needs pandas and the data. Running needs only NumPy and the prepared files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from domainwise.selection import LeaveDomainsOut
 from domainwise.splits.folds import draw_rows
 
 TRAINING_ROWS = 600
-#: Rows of a domain at most: those that tell what it is like, and those it is scored on.
-KEPT_ROWS, SCORED_ROWS = 1000, 300
+#: Largest numbers of rows of a domain: all that are stored, and those that are scored.
+STORED_ROWS, SCORED_ROWS = 1000, 300
 OUTER_FOLDS = 8
 
 DATA_SETS: dict[str, dict[str, Callable[[], Bunch]]] = {
@@ -50,31 +50,31 @@ def prepare(names: list[str], folder: Path) -> None:
         bunch = DATA_SETS[STAGE[name]][name]()
         labels, codes = np.unique(bunch.sample_domain, return_inverse=True)
         rng = np.random.default_rng(0)
-        kept = []
+        selected = []
         for code in range(len(labels)):
             rows = np.flatnonzero(codes == code)
-            kept.append(np.sort(rng.choice(rows, min(len(rows), KEPT_ROWS), replace=False)))
-        rows = np.concatenate(kept)
+            selected.append(np.sort(rng.choice(rows, min(len(rows), STORED_ROWS), replace=False)))
+        rows = np.concatenate(selected)
         X, y = np.asarray(bunch.data)[rows].astype(np.float64), np.asarray(bunch.target)[rows]
         classes, y = np.unique(y, return_inverse=True) if y.dtype.kind in "iubUO" else ([], y)
         np.savez_compressed(
             folder / f"{name}.npz", X=X, y=y, domain=codes[rows], n_classes=len(classes)
         )
-        kind = f"{len(classes)} classes" if len(classes) else "a number"
+        kind = f"{len(classes)} classes" if len(classes) else "a continuous target"
         print(f"{name}: {X.shape[0]} rows, {X.shape[1]} columns, {len(labels)} domains, {kind}")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One outer fold: all rows of the sources, those to learn from, and rows of new domains.
+    """One outer fold: all rows of the source domains, the training rows, and the held-out rows.
 
     Attributes
     ----------
     X, y, domain : ndarray
-        Of the sources; ``learn`` says which rows a method may learn from, the others only tell
-        what their domains are like.
+        Of the source domains. ``learn`` are the training rows; the other rows are used only as
+        context.
     X_new, y_new, domain_new : ndarray
-        Of the held-out domains; ``scored`` says which rows are scored.
+        Of the held-out domains. ``scored`` are the rows that are scored.
     n_classes : int
         0 for a continuous target.
     """
@@ -91,10 +91,10 @@ class Task:
 
 
 def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
-    """Outer folds of a prepared data set, with so many rows to learn from."""
+    """Outer folds of a prepared data set, with this number of training rows."""
     with np.load(folder / f"{name}.npz") as file:
         X, y, domain, n_classes = (file[key] for key in ("X", "y", "domain", "n_classes"))
-    found = []
+    folds = []
     splitter = LeaveDomainsOut(max_splits=OUTER_FOLDS, random_state=0)
     for number, (train, test) in enumerate(splitter.split(X, y, domain)):
         _, codes = np.unique(domain[train], return_inverse=True)
@@ -103,7 +103,7 @@ def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
         places = np.concatenate(
             [shuffled[domain[test][shuffled] == d][:SCORED_ROWS] for d in np.unique(domain[test])]
         )
-        found.append(
+        folds.append(
             Task(
                 X[train],
                 y[train],
@@ -116,7 +116,7 @@ def tasks(name: str, folder: Path, rows: int = TRAINING_ROWS) -> list[Task]:
                 int(n_classes),
             )
         )
-    return found
+    return folds
 
 
 def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
@@ -124,12 +124,12 @@ def domain_scores(task: Task, predicted: np.ndarray) -> dict[int, float]:
     y, domains = task.y_new[task.scored], task.domain_new[task.scored]
     scores = {}
     for domain in np.unique(domains):
-        mine = domains == domain
+        rows = domains == domain
         if task.n_classes:
-            # Predicted classes that a domain does not have are errors in those that it has.
+            # Predicted classes that a domain does not have count as errors in its own classes.
             scores[int(domain)] = float(
-                np.mean([np.mean(predicted[mine & (y == c)] == c) for c in np.unique(y[mine])])
+                np.mean([np.mean(predicted[rows & (y == c)] == c) for c in np.unique(y[rows])])
             )
         else:
-            scores[int(domain)] = float(np.sqrt(np.mean((predicted[mine] - y[mine]) ** 2)))
+            scores[int(domain)] = float(np.sqrt(np.mean((predicted[rows] - y[rows]) ** 2)))
     return scores

@@ -28,9 +28,9 @@ LABELS = {
     "invariant": "InvariantSVC",
     "invariantridge": "InvariantRidge",
     "ensemble": "ensemble",
-    "context": "ensemble, with the domain's rows",
+    "context": "ensemble with context",
 }
-#: What the ensemble is held against on every set.
+#: Methods that the ensemble is compared with on every data set.
 REFERENCES = ("svm", "boosting", "linear", "lightgbm", "catboost")
 
 
@@ -38,7 +38,7 @@ REFERENCES = ("svm", "boosting", "linear", "lightgbm", "catboost")
 class SetScores:
     """Scores of one data set: larger is better; errors are negative.
 
-    ``scores[method]`` has one entry for each domain of the folds that all methods have done.
+    ``scores[method]`` has one entry for each domain of the folds that all methods have finished.
     """
 
     name: str
@@ -51,12 +51,12 @@ class SetScores:
     def of_rows(
         cls, name: str, rows: Sequence[dict[str, Any]], methods: Sequence[str]
     ) -> SetScores:
-        mine = [row for row in rows if row["set"] == name and row["method"] in methods]
+        own_rows = [row for row in rows if row["set"] == name and row["method"] in methods]
         by_fold: dict[int, dict[str, dict[str, Any]]] = {}
-        for row in mine:
+        for row in own_rows:
             by_fold.setdefault(row["fold"], {})[row["method"]] = row
-        complete = sorted(fold for fold, found in by_fold.items() if len(found) == len(methods))
-        sign = 1 if mine and mine[0]["classes"] else -1
+        complete = sorted(fold for fold, done in by_fold.items() if len(done) == len(methods))
+        sign = 1 if own_rows and own_rows[0]["classes"] else -1
         scores, seconds = {}, {}
         for method in methods:
             cells = [by_fold[fold][method] for fold in complete]
@@ -65,7 +65,8 @@ class SetScores:
             ]
             scores[method] = sign * np.array(values)
             seconds[method] = float(np.mean([cell["seconds"] for cell in cells])) if cells else 0.0
-        return cls(name, mine[0]["classes"] if mine else 0, scores, seconds, len(complete))
+        n_classes = own_rows[0]["classes"] if own_rows else 0
+        return cls(name, n_classes, scores, seconds, len(complete))
 
     def mean(self, method: str) -> float:
         """Mean over domains."""
@@ -104,10 +105,10 @@ def means_table(sets: list[SetScores], methods: Sequence[str], what: str) -> str
     """Methods by sets; the best in bold."""
     value = SetScores.mean if what == "mean" else SetScores.worst
     columns = []
-    for one in sets:
-        found = np.array([value(one, method) for method in methods])
+    for data_set in sets:
+        scores = np.array([value(data_set, method) for method in methods])
         columns.append(
-            [f"**{abs(v):.3f}**" if v == found.max() else f"{abs(v):.3f}" for v in found]
+            [f"**{abs(v):.3f}**" if v == scores.max() else f"{abs(v):.3f}" for v in scores]
         )
     header = ["", *(f"{s.name}{'' if s.classes else ' (RMSE)'}" for s in sets)]
     body = [
@@ -121,39 +122,39 @@ def rank_table(sets: list[SetScores], methods: Sequence[str]) -> str:
     alone = [m for m in methods if m != "context"]
     together = [m for m in methods if m != "ensemble"]
     ranks: dict[str, list[float]] = {}
-    for chosen, shown in ((alone, alone), (together, ["context"])):
+    for ranked, shown in ((alone, alone), (together, ["context"])):
         if "context" not in methods and shown == ["context"]:
             continue
         for value in (SetScores.mean, SetScores.worst):
-            scores = np.array([[value(one, m) for m in chosen] for one in sets])
-            found = rank_methods(scores, chosen).average_ranks
+            scores = np.array([[value(data_set, m) for m in ranked] for data_set in sets])
+            average_ranks = rank_methods(scores, ranked).average_ranks
             for method in shown:
-                ranks.setdefault(method, []).append(float(found[chosen.index(method)]))
+                ranks.setdefault(method, []).append(float(average_ranks[ranked.index(method)]))
     body = []
     for method in sorted(ranks, key=lambda m: ranks[m][0]):
-        gains = np.array([one.margin(method, "svm")[0] for one in sets])
+        gains = np.array([data_set.margin(method, "svm")[0] for data_set in sets])
         mean, low, high = interval(gains)
         gain = "" if method == "svm" else f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
-        seconds = float(np.mean([one.seconds[method] for one in sets]))
+        seconds = float(np.mean([data_set.seconds[method] for data_set in sets]))
         better = "" if method == "svm" else f"{int(np.sum(gains > 0))} of {len(sets)}"
         first, second = ranks[method]
         cells = [f"{first:.1f}", f"{second:.1f}", gain, better, f"{seconds:.1f}"]
         body.append([LABELS[method], *cells])
     critical = rank_methods(
-        np.array([[one.mean(m) for m in alone] for one in sets]), alone
+        np.array([[data_set.mean(m) for m in alone] for data_set in sets]), alone
     ).critical_difference
     header = [
         "",
         "average rank",
         "rank by worst domain",
-        "gain over the SVM (95 % over sets)",
+        "gain over the SVM (95 % interval over data sets)",
         "better than the SVM",
         "CPU s",
     ]
     note = (
-        f"{len(alone)} methods on {len(sets)} sets; critical difference of average ranks "
-        f"{critical:.1f}. The variant with the domain's rows is ranked in place of the other. "
-        "Gains are points of balanced accuracy, or per cent of RMSE. CPU seconds are those of one "
+        f"{len(alone)} methods on {len(sets)} data sets. The critical difference of average ranks "
+        f"is {critical:.1f}. The variant with context is ranked in place of the ensemble. Gains "
+        "are points of balanced accuracy, or per cent of RMSE. CPU seconds are those of one "
         "search and fit."
     )
     return f"{table(header, body)}\n\n{note}"
@@ -165,32 +166,34 @@ def margins_table(sets: list[SetScores], method: str, times: float = 1.0) -> tup
     Also the sets on which it is below by more than some standard errors.
     """
     body, below = [], []
-    for one in sets:
-        best = max((m for m in REFERENCES if m in one.scores), key=one.mean)
-        mean, error = one.margin(method, best)
+    for data_set in sets:
+        best = max((m for m in REFERENCES if m in data_set.scores), key=data_set.mean)
+        mean, error = data_set.margin(method, best)
         short = mean < -times * error
-        below += [one.name] if short else []
+        below += [data_set.name] if short else []
         verdict = "**below**" if short else ("above" if mean > error else "even")
-        body.append([one.name, LABELS[best], f"{mean:+.1f}", f"{error:.1f}", verdict])
+        body.append([data_set.name, LABELS[best], f"{mean:+.1f}", f"{error:.1f}", verdict])
     return table(
-        ["set", "best of SVM, linear, all boosting", "gain", "standard error", ""], body
+        ["set", "best of SVM, linear and boosting methods", "gain", "standard error", ""], body
     ), below
 
 
 def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
-    """What was asked for on the confirmation sets, and what came out."""
+    """Targets on the confirmation sets that were set before the run, and the results."""
     alone = [m for m in methods if m != "context"]
     rows = []
-    for what, value in (("average", SetScores.mean), ("worst-domain", SetScores.worst)):
-        scores = np.array([[value(one, m) for m in alone] for one in sets])
-        found = rank_methods(scores, alone).average_ranks
-        place = sorted(range(len(alone)), key=lambda i: found[i])
-        first = alone[place[0]]
-        mine = found[alone.index("ensemble")]
-        rest = f"{LABELS[first]} has {found[place[0]]:.1f}" if first != "ensemble" else "the best"
-        rows.append([f"best {what} rank", f"{mine:.1f} ({rest})", _yes(first == "ensemble")])
+    for what, value in (
+        ("average rank", SetScores.mean),
+        ("rank by worst domain", SetScores.worst),
+    ):
+        scores = np.array([[value(data_set, m) for m in alone] for data_set in sets])
+        ranks = rank_methods(scores, alone).average_ranks
+        first = alone[int(np.argmin(ranks))]
+        own_rank = ranks[alone.index("ensemble")]
+        rest = f"{LABELS[first]}: {ranks.min():.1f}" if first != "ensemble" else "the best"
+        rows.append([f"best {what}", f"{own_rank:.1f} ({rest})", _yes(first == "ensemble")])
     for method, bound in (("ensemble", 1.5), ("context", 2.5)):
-        gain = float(np.mean([one.margin(method, "svm")[0] for one in sets]))
+        gain = float(np.mean([data_set.margin(method, "svm")[0] for data_set in sets]))
         rows.append(
             [f"{LABELS[method]}: gain over the SVM ≥ {bound}", f"{gain:+.1f}", _yes(gain >= bound)]
         )
@@ -198,14 +201,14 @@ def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
         below = margins_table(sets, method, times)[1]
         rows.append(
             [
-                f"{LABELS[method]}: on no set below the best of SVM, linear and all boosting by "
-                f"more than {('one standard error', 'two standard errors')[times - 1]}",
+                f"{LABELS[method]}: on no set worse than the best of SVM, linear and boosting "
+                f"methods by more than {('one standard error', 'two standard errors')[times - 1]}",
                 ", ".join(below) or "none",
                 _yes(not below),
             ]
         )
     if "autogluon" in methods:
-        ahead = sum(one.margin("ensemble", "autogluon")[0] > 0 for one in sets)
+        ahead = sum(data_set.margin("ensemble", "autogluon")[0] > 0 for data_set in sets)
         rows.append(
             [
                 "ahead of AutoGluon on more than half of the sets",
@@ -215,7 +218,7 @@ def aims(sets: list[SetScores], methods: Sequence[str]) -> str:
         )
     else:
         rows.append(["ahead of AutoGluon on more than half of the sets", "not installed here", "–"])
-    return table(["asked for", "measured", "reached"], rows)
+    return table(["target", "measured", "reached"], rows)
 
 
 def _yes(reached: bool) -> str:
@@ -229,31 +232,37 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
         present = {row["method"] for row in rows if row["set"] in names}
         compared[stage] = [name for name in LABELS if name in present]
         scores = [SetScores.of_rows(name, rows, compared[stage]) for name in names]
-        stages[stage] = [one for one in scores if one.n_folds]
+        stages[stage] = [data_set for data_set in scores if data_set.n_folds]
     parts = [
         "# Leaderboard",
-        "`python benchmarks/leaderboard.py run`, then `report`. Every domain is left out, in at "
-        f"most {OUTER_FOLDS} groups; methods learn from {TRAINING_ROWS} rows drawn evenly from the "
-        "other domains and choose their parameters by holding out some of these; up to "
-        f"{SCORED_ROWS} rows of each held-out domain are scored, domain by domain. Classes are "
-        "measured by balanced accuracy, and all classifiers weigh them the same; numbers are "
-        "measured by RMSE. The variant *with the domain's rows* sees all rows of a new domain, "
-        "without targets, and all rows of the sources tell what their domains are like. All "
-        "methods get the same rows to learn from.",
-        "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). Confirmation "
-        "sets were run once, when everything was frozen; but the trials from which the ensemble's "
-        "plan grew had looked at some of them. Before that run, quick methods were run on some "
-        "confirmation folds to try the runner, and nothing was changed by what they gave. "
-        "Rows of other packages were added after the run; the ensemble was not changed for them. "
-        "Its own rows were made again after each change that came from development sets: values "
-        "beyond the range of the sources become its end (`ENSEMBLE_STRESS.md`), symmetric trees "
-        "for boosting (`ENSEMBLE_DESIGN.md`), cheaper searches, and context in batches of any "
-        "size. Rivals were then run again on the same machine, CatBoost on another.",
-        "LightGBM 4.7 and CatBoost 1.2.10 search their depth among 2 and 6, with balanced weights.",
-        "AutoGluon 1.6.3, where it has a row: 40 seconds and one core a fit, domains as its "
-        "`groups` (at most eight), balanced weights, no neural nets, no CatBoost.",
-        "Folds that all methods have finished: "
-        + ", ".join(f"{one.name} {one.n_folds}" for sets in stages.values() for one in sets)
+        "Written by `python benchmarks/leaderboard.py run`, then `report`. Every domain is held "
+        f"out, in at most {OUTER_FOLDS} groups. Methods are trained on {TRAINING_ROWS} rows drawn "
+        "evenly from the other domains, and choose their parameters by holding out some of these "
+        f"domains. Up to {SCORED_ROWS} rows of each held-out domain are scored, separately for "
+        "each domain. The metric is balanced accuracy for classification, with equal class "
+        "weights in all classifiers, and RMSE for regression. The variant *with context* sees all "
+        "rows of a new domain, without targets, and uses all rows of the source domains to "
+        "describe these domains. All methods are trained on the same rows.",
+        "The ensemble was designed on the development sets (`ENSEMBLE_DESIGN.md`). The "
+        "confirmation sets were run once, after the design was fixed. However, some of them had "
+        "been used in the earlier trials that led to the idea of the ensemble. Before the run, "
+        "fast methods were run on some confirmation folds to test the script, and nothing was "
+        "changed because of their results. Results of other packages were added after the run, "
+        "and the ensemble was not changed because of them. The results of the ensemble were "
+        "computed again after each change that was made because of development sets: values "
+        "outside the range of the source domains are clipped (`ENSEMBLE_STRESS.md`), boosting "
+        "uses symmetric trees (`ENSEMBLE_DESIGN.md`), searches are faster, and context accepts "
+        "batches of any size. The other methods were then run again on the same machine, except "
+        "CatBoost, which was run on another one.",
+        "LightGBM 4.7 and CatBoost 1.2.10 choose a depth of 2 or 6 on held-out domains, with "
+        "balanced class weights.",
+        "AutoGluon 1.6.3, in tables that include it, was run with 40 seconds and one core per "
+        "fit, domains as its `groups` (at most eight), balanced weights, and without neural "
+        "networks and CatBoost.",
+        "Number of folds that all methods have finished: "
+        + ", ".join(
+            f"{data_set.name} {data_set.n_folds}" for sets in stages.values() for data_set in sets
+        )
         + ".",
     ]
     for stage in ("confirmation", "development"):
@@ -262,10 +271,10 @@ def write_report(path: Path, rows: list[dict[str, Any]]) -> None:
             continue
         parts += [f"## {stage.capitalize()} sets", rank_table(sets, methods)]
         if stage == "confirmation":
-            parts += ["### What was asked for", aims(sets, methods)]
+            parts += ["### Targets set before the run", aims(sets, methods)]
         parts += ["### Means over domains", means_table(sets, methods, "mean")]
         parts += ["### Worst domains", means_table(sets, methods, "worst")]
         for method in ("ensemble", "context"):
-            parts += [f"### {LABELS[method]}, by set", margins_table(sets, method)[0]]
+            parts += [f"### {LABELS[method]}, by data set", margins_table(sets, method)[0]]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     print(path)
