@@ -1,14 +1,14 @@
-"""Choosing among candidates by held-out domains, from moments: time, memory, growth, GPU, cluster.
+"""Scoring candidates on held-out domains, from moments: time, memory, growth, GPU, cluster.
 
-Rows have 16 features, 2 classes and 10 domains. The rivals are one pass of scikit-learn's
-``Nystroem(500).transform`` over the same rows, which chooses nothing, and scikit-learn's grid
-search of the same machine with the same folds.
+Rows have 16 features, 2 classes and 10 domains. Times are compared with one pass of scikit-learn's
+``Nystroem(500).transform`` over the same rows, and with scikit-learn's grid search of the same
+model with the same folds.
 
     python benchmarks/any_size.py                   the CPU part, then ANY_SIZE.md beside this file
     python benchmarks/any_size.py --quick           small sizes, to see that it works, no files
     python benchmarks/any_size.py --gpu --out DIR   ten million rows on a CUDA device, to DIR
     python benchmarks/any_size.py --dask            Parquet files on two workers, then ANY_SIZE.md
-    python benchmarks/any_size.py --report          ANY_SIZE.md from the results there are
+    python benchmarks/any_size.py --report          ANY_SIZE.md from stored results
 
 Results are JSON files, in DIR or ``domainwise-results/any-size``, one for each part.
 """
@@ -371,13 +371,14 @@ def write_report(folder: Path, path: Path | None) -> None:
         file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")
     }
     report = Report(
-        "Choosing by held-out domains at any size", "python benchmarks/any_size.py [--gpu | --dask]"
+        "Choosing parameters on held-out domains for any number of rows",
+        "python benchmarks/any_size.py [--gpu | --dask]",
     )
     report.text(
-        f"Rows of {FEATURES} features in {DOMAINS} domains, two classes; "
-        f"`InvariantRidgeClassifierCV` with {len(WEIGHTS)} domain weights and {N_ALPHAS} "
-        "penalties, leaving out one domain at a time. Every candidate is judged on every fold by "
-        "the squared error, which follows from moments."
+        f"Rows have {FEATURES} features, {DOMAINS} domains and two classes. "
+        f"`InvariantRidgeClassifierCV` searches {len(WEIGHTS)} domain weights and {N_ALPHAS} "
+        "penalties, and holds out one domain at a time. The squared error of every candidate on "
+        "every fold is computed from moments."
     )
     if "cpu" in parts:
         _cpu(report, parts["cpu"])
@@ -426,8 +427,8 @@ def _cpu(report: Report, cpu: dict[str, Any]) -> None:
         least=False,
     )
     report.text(
-        f"## On {cpu['machine']}\n\n{cpu['load']:.0f} processes wanted to run, the benchmark's "
-        "own among them, in the fifteen minutes before its end."
+        f"## On {cpu['machine']}\n\nThe load average over the last fifteen minutes was "
+        f"{cpu['load']:.0f}, including the benchmark itself."
     )
     report.table(
         ["N", "seconds of the search"],
@@ -444,9 +445,9 @@ def _projection(report: Report, found: dict[str, Any]) -> None:
     moments, rows = found["moments"], found["rows"]
     pairs = zip(moments["scores"], rows["scores"], strict=True)
     report.text(
-        f"`FastDCMCV` with {PROJECTION_LANDMARKS} landmarks, {moments['candidates']} candidates of "
-        f"one gamma and {moments['splits']} folds, N={size(found['n'])}: "
-        f"{moments['seconds']:.2f} s from moments, {rows['seconds']:.2f} s "
+        f"`FastDCMCV` with {PROJECTION_LANDMARKS} landmarks, {moments['candidates']} candidates "
+        f"of one gamma and {moments['splits']} folds, N={size(found['n'])}: "
+        f"{moments['seconds']:.2f} s from moments, and {rows['seconds']:.2f} s "
         f"({rows['seconds'] / moments['seconds']:.1f}×) with "
         "`estimator=LinearDiscriminantAnalysis()`, which is fitted to the projected rows of each "
         f"fold. Mean scores differ by {max(abs(a - b) for a, b in pairs):.0e} at most."
@@ -467,9 +468,9 @@ def _gpu(report: Report, gpu: dict[str, Any]) -> None:
             )
     first = next(iter(gpu.values()))
     report.text(
-        f"## On {first['device']}\n\nfloat32 tensors on the device, after a fit of 20,000 rows. "
-        f"Scores of 20,000 float64 rows differ from those of NumPy by {first['difference']:.0e} at "
-        "most, relatively."
+        f"## On {first['device']}\n\nThe rows are float32 tensors on the device, and a fit of "
+        "20,000 rows serves as a warm-up. Scores of 20,000 float64 rows differ from those of "
+        f"NumPy by a relative {first['difference']:.0e} at most."
     )
     report.table(
         ["N", "seconds", "peak memory of the device (GiB)"],
@@ -500,9 +501,10 @@ def _dask(report: Report, dask: dict[str, Any]) -> None:
         least=False,
     )
     report.text(
-        f"## On Dask\n\n{dask['machine']}, a load of {dask['load']:.0f}. One process with "
-        f"{size(here['rows'])} rows in memory on one core: {rate:,.0f} rows a second; two workers: "
-        f"{2 * each:,.0f}. Eight partitions send {sent / 2**20:.0f} MiB to each other."
+        f"## On Dask\n\n{dask['machine']}, a load average of {dask['load']:.0f}. One process with "
+        f"{size(here['rows'])} rows in memory on one core processes {rate:,.0f} rows per second, "
+        f"and two workers {2 * each:,.0f}. With eight partitions, workers send {sent / 2**20:.0f} "
+        "MiB to each other."
     )
 
 

@@ -1,15 +1,16 @@
-"""Scores of ensembles against the size of the batches that they predict, with and without context.
+"""Scores of ensembles by the size of the batches that they predict, with and without context.
 
     python benchmarks/leaderboard.py prepare                      needs the data and pandas
     python benchmarks/batch_size.py run --workers 8 --minutes 5   fits ensembles
-    python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a picture
+    python benchmarks/batch_size.py report                        writes BATCH_SIZE.md, a figure
 
-Ensembles learn from 600 rows of the source domains of a held-out fold. Statistics of source domains
-come from all of their rows ("large"), or from the rows that are learnt from alone ("small"): then
-batches to predict are larger than source domains. The rows of a held-out domain are divided at
-random into batches of one size; at least 300 of them are scored, or all. "before" is context
-without parts, trust and guard: all rows of a batch show what its domain is like, however few they
-are. A run that is started again goes on where it stopped.
+Ensembles are trained on 600 rows of the source domains of a fold. Statistics of source domains
+are computed from all their rows ("large"), or from the training rows only ("small"); in the second
+case, batches can be larger than the source domains. The rows of a held-out domain are divided at
+random into batches of equal size, and at least 300 rows are scored, or all. "before" is an earlier
+version of context, without division into parts, shrinkage and the check for unusual batches: it
+compared each row with all rows of its batch, however few. A run that is started again continues
+where it stopped.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def job(name: str, fold: int, sources: str, data: Path, out: Path) -> str:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do what is not stored yet, until the time is over."""
+    """Run the jobs that have no results yet, until the time is over."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     deadline = time.time() + 60 * arguments.minutes
     todo = [
@@ -131,8 +132,8 @@ def run(arguments: argparse.Namespace) -> None:
 def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
     """Scores of all folds by set and kind of sources, and by size.
 
-    Columns are those of plain, context and before, whether there was an alarm, and the cost.
-    Domains smaller than a size are predicted whole there, so that all sizes have the same domains.
+    The columns are plain, context, before, whether the batch was unusual, and the relative time.
+    A domain with fewer rows than the batch size is one batch, so that all sizes have all domains.
     """
     files = [json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))]
     found: dict[tuple[str, str], dict[int, list]] = {}
@@ -151,9 +152,9 @@ def collected(out: Path) -> dict[tuple[str, str], dict[int, np.ndarray]]:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Write tables and the picture."""
+    """Write tables and the figure."""
     found = collected(arguments.out)
-    lines = ["# Scores against the size of batches", "", *(__doc__ or "").split("\n\n")[2:], ""]
+    lines = ["# Scores by batch size", "", *(__doc__ or "").split("\n\n")[2:], ""]
     lines += [arguments.note, ""] if arguments.note else []
     lines += ["![Gain over rows one by one, by batch size](../docs/batch_size.png)", ""]
     worst: list[tuple[float, str]] = []
@@ -161,8 +162,10 @@ def report(arguments: argparse.Namespace) -> None:
         lines += [
             f"## Statistics of source domains from {'all' if sources == 'large' else 'few'} rows",
             "",
-            "Score of rows one by one; gain of context over it ± its standard error over domains "
-            "(gain of context as it was before); balanced accuracy, or the negative RMSE.",
+            "The column *plain* is the score for rows predicted one by one. The other columns "
+            "show the gain from context ± its standard error over domains, and in brackets the "
+            "gain with the earlier version of context. Scores are balanced accuracy, or the "
+            "negative RMSE.",
             "",
             "| set | domains | plain | " + " | ".join(map(str, SIZES)) + " |",
             "|---|---|---|" + "---|" * len(SIZES),
@@ -184,10 +187,12 @@ def report(arguments: argparse.Namespace) -> None:
     cost = [f"{np.median(values):.1f} at {n}" for n, values in by_sizes(found, 4).items()]
     below = [f"{where} ({value:+.3f})" for value, where in worst if value < -1e-12]
     lines += [
-        "Gains below minus one standard error: " + ("; ".join(below) if below else "none") + ".",
+        "Losses of more than one standard error: " + ("; ".join(below) if below else "none") + ".",
         "",
-        f"Batches that the guard predicts row by row: {', '.join(alarms)}.",
-        f"Cost of a prediction with context, in those row by row (median): {', '.join(cost)}.",
+        "Share of batches that are unusual, so that their rows are predicted one by one, by batch "
+        f"size: {', '.join(alarms)}.",
+        "Time of a prediction with context, relative to rows one by one (median), by batch size: "
+        f"{', '.join(cost)}.",
         "",
     ]
     (HERE / "BATCH_SIZE.md").write_text("\n".join(lines), encoding="utf-8")
@@ -226,7 +231,7 @@ def draw(found: dict[tuple[str, str], dict[int, np.ndarray]], path: Path) -> Non
                     axis.fill_between(SIZES, mean - error, mean + error, alpha=0.2)
     axes[0, 0].legend(fontsize=7)
     figure.supxlabel("rows in a batch", fontsize=9)
-    figure.supylabel("score less that of rows one by one", fontsize=9)
+    figure.supylabel("gain over rows one by one", fontsize=9)
     figure.tight_layout(rect=(0.01, 0.01, 1.0, 1.0))
     figure.savefig(path, dpi=100)
 

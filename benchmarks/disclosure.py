@@ -1,13 +1,13 @@
-"""Sites that keep their rows: what bounded files cost in accuracy, and what attacks find in them.
+"""Federated fits: the effect of limits on site files on scores, and attacks on these files.
 
-Accuracy on domains that had no part in the fit. Every source domain is a site, which sends what it
-sends by default; beside it, files whose disclosure was accepted, with 30, 100 and 500 columns of
-each of six maps. Then two tests of whether a row is in the data, from a site's second moments.
+Scores on domains that did not take part in the fit. Every source domain is a site, which sends the
+default file. For comparison, sites accept the disclosure of 30, 100 and 500 columns of each of six
+maps. Then three tests of whether a row is in the data, from the second moments of a site.
 
     python benchmarks/disclosure.py           both parts, then DISCLOSURE.md beside this file
     python benchmarks/disclosure.py --quick   one data set and few repeats, no files
 
-Data are looked for in ``$DOMAINWISE_DATA``, then in ``../shared/data``.
+Data are read from ``$DOMAINWISE_DATA``, or from ``../shared/data``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POPULATION = 20_000
 
 
 def accuracy_of(name: str, columns: int | None) -> Result:
-    """Scores on held-out domains; without columns, of what sites send by default."""
+    """Scores on held-out domains; without ``columns``, those of the default files."""
     import warnings
 
     import numpy as np
@@ -106,11 +106,11 @@ def accuracy_of(name: str, columns: int | None) -> Result:
 
 
 def membership(rows: int, repeats: int, columns: int | None) -> Result:
-    """Areas under the curve of three tests of membership, means over repeats.
+    """Areas under the ROC curve of three tests of membership, means over repeats.
 
-    Rows have five independent normal columns. The test of span asks how far a row lies outside the
-    range of a second moment, that of leverage what it would weigh in it. The third compares the
-    second moment with that of all possible rows, which it knows.
+    Rows have five independent normal columns. The test of span computes how far a row lies outside
+    the range of a second moment, and the test of leverage its leverage in it. The third test
+    compares the second moment with that of the distribution, which it knows.
     """
     import numpy as np
     import pandas as pd
@@ -170,15 +170,15 @@ TASKS = {"accuracy": accuracy_of, "membership": membership}
 
 
 def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result]) -> None:
-    """A table of scores, and what the default is for each data set."""
-    report.text("## What the default costs")
+    """A table of scores, and the default files of each data set."""
+    report.text("## The effect of the default limits on scores")
     report.text(
-        "Every domain is a site, and the domains of one group of four are held out in turn; scores "
-        f"are means over groups, and over {SEEDS} seeds of the default and of maps with fewer than "
-        f"{FEW} columns. By default the columns of the map follow from the counts of the sites. "
-        "The other files hold second moments by class of six maps, and were written with "
-        "`accept_disclosure=True`. Balanced accuracy (larger is better), or RMSE where it says so "
-        "(smaller is better)."
+        "Every domain is a site, and the domains of one of four groups are held out in turn. "
+        f"Scores are means over groups, and over {SEEDS} seeds for the default and for maps with "
+        f"fewer than {FEW} columns. By default, the number of columns is computed from the counts "
+        "of the sites. The other files contain second moments by class of six maps, and were "
+        "written with `accept_disclosure=True`. The metric is balanced accuracy (larger is "
+        "better), or RMSE if the table says so (smaller is better)."
     )
     header = ["data (rows, sites)", "default", "its columns", "its maps", "rows in its files"]
     rows = []
@@ -194,14 +194,15 @@ def report_accuracy(report: Report, results: dict[tuple[str, int | None], Result
 
 
 def report_membership(report: Report, results: dict[tuple[int, int | None], Result]) -> None:
-    """A table of all tests, and the bound that the default has to hold."""
-    report.text("## Whether a row is in the data")
+    """A table of all tests, and the bound for default files."""
+    report.text("## Tests of whether a row is in the data")
     report.text(
-        "Two sites of five normal columns, and the rows of one class of the first; areas under the "
-        f"ROC curve of tests of membership against as many new rows, means of {REPEATS} repeats. "
-        "0.5 is chance, 1 is certainty. Span and leverage need the file alone. The third test also "
-        f"knows the distribution at the site, from {size(POPULATION)} other rows. The accepted "
-        "file has 500 columns and second moments by class."
+        "There are two sites with five normally distributed columns. The table shows the area "
+        "under the ROC curve of tests that separate the rows of one class of the first site from "
+        f"as many new rows, as means over {REPEATS} repeats. 0.5 is chance, and 1 means that "
+        "every row is classified correctly. The tests of span and leverage need only the file. "
+        f"The third test also knows the distribution at the site, from {size(POPULATION)} other "
+        "rows. The accepted file has 500 columns and second moments by class."
     )
     header = ["rows of the site", "columns", *MEMBERSHIP]
     rows = []
@@ -231,9 +232,9 @@ def main() -> None:
     script, report = (
         str(Path(__file__)),
         Report(
-            "What sites disclose, and what bounds on it cost",
+            "What site files disclose, and the effect of limits on scores",
             "python benchmarks/disclosure.py",
-            "Every point ran in a process of its own.",
+            "Every measurement ran in a separate process.",
         ),
     )
     names = ["heart"] if arguments.quick else list(DATA_SETS)

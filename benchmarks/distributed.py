@@ -39,7 +39,7 @@ GROUP_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the main comparison, files they lie in, and rows of the traffic table."""
+    """Rows of the main comparison, number of files, and rows of the table of data transfer."""
 
     rows: int = 20_000_000
     files: int = 20
@@ -74,7 +74,7 @@ def make_data(folder: str, rows: int, files: int, group_rows: int) -> Result:
 
 
 def model() -> Any:
-    """The estimator that all points fit; gamma is given, so that all do the same work."""
+    """The estimator of all measurements; gamma is fixed, so that all do the same work."""
     from domainwise import FastDCM
 
     return FastDCM(n_landmarks=N_LANDMARKS, gamma=1 / (2 * N_FEATURES))
@@ -177,12 +177,13 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
         "peak memory of a worker (MiB)", peak, MEMORY_LIMIT / MIB, form="{:.0f}", least=False
     )
     report.text(
-        f"## Throughput\n\n{size(sizes.rows)} rows of {N_FEATURES} float32 features, two classes "
-        f"and {N_DOMAINS} domains, {mib(made['stored'])} MiB of Parquet in {sizes.files} files of "
-        f"row groups of {size(GROUP_ROWS)} rows; {N_LANDMARKS} landmarks. A worker is a process of "
-        "one thread with a limit of 1 GiB. In memory means `fit` on one core, without the time it "
-        "takes to read; workers read the files within the time given. A worker at rest, with "
-        f"everything imported, has {mib(two['at_rest'])} MiB."
+        f"## Throughput\n\nThe data are {size(sizes.rows)} rows with {N_FEATURES} float32 "
+        f"features, two classes and {N_DOMAINS} domains: {mib(made['stored'])} MiB of Parquet in "
+        f"{sizes.files} files with row groups of {size(GROUP_ROWS)} rows. There are {N_LANDMARKS} "
+        "landmarks. A worker is a process with one thread and a memory limit of 1 GiB. *In "
+        "memory* means `fit` on one core, without the time for reading; for workers, the time "
+        "includes reading the files. An idle worker, with everything imported, uses "
+        f"{mib(two['at_rest'])} MiB."
     )
     rows = [
         [
@@ -204,7 +205,7 @@ def throughput(report: Report, folder: Path, sizes: Sizes) -> Result:
 
 
 def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
-    """Measure bytes between workers: they follow partitions, not rows."""
+    """Measure bytes between workers, which depend on the number of partitions, not of rows."""
     lines = []
     for factor, partitions in [(1, 8), (2, 8), (2, 16), (2, 32)]:
         rows = factor * sizes.traffic
@@ -223,18 +224,19 @@ def traffic(report: Report, folder: Path, sizes: Sizes) -> None:
             ]
         )
     report.text(
-        "## What is moved\n\nBytes that two workers sent, to each other and to the client, during "
-        "the whole fit. A partition's sums are 8 M² bytes and some more, and travel unless the "
-        "worker that merges them is the one that made them; a partition is read by the task that "
-        "sums it, so that no rows travel but those of the first look (32,768 at most). The look "
-        "and the constants of the pass are in every line: what one worker sends in the table above."
+        "## Data transfer\n\nThe table shows the bytes that two workers sent to each other and to "
+        "the client during the whole fit. The sums of a partition take slightly more than 8 M² "
+        "bytes. They are sent unless the same worker computes and merges them. A partition is "
+        "read by the task that sums it, so that no rows are sent except those of the first sample "
+        "(at most 32,768). Every line includes this sample and the constants of the pass, which a "
+        "single worker also sends in the table above."
     )
     header = ["rows", "partitions", "sent (MiB)", "per partition (MiB)", "per partition and 8 M²"]
     report.table(header, lines)
 
 
 def arithmetic(report: Report, two: Result) -> None:
-    """Say what ten thousand million rows on a hundred workers would take."""
+    """Estimate the time of ten billion rows on a hundred workers."""
     rows, workers = 10**10, 100
     per_partition = two["sent"] / two["partitions"]
     rate = two["rows"] / two["seconds"] / 2
@@ -244,27 +246,28 @@ def arithmetic(report: Report, two: Result) -> None:
     sums = 8 * N_LANDMARKS**2
     tasks = partitions * (1 + 1 / 3)
     report.text(
-        "## 10¹⁰ rows on 100 workers, by arithmetic\n\n"
-        f"Nothing here was run. Two workers handled {size(rate)} rows per second each, so 100 of "
-        f"them, with storage that keeps up, would need 10¹⁰ / (100 × {size(rate)}) = "
-        f"{size(seconds)} s, or {seconds / 60:.0f} minutes. At {size(partition_rows)} rows a "
-        f"partition there are {size(partitions)} partitions; a worker reads and sums one in "
-        f"{partition_rows / rate:.1f} s. If every partition's sums travelled once, "
-        f"{partitions * sums / 2**30:.0f} GiB would cross the network, "
-        f"{partitions * sums / workers / seconds / MIB:.1f} MiB/s for each worker; at the measured "
-        f"{per_partition / MIB:.2f} MiB a partition it is {partitions * per_partition / 2**30:.0f} "
-        f"GiB. The graph has about {size(tasks)} tasks (one for each partition, a merge for every "
-        f"three); at the millisecond or so that Dask's scheduler spends on a task "
-        f"it is busy for {tasks / 1000:.0f} s of the {size(seconds)} s, so partitions should not "
-        f"be smaller than this, and with many more workers they should be larger. The rows would "
-        f"be {rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of Parquet; a worker still needs no "
-        "more than its 1 GiB, and the client the memory of a few M × M matrices. With five times "
-        "the landmarks the sums take 25 times the bytes and the products up to 25 times the time."
+        "## Estimate for 10¹⁰ rows on 100 workers\n\nThis was not run. Two workers processed "
+        f"{size(rate)} rows per second each. So 100 workers, with storage that is fast enough, "
+        f"would need 10¹⁰ / (100 × {size(rate)}) = {size(seconds)} s, or {seconds / 60:.0f} "
+        f"minutes. With {size(partition_rows)} rows per partition there are {size(partitions)} "
+        f"partitions, and a worker reads and sums one in {partition_rows / rate:.1f} s. If the "
+        f"sums of every partition were sent once, {partitions * sums / 2**30:.0f} GiB would be "
+        f"sent over the network, {partitions * sums / workers / seconds / MIB:.1f} MiB/s per "
+        f"worker. With the measured {per_partition / MIB:.2f} MiB per partition it would be "
+        f"{partitions * per_partition / 2**30:.0f} GiB. The graph has about {size(tasks)} tasks "
+        "(one per partition, and one merge for every three). Dask's scheduler needs about a "
+        f"millisecond per task, so that it is busy for {tasks / 1000:.0f} s of the "
+        f"{size(seconds)} s. So partitions should not be smaller than this, and with many more "
+        "workers they should be larger. The rows would take "
+        f"{rows * (N_FEATURES + 2) * 4 / 2**40:.2f} TiB of Parquet. A worker still needs no more "
+        "than 1 GiB, and the client needs memory for a few M × M matrices. With five times as "
+        "many landmarks, the sums take 25 times as many bytes, and the products up to 25 times as "
+        "long."
     )
 
 
 def run(**point: Any) -> Result:
-    """Measure a point in a process of its own."""
+    """Measure one point in a separate process."""
     return run_point(__file__, point)
 
 

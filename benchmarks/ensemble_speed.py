@@ -1,4 +1,4 @@
-"""What two versions of the ensemble cost and reach, on the same folds of the leaderboard's sets.
+"""Time, memory and scores of two versions of the ensemble, on the same folds of the leaderboard.
 
     python benchmarks/leaderboard.py prepare
     git archive 18932f9 | tar x -C build/before
@@ -7,7 +7,7 @@
 
 Each job fits both versions and one HistGradientBoosting with scikit-learn's defaults to the same
 rows, one after the other on one thread. Differences of scores are paired over held-out domains. A
-run that is started again goes on where it stopped.
+run that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from leaderboard_data import OUTER_FOLDS, STAGE, TRAINING_ROWS, domain_scores, t
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 VERSIONS = ("before", "now")
 LEADERBOARD_NOTE = (
-    "; those of the version now are from a run of the leaderboard on a machine of the same kind, "
-    "and include its predictions"
+    "; those of the current version are from a run of the leaderboard on a machine of the same "
+    "kind, and include its predictions"
 )
 
 
@@ -71,7 +71,7 @@ def job(name: str, number: int, rows: int, data: Path) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run what is not in the results yet, each version in a process of its own."""
+    """Run the jobs that have no results yet, each version in a separate process."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     store = arguments.out / "ensemble_speed.jsonl"
     done = {(r["set"], r["fold"], r["rows"], r["version"]) for r in read(store)}
@@ -122,7 +122,7 @@ def read(store: Path) -> list[dict[str, Any]]:
 
 
 def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the ensemble in a run of the leaderboard, beside those of the version before."""
+    """Results of the ensemble in a run of the leaderboard, with those of the earlier version."""
     methods = {"ensemble": "alone", "context": "context"}
     found: dict[Any, dict[str, Any]] = {}
     known = {(r["set"], r["fold"]): r for r in before if r["rows"] == TRAINING_ROWS}
@@ -138,7 +138,7 @@ def from_leaderboard(store: Path, before: list[dict[str, Any]]) -> list[dict[str
 
 
 def difference(before: list[Any], now: list[Any], how: str) -> tuple[float, float, float]:
-    """Mean score now, gain over before (larger is better), and its standard error over domains."""
+    """Current mean score, gain over the earlier version, and its standard error over domains."""
     pairs = [
         (b["scores"][how][d], n["scores"][how][d])
         for b, n in zip(before, now, strict=True)
@@ -183,19 +183,19 @@ def report(arguments: argparse.Namespace) -> None:
                 cells.append(f"**{text}**" if gain < -error else text)
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     head = (
-        "| set | rows | classes | folds | CPU s before | now | ratio | times boosting before | now "
-        "| MiB before | now | score, rows one by one | score, with the domain's rows |"
+        "| set | rows | classes | folds | CPU s before | now | ratio | times boosting before | "
+        "now | MiB before | now | score, rows one by one | score, with context |"
     )
     text = [
-        "# The ensemble, before and now",
+        "# The ensemble before and after it was made faster",
         "",
-        "`python benchmarks/ensemble_speed.py run`, then `report`. Before is commit 18932f9. CPU "
-        "seconds are those of one fit on one thread, also as multiples of one default "
-        "`HistGradientBoosting` fit to the same rows"
-        f"{LEADERBOARD_NOTE if arguments.leaderboard else ''}. "
-        "Scores are means over held-out domains: balanced accuracy or, for numbers, RMSE. "
-        "In brackets: the gain over before, positive is "
-        "better, and its standard error paired over domains; bold where it lost more than that.",
+        "Written by `python benchmarks/ensemble_speed.py run`, then `report`. *Before* is commit "
+        "18932f9. CPU seconds are those of one fit on one thread, also as multiples of one "
+        "default `HistGradientBoosting` fit to the same "
+        f"rows{LEADERBOARD_NOTE if arguments.leaderboard else ''}. Scores are means over held-out "
+        "domains: balanced accuracy for classification, RMSE for regression. In brackets: the "
+        "gain over the earlier version (positive is better) and its standard error, paired over "
+        "domains. A loss of more than one standard error is bold.",
         "",
         f"Ratio of CPU seconds: median {np.median(ratios):.2f}, largest {max(ratios):.2f}.",
         "",
@@ -220,7 +220,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("build/leaderboard"))
     parser.add_argument("--out", type=Path, default=Path("domainwise-results/ensemble_speed"))
     parser.add_argument("--report", type=Path, default=here.with_name("ENSEMBLE_SPEED.md"))
-    parser.add_argument("--leaderboard", type=Path, help="take the version now from this run")
+    parser.add_argument(
+        "--leaderboard", type=Path, help=("read the results of the current version from this run")
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=600.0)
     arguments = parser.parse_args()

@@ -1,14 +1,14 @@
 """CPU time of `evaluate`: a small table, the house prices, and quick answers on all data sets.
 
-Every evaluation runs in a process of its own with one thread and one worker; its CPU time is split
-into that of jobs, which workers share, and the rest: reading, checks, intervals, page. Seconds on
-two idle cores follow from both. Beside each is the CPU time of one leave-domains-out
-cross-validation of HistGradientBoosting with default arguments on the same rows and splits.
+Every evaluation runs in a separate process with one thread and one worker. Its CPU time is the sum
+of the time of jobs, which workers share, and the rest: reading, checks, intervals, page. The time
+on two idle cores is estimated from both. For comparison, the CPU time of one leave-domains-out
+cross-validation of HistGradientBoosting with default arguments is measured on the same rows.
 
     python benchmarks/evaluate.py                    all, then EVALUATE.md
     python benchmarks/evaluate.py --parallel 8       eight evaluations at a time
     python benchmarks/evaluate.py --only small quick some of small, house and quick
-    python benchmarks/evaluate.py --points FILE      goes on where a run was stopped
+    python benchmarks/evaluate.py --points FILE      continues a run that was stopped
 """
 
 from __future__ import annotations
@@ -138,8 +138,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=["small", "house", "quick"])
     parser.add_argument("--parallel", type=int, default=1, help="evaluations at a time")
     parser.add_argument("--out", type=Path, default=HERE / "EVALUATE.md")
-    parser.add_argument("--points", type=Path, help="file of finished evaluations, to go on")
-    parser.add_argument("--report", action="store_true", help="report those that are there")
+    parser.add_argument(
+        "--points", type=Path, help=("file of finished evaluations, to continue a run")
+    )
+    parser.add_argument(
+        "--report", action="store_true", help=("report the evaluations that are finished")
+    )
     parser.add_argument("--point", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.point:
@@ -172,10 +176,11 @@ def main() -> None:
                     file.write(json.dumps(finished) + "\n")
     page = "the page included" if find_spec("matplotlib") else "without the page (no matplotlib)"
     note = (
-        f"CPU seconds with one thread and one worker, {page}; 'two cores' is the "
-        "time that two idle cores take: jobs are shared by two workers, the rest is not. The "
-        "ratio is to one leave-domains-out cross-validation of HistGradientBoosting (default "
-        f"arguments) on the rows that methods learn from. {options.parallel} at a time."
+        f"Times are CPU seconds with one thread and one worker, {page}. *Seconds on two cores* is "
+        "the estimated time on two idle cores, where two workers share the jobs but not the rest. "
+        "The ratio is to one leave-domains-out cross-validation of HistGradientBoosting (default "
+        "arguments) on the same training rows. Evaluations that ran at the same time: "
+        f"{options.parallel}."
     )
     report = Report("CPU time of evaluate", "python benchmarks/evaluate.py", note)
     asked = {

@@ -1,7 +1,7 @@
-"""Speed and memory of the exact core beside the paper's Algorithm 1 and scikit-learn's KernelPCA.
+"""Time and memory of exact DCM, the paper's Algorithm 1 and scikit-learn's KernelPCA.
 
-Standard-normal rows with 16 features, the median gamma, 2 classes and 10 domains; with and without
-the compiled functions of the extra ``fast``.
+Rows are standard normal with 16 features, the median gamma, 2 classes and 10 domains. Exact DCM is
+measured with and without the compiled functions of the extra ``fast``.
 
     python benchmarks/exact_core.py            writes EXACT_CORE.md beside this file
     python benchmarks/exact_core.py --avx2     the same with vector instructions up to AVX2 only
@@ -73,7 +73,7 @@ def problem(n: int) -> tuple[Any, Any, Any]:
 
 
 def without_numba() -> None:
-    """Make it fail to be imported, as where it is not installed."""
+    """Make the import of Numba fail, as if it were not installed."""
     sys.modules["numba"] = None  # type: ignore[assignment]
 
 
@@ -167,7 +167,7 @@ def transform(n: int, working_memory: int, folder: str, compiled: bool = False) 
 
 
 def compile_functions(n: int) -> Result:
-    """Time of the first product in both precisions: compiling, or loading what was compiled."""
+    """Time of the first product in both precisions: compiling, or loading the compiled code."""
     import numpy as np
 
     from domainwise.gram.tiles import symmetric_product
@@ -187,7 +187,7 @@ def compile_functions(n: int) -> Result:
 
 
 def roofline(n: int, precision: str, columns: int) -> Result:
-    """Instructions of a fused product beside those of a matrix product, on one thread."""
+    """Compare the instructions of a fused product with those of a matrix product, on one thread."""
     import numpy as np
     from threadpoolctl import threadpool_limits
 
@@ -233,7 +233,7 @@ TASKS = {
 
 @dataclass
 class Bench:
-    """A report that is being filled, and what all of its points have in common."""
+    """The report, and settings that all measurements share."""
 
     report: Report
     sizes: Sizes
@@ -380,11 +380,12 @@ class Bench:
                     f"{100 * result['share']:.0f} %",
                 ])  # fmt: skip
         self.report.text(
-            f"## The fused product\n\nOn one thread, N={size(n)}, in CPU time. An entry of K takes "
-            f"{FEATURES} multiplications and additions for its exponent, one more for the norms, "
-            f"{EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} (float64) for its "
-            "exponential, and two for each column, as it serves its mirror image, too. The peak is "
-            "the rate of fused multiplications and additions that a matrix product reaches."
+            f"## The fused product\n\nOn one thread, N={size(n)}, in CPU time. An entry of K "
+            f"takes {FEATURES} multiplications and additions for its exponent, one more for the "
+            f"norms, {EXPONENTIAL['float32']} (float32) or {EXPONENTIAL['float64']} (float64) for "
+            "its exponential, and two for each column, because K is symmetric and each entry is "
+            "used twice. The peak is the measured rate of fused multiplications and additions in "
+            "a matrix product."
         )
         header = ["precision", "ns per evaluated entry", "peak (10⁹/s)", "share of the peak"]
         self.report.table(header, rows)
@@ -395,8 +396,9 @@ class Bench:
             point = {"task": "compile", "n": WARM_UP_ROWS}
             first, later = (run_point(__file__, point, variables) for _ in range(2))
         self.report.text(
-            f"Compiling both precisions takes {first['seconds']:.1f} s the first time, and loading "
-            f"them {later['seconds']:.1f} s in each later process; neither is in the times above."
+            f"Compiling both precisions takes {first['seconds']:.1f} s the first time, and "
+            f"loading them takes {later['seconds']:.1f} s in each later process. These times are "
+            "not included above."
         )
 
     def transform_many(self) -> None:
@@ -419,7 +421,7 @@ class Bench:
 
 
 def avx2_only() -> dict[str, str]:
-    """Environment variables that keep NumPy, BLAS and Numba from longer vectors than AVX2's."""
+    """Environment variables that limit NumPy, BLAS and Numba to the vectors of AVX2."""
     ask = (
         "import numpy, json; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
     )
@@ -445,14 +447,15 @@ def main() -> None:
         return
     sizes = QUICK if arguments.quick else Sizes()
     command = f"python benchmarks/exact_core.py{' --avx2' if arguments.avx2 else ''}"
-    report = Report("Speed and memory of the exact core", command)
+    report = Report("Time and memory of exact DCM", command)
     bench = Bench(report, sizes, avx2_only() if arguments.avx2 else {})
     limited = " Vector instructions are limited to AVX2." if arguments.avx2 else ""
     report.text(
         "Rows are standard normal with 16 features, gamma is the median rule, and there are 2 "
-        "classes and 10 domains. Times compared with each other are medians of "
-        f"{sizes.rounds} rounds in turn. Memory is the peak RSS above that of the interpreter, its "
-        f"imports and a small fit. `[fast]` is the extra that compiles with Numba.{limited}"
+        "classes and 10 domains. Times that are compared with each other are medians of "
+        f"{sizes.rounds} alternating rounds. Memory is the peak RSS minus that of the "
+        "interpreter, its imports and a small fit. `[fast]` is the extra that compiles code with "
+        f"Numba.{limited}"
     )
     algorithm1 = bench.compare_with_algorithm1()
     bench.compare_with_kernel_pca()

@@ -1,7 +1,7 @@
-"""Speed and memory of SCA, MDA and MIDA beside the dense way, and at sizes it cannot reach.
+"""Time and memory of SCA, MDA and MIDA, compared with dense computations, and for many rows.
 
-The rival computes as the authors' programs do: N x N scatters, a solve, and LAPACK's eigenvalues of
-the result. Rows have 16 features, 4 classes and 8 domains that are shifted.
+The dense computations are those of the authors' programs: N x N scatters, a linear system, and
+LAPACK's eigenvalues. Rows have 16 features, 4 classes and 8 shifted domains.
 
     python benchmarks/family.py                   the CPU part, then FAMILY.md beside this file
     python benchmarks/family.py --quick           small sizes, to see that it works; writes nothing
@@ -52,7 +52,7 @@ def rows(n: int, dtype: str = "float64") -> tuple[Any, Any, Any]:
 
 
 def estimator(method: str, n: int) -> Any:
-    """Build the estimator with its defaults, but for the weight that MIDA's scale asks for."""
+    """Build the estimator with its defaults, except for the weight of MIDA, which depends on N."""
     import domainwise
 
     arguments = {"domain_weight": WEIGHT / n} if method.endswith("MIDA") else {}
@@ -60,7 +60,7 @@ def estimator(method: str, n: int) -> Any:
 
 
 def fit(method: str, n: int, dtype: str = "float64", cpu_time: bool = False) -> Result:
-    """Fit one of ours; ``cpu_time`` is what a comparison on a busy machine needs."""
+    """Fit one of our estimators; ``cpu_time`` is for comparisons on a busy machine."""
     from domainwise.kernels.functions import resolve_gamma
 
     X, y, d = rows(n, dtype)
@@ -77,10 +77,10 @@ def fit(method: str, n: int, dtype: str = "float64", cpu_time: bool = False) -> 
 
 
 def dense(method: str, n: int) -> Result:
-    """Solve as the authors' programs do, product for product; all are given the kernel's width.
+    """Solve as the authors' programs do, product by product, with the same kernel width.
 
-    SCA and MDA: S. Hu's programs, MATLAB (which keeps columns together) and Python; they centre by
-    products with the matrix of ones, solve, take LAPACK's ``eig`` with its vectors, and sort them.
+    SCA and MDA follow S. Hu's programs in MATLAB (with column-major order) and Python. They centre
+    by products with the matrix of ones, solve, call LAPACK's ``eig`` with vectors, and sort them.
     """
     import numpy as np
     from scipy.spatial.distance import cdist
@@ -111,7 +111,7 @@ def dense(method: str, n: int) -> Result:
 
 
 def _sca(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
-    """Both sides of SCA at its defaults; the mean of a class is found anew for each of its rows."""
+    """Both sides of SCA with its defaults; the mean of a class is computed for each of its rows."""
     import numpy as np
 
     n, K = len(K), np.asfortranarray(K)
@@ -134,7 +134,7 @@ def _sca(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
 
 
 def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
-    """Both sides of MDA at its defaults, each scatter a sum of N x N matrices."""
+    """Both sides of MDA with its defaults; each scatter is a sum of N x N matrices."""
     import numpy as np
 
     n = len(K)
@@ -169,7 +169,7 @@ def _mda(K: Any, y: Any, d: Any) -> tuple[Any, Any]:
 
 
 def other(library: str, n: int) -> Result:
-    """The nearest method of another library on the same rows."""
+    """The most similar method of another library on the same rows."""
     import numpy as np
     from sklearn.metrics import pairwise_distances
 
@@ -218,7 +218,7 @@ def on_device(method: str, n: int) -> Result:
 
 
 def plain(info: dict[str, Any]) -> dict[str, Any]:
-    """What a solver tells, as JSON holds it."""
+    """``solver_info_`` as JSON."""
     return {k: v if isinstance(v, str | bool | int) else float(v) for k, v in info.items()}
 
 
@@ -258,7 +258,7 @@ def gpu_part(n: int) -> dict[str, Any]:
 
 
 def others_part(python: str, n: int) -> dict[str, Any]:
-    """Measure other libraries in an interpreter that has them; one that fails says why."""
+    """Measure other libraries in an interpreter that has them; a failure is stored as an error."""
     found: dict[str, Any] = {"n": n, "machine": machine()}
     for library in ("pykale", "skada"):
         point = json.dumps({"task": "other", "library": library, "n": n})
@@ -279,9 +279,12 @@ def write_report(folder: Path) -> None:
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")
     }
     report = Report(
-        "SCA, MDA and MIDA: speed and memory",
+        "SCA, MDA and MIDA: time and memory",
         "python benchmarks/family.py",
-        note="Every point ran in a process of its own; a section names its machine if another.",
+        note=(
+            "Every measurement ran in a separate process. A section that was run on another "
+            "machine names it."
+        ),
     )
     if "cpu" in parts:
         _small(report, parts["cpu"], parts.get("others"))
@@ -301,7 +304,7 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         ratio = rival["seconds"] / ours["seconds"]
         bound = 1.0 if method == "MIDA" else 50.0
         report.check(
-            f"N={size(cpu['n'])}: {method}, times faster than the dense way",
+            f"N={size(cpu['n'])}: {method}, times as fast as the dense computation",
             ratio,
             bound,
             form="{:.1f}×",
@@ -309,7 +312,8 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         )
         off = max(abs(a / b - 1) for a, b in zip(ours["values"], rival["values"], strict=True))
         report.check(
-            f"{method}: the three largest eigenvalues, relative distance to the dense ones",
+            f"{method}: largest relative difference of the three leading eigenvalues from the "
+            "dense ones",
             off,
             1e-6,
             form="{:.0e}",
@@ -317,7 +321,10 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         )
         for name, result in ((f"`{method}`", ours), (f"dense {method}", rival)):
             lines.append([name, f"{result['seconds']:.2f}", f"{result['above'] / 2**20:,.0f}"])
-    for library, what in (("pykale", "MIDA of pykale"), ("skada", "TCA of skada, its nearest")):
+    for library, what in (
+        ("pykale", "MIDA of pykale"),
+        ("skada", "TCA of skada, the most similar method"),
+    ):
         result = (others or {}).get(library)
         if result and "failed" not in result:
             took, above = result["seconds"], result["above"] / 2**20
@@ -325,13 +332,13 @@ def _small(report: Report, cpu: dict[str, Any], others: dict[str, Any] | None) -
         elif result:
             lines.append([f"{what}: {result['failed'][:80]}", "-", "-"])
     report.text(
-        f"## N={size(cpu['n'])}\n\n{FEATURES} float64 features, {CLASSES} classes, {DOMAINS} "
-        "domains. The dense way does what the authors' programs do, product for product: it "
-        "centres by products with the matrix of ones, forms N x N scatters, solves, and takes "
-        "LAPACK's `eig` with its vectors (MIDA: `eigh`). SCA's finds the mean of a class anew for "
-        "each of its rows, from columns that lie together as in MATLAB. CPU seconds of one thread, "
-        f"medians over rounds in turn ({cpu['rounds']}), {cpu['date']}, at a load average of up to "
-        f"{cpu['load']:.0f}."
+        f"## N={size(cpu['n'])}\n\nThe rows have {FEATURES} float64 features, {CLASSES} classes "
+        f"and {DOMAINS} domains. The dense computation does the same as the authors' programs, "
+        "product by product: it centres by products with the matrix of ones, forms N x N "
+        "scatters, solves, and calls LAPACK's `eig` with vectors (MIDA: `eigh`). For SCA, it "
+        "computes the mean of a class again for each of its rows, in column-major order as in "
+        f"MATLAB. Times are CPU seconds of one thread, medians over {cpu['rounds']} alternating "
+        f"rounds, measured on {cpu['date']} at a load average of up to {cpu['load']:.0f}."
     )
     report.table(["", "CPU seconds", "memory (MiB)"], lines)
 
@@ -353,9 +360,9 @@ def _large(report: Report, parts: dict[str, Any]) -> None:
             )
             lines.append([f"`{prefix}{method}`", f"{result['seconds']:.0f}", f"{memory:.2f}"])
     report.text(
-        f"## N={size(N_LARGE)}\n\nfloat32 rows; the exact methods stream the kernel matrix in "
-        "tiles, the fast ones use their default landmarks. Memory is the peak above that of the "
-        "interpreter with its imports. Wall-clock seconds on "
+        f"## N={size(N_LARGE)}\n\nThe rows are float32. The exact methods evaluate the kernel "
+        "matrix tile by tile, and the fast ones use their default landmarks. Memory is the peak "
+        "minus that of the interpreter with its imports. Times are wall-clock seconds on "
         f"{', '.join(parts.get('large', parts.get('fast', {}))[key] for key in ORIGIN)}."
     )
     report.table(["", "seconds", "memory (GiB)"], lines)

@@ -1,8 +1,8 @@
-"""Speed and memory of FastDCM: a million rows from a file, and LandMine beside the exact method.
+"""Time and memory of FastDCM: a million rows from a file, and a comparison with DCM on LandMine.
 
-Rows have 16 features, 2 classes and 10 domains; there are 500 uniform landmarks. The rival is one
-pass of scikit-learn's ``Nystroem(500).transform`` over the same rows in blocks, which computes the
-same features and keeps nothing.
+Rows have 16 features, 2 classes and 10 domains; there are 500 uniform landmarks. Times are compared
+with one pass of scikit-learn's ``Nystroem(500).transform`` over the same rows in blocks, which
+computes the same features and stores nothing.
 
     python benchmarks/fast_family.py            writes FAST_FAMILY.md beside this file
     python benchmarks/fast_family.py --quick    small sizes, to see that it works; writes nothing
@@ -43,7 +43,7 @@ WEIGHTS = {"plain": None, "balanced": "balanced"}
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of rows, rounds of times that are compared, and repeats on LandMine."""
+    """Numbers of rows, rounds of measurements, and repeats on LandMine."""
 
     growth: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)
     rounds: int = 3
@@ -81,7 +81,7 @@ def fit(n: int, folder: str) -> Result:
 
 
 def partial_fit(n: int, folder: str) -> Result:
-    """Fit batch by batch; each batch is mapped, used and let go."""
+    """Fit batch by batch; each batch is mapped, used and released."""
     model = _model()
     X, y, domain = _open(n, folder)
     _fit(X[:WARM_UP_ROWS], y[:WARM_UP_ROWS], domain[:WARM_UP_ROWS])
@@ -219,7 +219,7 @@ def compare_with_nystroem(report: Report, n: int, rounds: int, folder: str) -> R
         least=False,
     )
     report.check(
-        f"`transform` of {size(n)} rows: millions a minute",
+        f"`transform` of {size(n)} rows: million rows per minute",
         60e-6 * n / projected["seconds"],
         1.0,
         form="{:.1f}",
@@ -254,24 +254,24 @@ def growth(report: Report, ns: tuple[int, ...], largest: Result, folder: str) ->
     own = [r["above"] - file for r, file in zip(fits, mapped, strict=True)]
     per_row = (own[-1] - own[0]) / (ns[-1] - ns[0])
     report.check(
-        "memory of `fit` beyond the mapped file: growth (bytes a row)",
+        "memory of `fit` beyond the mapped file: growth (bytes per row)",
         per_row,
         64,
         form="{:.0f}",
         least=False,
     )
     report.check(
-        f"memory of `partial_fit` at N={size(ns[-1])} less that at {size(ns[0])} (MiB)",
+        f"memory of `partial_fit` at N={size(ns[-1])} minus that at {size(ns[0])} (MiB)",
         (batches[-1]["above"] - batches[0]["above"]) / 2**20,
         32,
         form="{:.0f}",
         least=False,
     )
     report.text(
-        "## Growth with N\n\nMemory is the peak RSS above that of the interpreter, its imports and "
-        f"a fit of {size(WARM_UP_ROWS)} rows. Pages of the mapped file count as resident while the "
-        f"system has no other use for them. `fit` also holds the labels and a few numbers for each "
-        f"row; `partial_fit`, in batches of {size(BATCH_ROWS)}, holds one batch."
+        "## Growth with N\n\nMemory is the peak RSS minus that of the interpreter, its imports "
+        f"and a fit of {size(WARM_UP_ROWS)} rows. Pages of the mapped file count as resident "
+        "until the system needs the memory. `fit` also stores the labels and a few numbers for "
+        f"each row; `partial_fit`, in batches of {size(BATCH_ROWS)}, stores one batch."
     )
     report.table(
         ["N", "`fit` (s)", "its memory (MiB)", "mapped file", "`partial_fit` (s)", "its memory"],
@@ -303,19 +303,19 @@ def compare_with_exact(report: Report, repeats: int, rows_per_field: int | None)
     for weights in WEIGHTS:
         exact, fast = scores["exact", weights], scores["fast", weights]
         report.check(
-            f"LandMine, {weights} SVM: distance of mean label AUC to exact DCM, in its standard "
-            "deviations",
+            f"LandMine, {weights} SVM: difference of the mean label AUC from exact DCM, in "
+            "standard deviations of exact DCM",
             abs(statistics.mean(fast) - statistics.mean(exact)) / statistics.stdev(exact),
             1.0,
             form="{:.2f}",
             least=False,
         )
-    report.check("LandMine: times faster than exact DCM", ratio, 5, form="{:.1f}×", least=True)
+    report.check("LandMine: times as fast as exact DCM", ratio, 5, form="{:.1f}×", least=True)
     report.text(
-        "## LandMine at full size\n\n9 of 29 fields as sources (about "
-        f"{size(statistics.mean(run['n'] for run in runs))} rows), label AUC on the other 20 with "
-        f"`SVC(C=1, gamma=0.5)` on the component; gamma 0.5, epsilon 1e-6, {repeats} "
-        "choices of fields."
+        "## LandMine with all rows\n\nThe source domains are 9 of 29 fields (about "
+        f"{size(statistics.mean(run['n'] for run in runs))} rows). The table shows the AUC of "
+        "predicted labels on the other 20 fields, with `SVC(C=1, gamma=0.5)` on the component; "
+        f"gamma 0.5, epsilon 1e-6, {repeats} choices of fields."
     )
     report.table(
         ["method", *(f"label AUC, {weights} SVM" for weights in WEIGHTS), "seconds of a fit"],
@@ -343,11 +343,12 @@ def main() -> None:
         serve_point(arguments.point, TASKS)
         return
     sizes = QUICK if arguments.quick else Sizes()
-    report = Report("Speed and memory of the fast family", "python benchmarks/fast_family.py")
+    report = Report("Time and memory of FastDCM", "python benchmarks/fast_family.py")
     report.text(
-        f"Rows of {FEATURES} float64 features come from a memory-mapped file; there are 2 classes, "
-        f"10 domains and {LANDMARKS} uniform landmarks. Times compared with each other are medians "
-        f"of {sizes.rounds} rounds in turn; `Nystroem` gets blocks of {size(BLOCK_ROWS)} rows."
+        f"Rows with {FEATURES} float64 features are read from a memory-mapped file. There are 2 "
+        f"classes, 10 domains and {LANDMARKS} uniform landmarks. Times that are compared with "
+        f"each other are medians of {sizes.rounds} alternating rounds. `Nystroem` gets blocks of "
+        f"{size(BLOCK_ROWS)} rows."
     )
     n = sizes.growth[-1]
     with tempfile.TemporaryDirectory() as folder:

@@ -129,7 +129,7 @@ def rates() -> dict[str, float]:
 
 
 def products(ceiling: dict[str, float], n: int) -> None:
-    """The fused product beside its roofline and blocked torch."""
+    """Compare the fused product with its roofline and with blocked torch."""
     r = 32
     header("product, p=16", "columns", "rows", "time", "relative error", "roofline", "share")
     X, _, _ = problem(n)
@@ -175,7 +175,7 @@ def products(ceiling: dict[str, float], n: int) -> None:
             lambda: TiledProduct(kernel, X, None).product(V), 1
         ),
     }
-    header(f"{small:,} rows, {r} columns", "time", "fused is quicker by", "with labels by")
+    header(f"{small:,} rows, {r} columns", "time", "speed-up of fused", "with labels by")
     for name, took in times.items():
         ratios = [took / times[other] for other in list(times)[:2]]
         row(name, f"{took:.4f} s", *(f"{ratio:.1f}" for ratio in ratios))
@@ -205,8 +205,8 @@ def other_kernels() -> None:
 def outside_label_space(model: DCM, X, y, domain, ridge: float) -> float:
     """Relative residual of the linear solve, from the fitted coefficients alone.
 
-    (K + N ridge I) dual has to lie in the span of the class and domain indicators; the product is
-    made in plain float32 (or float64 for few rows), not by the path that was used to fit.
+    (K + N ridge I) dual has to lie in the span of the class and domain indicators. The product is
+    computed in plain float32 (or float64 for few rows), not with the code that was used in the fit.
     """
     n = len(X)
     dual = model.dual_coef_.double()
@@ -348,8 +348,9 @@ def fast() -> None:
     finish = once(model._finish)
     say()
     say(
-        f"Of a fit: landmarks and their factor {begin:.2f} s (host), sums over rows {sums:.2f} s "
-        f"(device), small problems {finish:.2f} s (host); direct sums: {model._map.direct}."
+        f"Parts of a fit: landmarks and their factor {begin:.2f} s (host), sums over rows "
+        f"{sums:.2f} s (device), small problems {finish:.2f} s (host); direct sums: "
+        f"{model._map.direct}."
     )
     took = seconds(lambda: model.fit(X, y, sample_domain=domain).transform(X), 1)
     say(f"fit and transform of all rows: {took:.2f} s.")
@@ -359,7 +360,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default=str(Path(__file__).with_name("GPU.md")))
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
-    parser.add_argument("--skip", default="", help="comma-separated sections to leave out")
+    parser.add_argument("--skip", default="", help="sections to skip, separated by commas")
     options = parser.parse_args()
     skip = set(options.skip.split(","))
     import sklearn
@@ -373,7 +374,10 @@ def main() -> None:
         f"NumPy {np.__version__}, scikit-learn {sklearn.__version__}, "
         f"Python {platform.python_version()}."
     )
-    say("Medians after a warm-up, from float32 tensors on the device; precision tf32x3 if unnamed.")
+    say(
+        "Times are medians after a warm-up, for float32 tensors on the device. The precision is "
+        "tf32x3 unless another one is named."
+    )
     ceiling = rates()
     warnings.simplefilter("ignore")
     n = 250_000 if options.quick else 1_000_000

@@ -1,10 +1,11 @@
-"""How the ensemble grows with the rows, beside one HistGradientBoosting fit to the same rows.
+"""How time and memory of the ensemble grow with the rows, compared with HistGradientBoosting.
 
     python benchmarks/growth.py                    writes GROWTH.md; about half an hour on two cores
     python benchmarks/growth.py --rows 1000 10000  fewer sizes
 
-Every point runs in a process of its own: rows with 20 columns in ten domains, on two workers. CPU
-seconds are those of all processes; memory is the sum over them, looked at ten times a second.
+Every measurement runs in a separate process, with rows of 20 columns in ten domains and two
+workers. CPU seconds are those of all processes; memory is the sum over them, sampled ten times a
+second.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def make_rows(n: int, classes: int) -> tuple[Any, Any, Any]:
 
 
 def fit(point: Point) -> Result:
-    """Fit one model; the time of making rows and of imports does not count."""
+    """Fit one model; the time of drawing rows and of imports is not included."""
     import warnings
 
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -93,7 +94,7 @@ def resident(group: int) -> int:
 
 
 def measure(point: Point) -> Result:
-    """Run a point in a process group of its own, and watch the memory of the group."""
+    """Run a measurement in a separate process group, and sample the memory of the group."""
     command = [sys.executable, __file__, "--point", json.dumps(point)]
     variables = os.environ | ONE_THREAD
     process = subprocess.Popen(
@@ -132,11 +133,11 @@ def main() -> None:
     report = Report(
         "Growth of the ensemble",
         "python benchmarks/growth.py",
-        f"{COLUMNS} columns, {DOMAINS} domains, {WORKERS} workers. Boosting is one "
-        "`HistGradientBoosting` fit with scikit-learn's defaults, on one thread, to the same rows. "
-        "The ensemble chooses parameters on at most 20,000 rows; boosting and the invariant ridge "
-        "are then fitted to all. Memory is that of all processes together, rows included. CPU "
-        f"seconds include the start of the workers. {arguments.note}",
+        f"{COLUMNS} columns, {DOMAINS} domains, {WORKERS} workers. Boosting is one fit of "
+        "`HistGradientBoosting` with scikit-learn's defaults to the same rows, on one thread. The "
+        "ensemble chooses parameters on at most 20,000 rows; its boosting and invariant ridge are "
+        "then fitted to all rows. Memory is that of all processes together, including the rows. "
+        f"CPU seconds include the start of the workers. {arguments.note}",
     )
     lines = []
     for n, classes in ((n, c) for n in arguments.rows for c in (2, 0)):

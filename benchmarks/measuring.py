@@ -1,7 +1,7 @@
-"""What the benchmarks share: points measured in processes of their own, growth, reports.
+"""Functions that the benchmarks share: measurements in separate processes, growth, reports.
 
-Only the standard library is imported here: a child's peak memory starts from that of the process
-that starts it, so the parent has to stay small.
+Only the standard library is imported here: the peak memory of a child process includes that of its
+parent at the start, so the parent has to stay small.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def peak_rss() -> int:
 
 @dataclass
 class Meter:
-    """Time of a block, and its peak memory above what the process had before it."""
+    """Time of a block, and the increase of peak memory during it."""
 
     seconds: float = 0.0
     cpu: float = 0.0  #: seconds of all threads together, which other processes hardly change
@@ -44,7 +44,7 @@ class Meter:
     peak: int = 0
 
     def result(self, **more: Any) -> Result:
-        """Return what a point reports to its parent."""
+        """Return the numbers that a measurement reports to its parent process."""
         above = self.peak - self.baseline
         times = {"seconds": self.seconds, "cpu": self.cpu}
         return {**times, "peak": self.peak, "above": above, **more}
@@ -62,7 +62,7 @@ def measured(baseline: int | None = None) -> Iterator[Meter]:
 
 
 def run_point(script: str, point: Point, variables: dict[str, str] | None = None) -> Result:
-    """Measure one point in a fresh interpreter, with further environment variables."""
+    """Measure one point in a new interpreter, with further environment variables."""
     command = [sys.executable, script, "--point", json.dumps(point)]
     environment = os.environ | (variables or {})
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -83,7 +83,7 @@ def describe(point: Point) -> str:
 def alternate(
     script: str, points: Sequence[Point], rounds: int, variables: dict[str, str] | None = None
 ) -> list[Result]:
-    """Measure points in turn, ``rounds`` times over: medians of times, largest of memory."""
+    """Measure points in turn, ``rounds`` times: medians of times, maxima of memory."""
     runs = [[run_point(script, point, variables) for point in points] for _ in range(rounds)]
     merged = []
     for results in zip(*runs, strict=True):
@@ -115,12 +115,12 @@ class Report:
 
     title: str
     command: str
-    note: str = "Ratios are of one run; every point ran in a process of its own."
+    note: str = "All ratios are from one run. Every measurement ran in a separate process."
     parts: list[str] = field(default_factory=list)
     checks: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
     def check(self, what: str, measured: float, bound: float, *, form: str, least: bool) -> None:
-        """Add a line: what was asked, what came out, whether that is at most (least) the bound."""
+        """Add a check: its description, the measured value, and whether it is within the bound."""
         good = measured >= bound if least else measured <= bound
         sign = "≥" if least else "≤"
         self.checks.append((what, form.format(measured), f"{sign} {form.format(bound)}", good))
@@ -141,7 +141,7 @@ class Report:
             f"`{self.command}`, {date.today().isoformat()}. {machine()}. {versions()}. {self.note}",
         ]
         if self.checks:
-            lines = ["| asked for | measured | bound | holds |", "| --- | ---: | ---: | :---: |"]
+            lines = ["| check | measured | bound | met |", "| --- | ---: | ---: | :---: |"]
             lines += [
                 f"| {a} | {b} | {c} | {'yes' if d else '**no**'} |" for a, b, c, d in self.checks
             ]
@@ -149,7 +149,7 @@ class Report:
         return "\n\n".join([*head, *self.parts]) + "\n"
 
     def write(self, path: Path | None) -> None:
-        """Print the report, and write it where a path is given."""
+        """Print the report, and write it if a path is given."""
         text = self.render()
         print(f"\n{text}")
         if path is not None:
@@ -166,7 +166,7 @@ def machine() -> str:
 
 
 def versions() -> str:
-    """Name the versions that decide about speed."""
+    """Versions of the packages that affect speed."""
     found = [f"Python {platform.python_version()}"]
     for name in ("domainwise", "numpy", "scipy", "scikit-learn", "numba"):
         with suppress(PackageNotFoundError):  # a source tree on the path is not installed

@@ -1,7 +1,7 @@
 """Coverage of the range for one new domain -> NEXT_SITE.md.
 
 ``python benchmarks/next_site.py run ROWS.jsonl [--jobs 8] [--folds 10] [--ensemble]`` takes an hour
-of one core, the ensemble as long; finished folds are skipped when it is run again.
+on one core, and another hour with the ensemble; finished folds are skipped when it is run again.
 ``python benchmarks/next_site.py report ROWS.jsonl …`` writes the report.
 """
 
@@ -44,7 +44,7 @@ ENSEMBLE_ROWS, ENSEMBLE_FOLDS = 600, 5
 
 
 def models(classes: bool) -> dict[str, Any]:
-    """Cheap models that differ: lines, trees, boosted trees."""
+    """Three different fast models: linear, trees, boosted trees."""
     if not classes:
         trees = ExtraTreesRegressor(60, min_samples_leaf=3, random_state=0)
         boosting = HistGradientBoostingRegressor(max_iter=50, random_state=0)
@@ -58,7 +58,7 @@ def models(classes: bool) -> dict[str, Any]:
 
 
 def ensembles(classes: bool) -> dict[str, Any]:
-    """The ensemble as `fit` makes it."""
+    """The ensemble with the settings of `fit`."""
     if classes:
         return {"ensemble": DomainEnsembleClassifier(class_weight="balanced", random_state=0)}
     return {"ensemble": DomainEnsembleRegressor(random_state=0)}
@@ -79,7 +79,7 @@ def fold(
     rows: int,
     n_folds: int,
 ) -> list[dict[str, Any]]:
-    """Ranges of models that see the other domains, and the scores of the new ones."""
+    """Ranges of models fitted to the other domains, and the scores on the new ones."""
     warnings.simplefilter("ignore")
     X, y, domain, classes = loaded(name, folder)
     splitter = LeaveDomainsOut(max_splits=n_folds, random_state=0)
@@ -137,7 +137,7 @@ def read(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def chosen(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The method that `evaluate` would recommend on the sources, with its range for a new one."""
+    """The method that `evaluate` would recommend on the source domains, and its range."""
     points: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for line in lines:
         points.setdefault((line["set"], line["new"]), {})[line["model"]] = line
@@ -199,24 +199,25 @@ def report(paths: list[Path]) -> str:
     most = 1 + max(x["fold"] for x in lines)
     return f"""# The range for one new domain
 
-Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in {FOLDS} groups where
-there are more, of which up to {most} were run. `expected_range_` comes from the other domains alone
-(held out there in turn), at a probability of 90 %; a new domain is covered where its measured score
-lies in the range. Scores are balanced accuracy (recall averaged over the classes that occur), or
-RMSE. Up to {TRAINING_ROWS} rows to learn from and {SCORED_ROWS} of a new domain; the ensemble,
-where it was run, {ENSEMBLE_ROWS} rows and {ENSEMBLE_FOLDS} groups. New domains of one class are not
-scored.
-"recommended": what `evaluate` would take of the three cheap models, with the range of methods that
-were chosen without each covered domain.
+Written by `benchmarks/next_site.py`. Domains are held out one at a time, or in {FOLDS} groups if
+there are more, of which up to {most} were run. `expected_range_` is computed from the other domains
+only (each held out in turn), for a probability of 90 %. A new domain is covered if its measured
+score lies in the range. Scores are balanced accuracy (recall averaged over the classes that occur),
+or RMSE. Models are trained on up to {TRAINING_ROWS} rows and scored on up to {SCORED_ROWS} rows of
+each new domain; the ensemble, if it was run, on {ENSEMBLE_ROWS} rows and in {ENSEMBLE_FOLDS}
+groups. New domains with a single class are not scored.
+"recommended" is the one of the three fast models that `evaluate` would recommend. For its range,
+the method is chosen again for each domain, on the other domains.
 
-New domains inside their range:
+Number of new domains whose score lies inside the range:
 
 {chr(10).join(table + totals)}
 
-Of {len(missed)} ranges of single models {below} new domains were worse and {above} better.
-Counts that chance does not explain at 90 % (below the 2.5 % or above the 97.5 % quantile of the
-binomial law): {", ".join(odd) or "none"}. Sets with the most misses have domains of very different
-size (communities: 20 to 200 rows) or scores close to 1 (gvhd), where Student's law fits less well.
+Of {len(missed)} scores of single models, {below} were worse than the range and {above} were better.
+Counts that are significantly different from 90 % (below the 2.5 % or above the 97.5 % quantile of
+the binomial distribution): {", ".join(odd) or "none"}. The data sets with the most scores outside
+the range have domains of very different size (communities: 20 to 200 rows) or scores close to 1
+(gvhd), for which Student's t distribution is a poorer approximation.
 {"No range (fewer than four source domains): " + ", ".join(few) + "." if few else ""}
 """
 
@@ -228,7 +229,9 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--ensemble", action="store_true")
-    parser.add_argument("--folds", type=int, default=FOLDS, help="groups of every set, at most")
+    parser.add_argument(
+        "--folds", type=int, default=FOLDS, help=("largest number of groups per data set")
+    )
     options = parser.parse_args()
     if options.what == "run":
         run(options.files[0], options.jobs, options.ensemble, options.folds)

@@ -1,8 +1,8 @@
-"""The page of evaluate for three awkward tables: seconds that it takes, and pictures of it.
+"""Times and screenshots of the page that evaluate writes, for three difficult tables.
 
 ``python benchmarks/pages.py OUT`` writes, for a table with a unit error, one with 11 events in a
-hospital and one with 40 domains, the page and its pictures: light, dark, 390 pixels wide, printed
-(with a Chromium on the PATH). It prints the seconds that the sections take beyond the methods.
+hospital and one with 40 domains, the page and its screenshots: light, dark, 390 pixels wide,
+printed (with Chromium on the PATH). It prints the CPU seconds of the sections, without the methods.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def few_events():
 
 
 def many_domains():
-    """A number to predict on forty sites of fifty rows."""
+    """A continuous target at forty sites with fifty rows each."""
     rng = np.random.default_rng(1)
     site = np.repeat([f"site {i:02d}" for i in range(40)], 50)
     codes = np.repeat(np.arange(40), 50)
@@ -104,12 +104,12 @@ class Watch:
 
 
 def draw(page, out):
-    """Pictures of a page: light, dark, a phone, and printed."""
+    """Screenshots of a page: light, dark, on a phone, and printed."""
     spec = importlib.util.spec_from_file_location("driver", TESTS / "browser" / "driver.py")
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
     if (path := driver.find_browser()) is None:
-        print("no browser, no pictures")
+        print("no browser was found, so there are no screenshots")
         return
     looks = {
         "light": {},
@@ -158,7 +158,7 @@ def main():
         found.report(out / "report.html", title=f"{target} on an unseen {domain}: {name}.csv")
         whole = time.process_time() - started
         told = ", ".join(f"{part} {seconds:.2f}" for part, seconds in watch.seconds.items())
-        print(f"{name}: {len(frame)} rows, CPU seconds {whole:.1f} in all; {told}", flush=True)
+        print(f"{name}: {len(frame)} rows, {whole:.1f} CPU seconds in all; {told}", flush=True)
         for fault in found.differences["faults"]:
             print(f"  {fault['message']}")
         draw(out / "report.html", out)
