@@ -21,7 +21,6 @@ from domainwise.federated import (  # noqa: E402
     statistics,
 )
 from domainwise.federated.disclosure import Request  # noqa: E402
-from domainwise.federated.rounds import asked  # noqa: E402
 from domainwise.models.table_model import TableModel  # noqa: E402
 
 
@@ -120,7 +119,7 @@ def test_a_plan_that_asks_for_too_much_is_refused_at_the_site():
     frames = {f"s{i}": make_frame(300, i) for i in range(2)}
     plan = make_plan(frames["s0"], n_features=500)
     merged = merge(plan, [statistics(f, plan, site=s) for s, f in frames.items()])
-    needed = asked(merged).site_rows(0)
+    needed = Request.of_merged(merged).site_rows(0)
     assert needed > 10_000
     with pytest.raises(DisclosureError, match="6 maps of 500 columns, for which a site needs"):
         moments(frames["s0"], merged, site="s0")

@@ -7,9 +7,10 @@ The coordinator makes a :class:`Plan`. From it every site computes :func:`statis
 
 from domainwise.federated.disclosure import DisclosureError
 from domainwise.federated.files import SiteFile, SiteFileError
+from domainwise.federated.first_round import merge, statistics
 from domainwise.federated.fit import fit
 from domainwise.federated.plan import Plan, PlanError
-from domainwise.federated.rounds import merge, moments, statistics
+from domainwise.federated.second_round import moments
 
 __all__ = [
     "DisclosureError",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isqrt
 from typing import Any
@@ -39,9 +39,9 @@ ROWS_PER_COLUMN, VALUES_PER_NUMBER = 3, 2
 LEVERAGE = 4
 #: Columns beyond which further maps are preferred to further columns.
 ENOUGH_COLUMNS = 100
-#: Share of the rows of all sites that the columns of a plan leave in. Where this allows fewer than
-#: ``FEW_COLUMNS``, the second share counts.
-KEPT_ROWS, FEW_COLUMNS, KEPT_FOR_FEW = 0.95, 8, 0.8
+#: Share of the rows of all sites that can be sent with the columns of a plan. Where this allows
+#: fewer than ``FEW_COLUMNS``, the second share counts.
+SENT, FEW_COLUMNS, SENT_BY_FEW = 0.95, 8, 0.8
 LEAST_COLUMNS = 4
 ADVICE = (
     "Send more rows, or ask for a plan with fewer n_features, kernels or gammas. If you may "
@@ -63,6 +63,20 @@ class Request:
     width: int  #: columns of a map, those of a continuous target included
     by_class: bool  #: whether there is a second moment for each class, or one for the site
     n_watch: int  #: numbers about each domain that new rows are compared with
+
+    @classmethod
+    def of_plan(cls, plan: Plan, n_maps: int, width: int, by_class: bool, n_points: int) -> Request:
+        """What a plan asks for with so many maps, columns, and landmarks of domains."""
+        schema = plan.schema
+        n_watch = 3 + 4 * len(schema.numbers) + 2 * len(schema.categorical) + n_points
+        n_classes = len(plan.classes or "-")
+        return cls(len(schema.features), n_classes, n_maps, width, by_class, n_watch)
+
+    @classmethod
+    def of_merged(cls, plan: Plan) -> Request:
+        """What a merged plan asks for."""
+        width, n_points = max(map(plan.width, plan.maps)), len(plan.part("watch")["landmarks"])
+        return cls.of_plan(plan, len(plan.maps), width, plan.part("by_class"), n_points)
 
     @property
     def maps(self) -> str:
@@ -106,38 +120,34 @@ class Request:
         return max(rows)
 
 
-def kept_rows(request: Request, counts: Sequence[Array], first: Sequence[int]) -> int:
+def rows_to_send(request: Request, counts: Sequence[Array], first: Sequence[int]) -> int:
     """Rows of all sites that may be in their files, from counts by class of each."""
     sizes = [int(by_class[by_class >= request.class_rows()].sum()) for by_class in counts]
     return sum(n for n, k in zip(sizes, first, strict=True) if n >= request.site_rows(k))
 
 
-def most_columns(request: Any, counts: Sequence[Array], first: Sequence[int], most: int) -> int:
-    """The largest number of columns of a map for which enough rows may be sent.
-
-    ``request`` is a function that returns a :class:`Request` for a number of columns.
-    """
-    rows = sum(int(by_class.sum()) for by_class in counts)
-
-    def largest(share: float, most: int) -> int:
-        def excludes(columns: int) -> bool:
-            return kept_rows(request(columns), counts, first) < share * rows
-
-        return bisect_left(range(1, most + 1), True, key=excludes)
-
-    return max(largest(KEPT_ROWS, most), largest(KEPT_FOR_FEW, min(FEW_COLUMNS, most)))
-
-
-def chosen_columns(
-    request: Any, n_maps: Sequence[int], counts: Sequence[Array], first: Sequence[int], most: int
+def choose_columns(
+    request: Callable[[int, int], Request],
+    n_maps: Sequence[int],
+    counts: Sequence[Array],
+    first: Sequence[int],
+    most: int,
 ) -> tuple[int, int]:
     """Number of columns and of maps that suit the sites, from counts by class of each.
 
-    ``request`` is a function that returns a :class:`Request` for numbers of columns and maps;
-    ``n_maps`` are the possible numbers, largest first. A map more may cost columns only beyond
-    ``ENOUGH_COLUMNS``.
+    ``request`` takes numbers of columns and maps; ``n_maps`` are the possible numbers, largest
+    first, and ``first`` how many numbers about each site there are in the first round. A map more
+    may cost columns only beyond ``ENOUGH_COLUMNS``.
     """
-    possible = {k: most_columns(lambda m, k=k: request(m, k), counts, first, most) for k in n_maps}
+    rows = sum(int(by_class.sum()) for by_class in counts)
+
+    def largest(k: int, share: float, most: int) -> int:
+        """Columns with which this share of all rows may be sent."""
+        too_many = lambda m: rows_to_send(request(m, k), counts, first) < share * rows  # noqa: E731
+        return bisect_left(range(1, most + 1), True, key=too_many)
+
+    few = min(FEW_COLUMNS, most)
+    possible = {k: max(largest(k, SENT, most), largest(k, SENT_BY_FEW, few)) for k in n_maps}
     least = max(LEAST_COLUMNS, min(ENOUGH_COLUMNS, max(possible.values())))
     for k, columns in possible.items():
         if columns >= least:
@@ -295,7 +305,14 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     if plan.classes is None:
         y, classes = as_numbers(target[known], schema.target), np.zeros(len(domains), dtype=int)
     else:
-        y = classes = _class_codes(as_labels(target[known]), plan)
+        codes = {str(label): code for code, label in enumerate(plan.classes)}
+        texts, inverse = np.unique(as_labels(target[known]).astype(str), return_inverse=True)
+        if unknown := [text for text in texts.tolist() if text not in codes]:
+            raise TableError(
+                f"the target {schema.target!r} holds {describe_names(unknown)}, which the plan "
+                f"does not have among its classes: {describe_names(codes)}"
+            )
+        y = classes = np.array([codes[text] for text in texts.tolist()])[inverse]
     keep = np.bincount(classes)[classes] >= least
     if not keep.any():
         raise TableError(f"every class has fewer than {least} rows: nothing may be sent about them")
@@ -314,14 +331,3 @@ def site_rows(frame: Any, plan: Plan, site: str | None) -> SiteRows:
     return SiteRows(
         site, least, X, y[keep], classes[keep], domains[keep], names.tolist(), sent_missing, notes
     )
-
-
-def _class_codes(labels: Array, plan: Plan) -> Array:
-    known = {str(label): code for code, label in enumerate(plan.classes or ())}
-    texts, inverse = np.unique(labels.astype(str), return_inverse=True)
-    if others := [text for text in texts.tolist() if text not in known]:
-        raise TableError(
-            f"the target {plan.schema.target!r} holds {describe_names(others)}, which the plan "
-            f"does not have among its classes: {describe_names(known)}"
-        )
-    return np.array([known[text] for text in texts.tolist()])[inverse]

@@ -14,15 +14,9 @@ from sklearn.pipeline import Pipeline
 from domainwise.arrays import Array
 from domainwise.checks.inputs import label_array
 from domainwise.evaluation.compare import compare_with_constant
-from domainwise.federated.files import (
-    SiteFile,
-    SiteFileError,
-    SiteFiles,
-    check_moments,
-    gathered,
-)
+from domainwise.federated.files import SiteFile, SiteFileError, SiteFiles, default_output, gathered
 from domainwise.federated.plan import RIDGE, Plan, build, candidates
-from domainwise.federated.rounds import default_output, unpacked
+from domainwise.federated.second_round import check_moments, unpacked
 from domainwise.gram.nystrom import NystromMap
 from domainwise.gram.sums import Cells, CellSums, cells_by_split, joined_cells, merged_cells
 from domainwise.models.registry import ClassMeans, Setting, find_method

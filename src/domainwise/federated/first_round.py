@@ -1,0 +1,405 @@
+"""The first round: statistics of a site's columns, and how they become the plan of the second.
+
+A file has counts, means and squared deviations of columns, means of blocks of neighbouring values,
+counts of classes and categories, and quantiles of distances between rows. What no table can have is
+refused before files are merged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from scipy.linalg.lapack import dpstrf
+from scipy.spatial.distance import pdist
+
+from domainwise.arrays import Array, Frame
+from domainwise.ensemble.moments import Moments
+from domainwise.federated import disclosure
+from domainwise.federated.disclosure import DisclosureError, Request, SiteRows, site_rows
+from domainwise.federated.files import (
+    MOST_ROWS,
+    SiteFile,
+    SiteFileError,
+    SiteFiles,
+    check_arrays,
+    default_output,
+    gathered,
+)
+from domainwise.federated.plan import RIDGE, TEXTS, Plan, PlanError, plain
+from domainwise.gram.nystrom import LabelMap
+from domainwise.kernels.functions import Kernel, resolve_gamma
+from domainwise.labels.factors import residual_trace
+from domainwise.search.grids import RIDGE_GAMMAS
+from domainwise.shift.watch import CLIP
+from domainwise.tables.schema import make_preprocessor
+from domainwise.tables.statistics import (
+    Learnt,
+    Sketch,
+    Statistics,
+    joined_sketch,
+    quantile,
+    sketched,
+)
+
+#: Means of neighbouring values that a site sends of a column, at most, and the rows that each
+#: stands for at least, in multiples of ``smallest_cell``.
+BLOCKS, BLOCK_CELLS = 100, 2
+#: Quantiles of distances between rows that a site sends, by kernel, and of how many rows.
+SHARES, DISTANCE_ROWS = (0.1, 0.25, 0.5, 0.75, 0.9), 1000
+METRICS = {"rbf": "euclidean", "laplacian": "cityblock"}
+#: Largest value of a column: its square is finite.
+LARGEST = 1e150
+#: Values of one site and of all others that are further apart than this are in other units.
+MOST_APART = 1e6
+#: A source's range goes beyond its outermost blocks by this share of their way to the median.
+TAIL = 0.5
+#: Landmarks that others explain up to this are left out: machines round them differently.
+INDEPENDENT = 1e-6
+#: Points at which domains are compared with new rows, and columns of a map, at most.
+WATCH_POINTS, MOST_AUTO = 30, 500
+QUANTILES = 200  #: of a continuous target, as landmarks
+
+
+def statistics(
+    frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
+) -> SiteFile:
+    """Make a site's file of the first round: what preprocessing and widths of kernels need.
+
+    Of each column of numbers the count, mean, squared deviations and means of blocks of
+    neighbouring values, each of twice ``smallest_cell`` rows or more; of each column of text the
+    counts of categories with ``smallest_cell`` rows or more; counts of classes; and a few quantiles
+    of distances between rows, to two digits. Nothing is sent about domains.
+
+    Parameters
+    ----------
+    frame : data frame
+        The rows of the site, with the plan's columns.
+    plan : Plan
+    site : str, default=None
+        Name of the site; None is the name of its domain, where all rows are of one.
+    accept_disclosure : bool, default=False
+        Make the file even if it has more than half as many numbers as the rows have values.
+
+    Returns
+    -------
+    file : SiteFile
+        ``words()`` says what is in it, ``save(path)`` writes it.
+
+    See Also
+    --------
+    merge : Makes the second plan of these.
+    moments : The second round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from domainwise.federated import Plan, statistics
+    >>> values = np.random.default_rng(0).normal(size=(400, 3))
+    >>> frame = pd.DataFrame(values, columns=["dose", "age", "weight"])
+    >>> frame["ill"] = np.where(frame["dose"] > 0, "yes", "no")
+    >>> plan = Plan.of_table(frame, target="ill", n_features=10)
+    >>> statistics(frame, plan, site="north").content["rows"]
+    400
+    """
+    file = statistics_of(site_rows(frame, plan, site), plan)
+    n, p, numbers = file.content["rows"], len(plan.schema.features), n_numbers(file)
+    if disclosure.VALUES_PER_NUMBER * numbers > n * p and not accept_disclosure:
+        raise DisclosureError(
+            f"the first round is not written: it would have {numbers} numbers about {n} rows with "
+            f"{p} columns, more than half of their {n * p} values. {disclosure.ADVICE}"
+        )
+    return file
+
+
+def statistics_of(rows: SiteRows, plan: Plan) -> SiteFile:
+    """The file of the first round, whatever it discloses."""
+    schema, least, n = plan.schema, plan.smallest_cell, len(rows.X)
+    names, numbers = [*schema.numbers], rows.X[schema.numbers].to_numpy(dtype=np.float64)
+    if plan.classes is None:
+        numbers, names = np.column_stack([numbers, rows.y]), [*names, schema.target]
+    if numbers.size and np.nanmax(np.abs(numbers), initial=0.0) > LARGEST:
+        raise DisclosureError(f"a column has values beyond {LARGEST:.0e}: check its unit")
+    blocks = [_block_means(column[~np.isnan(column)], least) for column in numbers.T]
+    moments = Moments.of_rows(numbers, np.zeros(n, dtype=np.int64), 1)
+    # Of a column with a few gaps, how many these are is not sent: it counts as complete.
+    counts = disclosure.masked(moments.count[0], n, least)
+    squares = moments.squares[0] * np.where(counts > 0, counts / np.maximum(moments.count[0], 1), 0)
+    categories, notes = [], [*rows.notes]
+    for name in schema.categorical:
+        occurring = Counter(rows.X[name].dropna().tolist())
+        counted = {text: count for text, count in sorted(occurring.items()) if count >= least}
+        if len(counted) < len(occurring):
+            notes.append(f"not sent: categories of {name!r} with fewer than {least} rows")
+        if counted:  # few gaps and rare categories count as the most frequent, which fills gaps
+            rest = n - sum(counted.values())
+            counted[max(counted, key=lambda text: (counted[text], text))] += rest * (rest < least)
+        categories.append(counted)
+    sizes = {
+        "n": n,
+        "n_numbers": len(names),
+        "n_blocks": max(map(len, blocks), default=0),
+        "block_rows": BLOCK_CELLS * least,
+        "n_texts": len(categories),
+        "least": least,
+        "n_quantiles": len(SHARES),
+    }
+    content = {
+        "rows": n,
+        "classes": np.bincount(rows.classes, minlength=len(plan.classes or "-")).tolist(),
+        "categories": categories,
+        "left_out": rows.left_out,
+        "checksum": rows.checksum(),
+        "words": [sentence.format(**sizes) for sentence in TEXTS["statistics"]],
+    }
+    arrays = {
+        "numbers": np.vstack([counts, moments.mean[0], squares]),
+        "lengths": np.array([len(values) for values in blocks], dtype=np.int64),
+        "blocks": np.concatenate([*blocks, np.zeros(0)]),
+        "distances": _distances(rows.X, schema),
+    }
+    return SiteFile("statistics", rows.site, plan.hash, content, arrays, tuple(notes))
+
+
+def _block_means(values: Array, least: int) -> Array:
+    """Means of blocks of neighbouring values, of nearly equal numbers of rows."""
+    n_blocks = min(BLOCKS, max(len(values) // (BLOCK_CELLS * least), int(len(values) > 0)))
+    if not n_blocks:
+        return np.zeros(0)
+    starts = np.arange(n_blocks) * len(values) // n_blocks
+    sizes = np.diff([*starts, len(values)])
+    # Rounding of sums must not take means out of order.
+    return np.maximum.accumulate(np.add.reduceat(np.sort(values), starts) / sizes)
+
+
+@default_output
+def _distances(X: Any, schema: Any) -> Array:
+    """Quantiles of distances between some rows, in the site's own scale, which is like all's."""
+    sample = X.iloc[np.linspace(0, len(X) - 1, min(len(X), DISTANCE_ROWS)).astype(int)]
+    Z, quantiles = make_preprocessor(schema).fit_transform(sample), []
+    for metric in METRICS.values():
+        distances = pdist(Z, metric)
+        positive = distances[distances > 0]
+        quantiles.append(np.quantile(positive if len(positive) else np.zeros(1), SHARES))
+    return np.array([[float(f"{value:.2g}") for value in row] for row in quantiles])
+
+
+def n_numbers(file: SiteFile) -> int:
+    """Numbers in a file of the first round."""
+    categories = sum(map(len, file.content["categories"]))
+    return sum(a.size for a in file.arrays.values()) + categories + len(file.content["classes"])
+
+
+def check_statistics(plan: Plan, file: SiteFile) -> None:
+    """Refuse statistics that no table of the plan can have."""
+    content, arrays, least, n = file.content, file.arrays, plan.smallest_cell, file.content["rows"]
+    classes, categories, texts = content["classes"], content["categories"], plan.schema.categorical
+    if not least <= n <= MOST_ROWS:
+        raise ValueError(f"'rows' is {n}: it must be from {least} to {MOST_ROWS}")
+    small = any(count < least for count in classes if count)
+    if small or len(classes) != len(plan.classes or "-") or sum(classes) != n:
+        raise ValueError(
+            f"'classes' must be {len(plan.classes or '-')} counts that add up to 'rows', {n}, each "
+            f"0 or at least {least}"
+        )
+    if len(categories) != len(texts) or any(sum(counts.values()) > n for counts in categories):
+        raise ValueError(f"'categories' must have {len(texts)} columns, of at most {n} rows each")
+    if any(count < least for counts in categories for count in counts.values()):
+        raise ValueError(f"'categories' must have counts of at least {least}")
+    p = len(plan.schema.numbers) + (plan.classes is None)
+    n_blocks = int(arrays["lengths"].sum()) if "lengths" in arrays else 0
+    shapes = {"lengths": (p,), "blocks": (n_blocks,), "numbers": (3, p)}
+    shapes["distances"] = (len(METRICS), len(SHARES))
+    check_arrays(file, shapes, "lengths", BLOCKS)
+    (counts, means, squares), distances = arrays["numbers"], arrays["distances"]
+    if ((counts < least) & (counts != 0)).any() or (counts > n).any() or (counts % 1).any():
+        raise ValueError(f"'numbers' must have counts of 0, or from {least} to {n}")
+    if (distances < 0).any() or (np.diff(distances, axis=1) < 0).any():
+        raise ValueError("'distances' must not be negative, and must not decrease")
+    if max(np.abs(values).max(initial=0.0) for values in (arrays["blocks"], distances)) > LARGEST:
+        raise ValueError(f"'blocks' and 'distances' must be at most {LARGEST:.0e}")
+    for j, (values, weights) in enumerate(sketches(file)):
+        if (np.diff(values) < 0).any() or (len(values) > 0) != (counts[j] > 0):
+            raise ValueError("'blocks' of a column must not decrease, and must not be missing")
+        if not len(values):
+            continue
+        size = np.abs(values).max() + np.finfo(float).tiny
+        # Blocks differ by a row in size: their mean is the column's up to one row of each.
+        off = np.ptp(values) * len(values) / counts[j] + 1e-6 * size
+        if abs(means[j] - values.mean()) > off:
+            raise ValueError("'numbers' has a mean that is not the mean of the column's 'blocks'")
+        between = float((weights * (values - values.mean()) ** 2).sum())
+        slack = 2 * off * np.ptp(values) * counts[j] + 1e-6 * counts[j] * size**2
+        if not max(between - slack, 0.0) <= squares[j] <= LARGEST**2:
+            raise ValueError("'numbers' has squared deviations smaller than those of the 'blocks'")
+
+
+def check_units(plan: Plan, sites: list[SiteFile]) -> None:
+    """Refuse a site whose values are far beyond those of all others: they would all look alike."""
+    names = [*plan.schema.numbers, *([plan.schema.target] if plan.classes is None else [])]
+    counts, means, squares = np.array([file.arrays["numbers"] for file in sites]).swapaxes(0, 1)
+    size = np.abs(means) + np.sqrt(squares / np.maximum(counts, 1))
+    for s, file in enumerate(sites if len(sites) > 1 else []):
+        others = np.delete(size, s, axis=0).max(axis=0)
+        far = np.flatnonzero((others > 0) & (size[s] > MOST_APART * others))
+        if len(far):
+            raise SiteFileError(
+                f"the file of site {file.site!r} does not fit the others: values of "
+                f"{names[far[0]]!r} are about {size[s][far[0]]:.1e}, and at most "
+                f"{others[far[0]]:.1e} at other sites. Ask the site to check the unit of this "
+                "column, or leave its file out"
+            )
+
+
+def sketches(file: SiteFile) -> list[Sketch]:
+    """Means of blocks of each column, and the rows that each stands for."""
+    parts = np.split(file.arrays["blocks"], np.cumsum(file.arrays["lengths"]))[:-1]
+    counts = file.arrays["numbers"][0]
+    return [(v, np.full(len(v), n / max(len(v), 1))) for v, n in zip(parts, counts, strict=True)]
+
+
+def merge(plan: Plan, files: SiteFiles) -> Plan:
+    """Merge the statistics of sites into the plan of the second round.
+
+    How many columns and maps there are follows from the counts of the sites, unless the plan says
+    it: as many as may be sent for most of their rows (see :mod:`domainwise.federated.disclosure`).
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan that the files were made by.
+    files : iterable of SiteFile or path-like
+        One of each site, in any order.
+
+    Returns
+    -------
+    plan : Plan
+        With preprocessing, widths of kernels and a place for every centre; its hash is a new one.
+
+    See Also
+    --------
+    statistics : Makes what is merged.
+    moments : The second round.
+    """
+    if plan.merged is not None:
+        raise PlanError("this plan was merged before: merge into the plan of the first round")
+    sites = gathered(plan, files, "statistics", check_statistics)
+    check_units(plan, sites)
+    by_site = [sketches(file) for file in sites]
+    total = Statistics(
+        0,
+        reduce(Moments.merged, (Moments(*file.arrays["numbers"][:, None]) for file in sites)),
+        [joined_sketch(column) for column in zip(*by_site, strict=True)],
+        [
+            sum((Counter(f.content["categories"][j]) for f in sites), Counter())
+            for j in range(len(plan.schema.categorical))
+        ],
+        Counter(),
+        Counter({"": sum(file.content["rows"] for file in sites)}),
+    )
+    learnt, target, target_range = total.learnt(plan.schema), None, None
+    if plan.classes is None:
+        values = total.sketches[-1][0]
+        target_range = [float(values[0]), float(values[-1])]
+        target = None if plan.method == RIDGE else _target(total.sketches[-1])
+    n_targets = (plan.classes is None) + (0 if target is None else len(target["points"]))
+    maps = _maps(plan, sites)
+    columns, n_maps, by_class = _sizes(plan, sites, len(maps), n_targets)
+    merged: dict[str, Any] = {
+        "sites": {file.site: file.content["checksum"] for file in sites},
+        "learnt": asdict(learnt),
+        "maps": maps[:n_maps],
+        "target": target,
+        "target_range": target_range,
+        "columns": columns,
+        "by_class": by_class,
+        "watch": _watch(plan, by_site, total, learnt, min(WATCH_POINTS, columns)),
+    }
+    if plan.feature_map != "fourier":
+        centres = replace(plan, merged=plain(merged)).prepared_centres
+        for entry in merged["maps"]:
+            W = Kernel(entry["kernel"], entry["gamma"]).matrix(centres)
+            _, order, rank, _ = dpstrf(W, tol=INDEPENDENT, lower=1)
+            entry["chosen"] = order[:rank] - 1
+    return replace(plan, merged=plain(merged))
+
+
+def _maps(plan: Plan, sites: list[SiteFile]) -> list[dict[str, Any]]:
+    """Kernels and their gammas: the plan's, or by the median of distances inside of sites."""
+    rows = np.repeat([float(file.content["rows"]) for file in sites], len(SHARES))
+    maps: list[dict[str, Any]] = []
+    for place, kernel in enumerate(METRICS):
+        gammas: Any = plan.gammas
+        if isinstance(gammas, str):
+            distances = np.concatenate([file.arrays["distances"][place] for file in sites])
+            median = quantile(sketched(distances, rows), 0.5)
+            if median <= 0:
+                raise PlanError("all rows of the sites are equal: pass gammas as numbers")
+            middle = 1.0 / (2.0 * median**2) if kernel == "rbf" else 1.0 / median
+            gammas = [middle * factor for factor in RIDGE_GAMMAS]
+        if kernel in plan.kernels:
+            maps += [{"kernel": kernel, "gamma": float(gamma)} for gamma in gammas]
+    return maps
+
+
+def _sizes(plan: Plan, sites: list[SiteFile], n_maps: int, n_targets: int) -> tuple[int, int, bool]:
+    """Columns of a map, maps, and whether second moments are by class, from the sites' counts."""
+    counts = [np.array(file.content["classes"]) for file in sites]
+    first = [n_numbers(file) for file in sites]
+
+    def request(columns: int, n_maps: int, by_class: bool = False) -> Request:
+        points = min(WATCH_POINTS, columns)
+        return Request.of_plan(plan, n_maps, columns + n_targets, by_class, points)
+
+    if plan.n_features == "auto":
+        # The first kernel comes first, and its widest width: few columns suit a smooth kernel.
+        fewer = [3, 1] if isinstance(plan.gammas, str) else []
+        possible = [n_maps, *(k for k in fewer if k < n_maps)]
+        columns, n_maps = disclosure.choose_columns(request, possible, counts, first, MOST_AUTO)
+    else:
+        columns = int(plan.n_features)
+    by_class = plan.second_moments == "classes"
+    if plan.second_moments == "auto":
+        requests = [request(columns, n_maps, option) for option in (False, True)]
+        rows = [disclosure.rows_to_send(r, counts, first) for r in requests]
+        by_class = rows[0] == rows[1] > 0
+    return columns, n_maps, by_class
+
+
+def _target(sketch: Sketch) -> dict[str, Any]:
+    """Landmarks of a continuous target, and the width of its kernel."""
+    shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    points = np.array([quantile(sketch, share) for share in shares])[:, None]
+    if not np.ptp(points):
+        raise PlanError("the target has only one value: there is nothing to learn")
+    gamma, rest = resolve_gamma("median", "rbf", points), residual_trace(1e-3)
+    # Sites do not send their outermost values: landmarks go beyond the blocks, too.
+    reach = np.ptp(points) / 2
+    beyond = np.linspace(points[0] - reach, points[-1] + reach, QUANTILES)
+    chosen = LabelMap.choose(points, "rbf", gamma, rest, "the target kernel", [*points, *beyond])
+    return {"gamma": gamma, "points": chosen.points[:, 0]}
+
+
+def _watch(
+    plan: Plan, by_site: list[list[Sketch]], total: Statistics, learnt: Learnt, n_points: int
+) -> dict[str, Any]:
+    """Ranges of sources, and landmarks whose columns are drawn from blocks one by one."""
+    p, rng = len(learnt.mean), np.random.RandomState(plan.seed)
+    scale = np.sqrt(np.where(learnt.variance > 0, learnt.variance, 1.0))
+    ends, points = np.full((2, p), np.nan), np.zeros((n_points if p else 0, p))
+    for j, (values, weights) in enumerate(total.sketches[:p]):
+        if not len(values):
+            continue
+        blocks = [site[j][0] for site in by_site if len(site[j][0])]
+        ends[0, j] = min(b[0] - TAIL * (float(np.median(b)) - b[0]) for b in blocks)
+        ends[1, j] = max(b[-1] + TAIL * (b[-1] - float(np.median(b))) for b in blocks)
+        shares = (np.cumsum(weights) - weights / 2) / weights.sum()
+        drawn = np.interp(rng.uniform(size=n_points), shares, values)
+        points[:, j] = np.clip((drawn - learnt.mean[j]) / scale[j], -CLIP, CLIP)
+    alike = not np.ptp(points, axis=0).any() if p else True
+    gamma = 1.0 if alike else resolve_gamma("median", "rbf", points)
+    return {"ends": ends, "landmarks": points, "gamma": gamma}

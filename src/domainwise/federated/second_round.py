@@ -1,0 +1,256 @@
+"""The second round: moments of the columns of the plan's maps, from which a model is fitted.
+
+A file has sums by class and domain, second moments, and what new rows of a domain are compared
+with. Whether any rows can have such moments is checked before they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from domainwise.arrays import Array, Frame
+from domainwise.federated.disclosure import DisclosureError, Request, grouped, masked, site_rows
+from domainwise.federated.files import MOST_ROWS, SiteFile, check_arrays, default_output
+from domainwise.federated.first_round import n_numbers, statistics_of
+from domainwise.federated.plan import TEXTS, Plan
+from domainwise.gram.sums import CellRows, CellSums, NystromSums, check_cell_memory, sum_cells
+from domainwise.kernels.functions import Kernel
+from domainwise.ridge.search import sharing_distances
+from domainwise.shift.watch import CLIP
+
+#: Rows that are prepared at a time.
+BLOCK_ROWS = 2**17
+FEWER = "choose fewer n_features, kernels or gammas in the plan"
+#: Share of a bound, or of a second moment's trace, that rounding may exceed.
+ROUNDING = 1e-9
+#: A target may lie beyond the blocks of all sites by so many times their range.
+MOST_BEYOND = 1e3
+#: Rows of a site that has come late, at most: times all rows of the first round.
+MOST_LATE = 10
+
+
+@default_output
+def moments(
+    frame: Frame, plan: Plan, *, site: str | None = None, accept_disclosure: bool = False
+) -> SiteFile:
+    """Make a site's file of the second round: what the model is fitted from.
+
+    Of the columns of each map their sums by class and domain, and one second moment about the
+    means of classes, or one for each class where the plan says so. Of each domain what
+    :func:`~domainwise.check_shift` compares new rows with. Domains that are too small for that are
+    sent as one, and classes that are too small are left out.
+
+    Parameters
+    ----------
+    frame : data frame
+        The rows of the site, with the plan's columns: those of the first round.
+    plan : Plan
+        The plan that :func:`merge` has returned.
+    site : str, default=None
+        Name of the site; None is the name of its domain, where all rows are of one.
+    accept_disclosure : bool, default=False
+        Send every domain and class with ``smallest_cell`` rows or more, whatever could be inferred
+        about these rows, and also where the rows are not those of the first round.
+
+    Returns
+    -------
+    file : SiteFile
+        ``words()`` says what is in it, ``save(path)`` writes it.
+
+    See Also
+    --------
+    statistics : The first round.
+    fit : Fits the model to these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from domainwise.federated import Plan, merge, moments, statistics
+    >>> values = np.random.default_rng(0).normal(size=(400, 3))
+    >>> frame = pd.DataFrame(values, columns=["dose", "age", "weight"])
+    >>> frame["ill"] = np.where(frame["dose"] > 0, "yes", "no")
+    >>> plan = Plan.of_table(frame, target="ill", n_features=10)
+    >>> plan = merge(plan, [statistics(frame, plan, site=name) for name in ("north", "south")])
+    >>> moments(frame, plan, site="north").site
+    'north'
+    """
+    rows, request = site_rows(frame, plan, site), Request.of_merged(plan)
+    if not accept_disclosure and plan.part("sites").get(rows.site) not in (None, rows.checksum()):
+        raise DisclosureError(
+            f"the second round is not written: the rows of site {rows.site!r} are not those of the "
+            "first round. The difference of two files would disclose the rows that came or went. "
+            "Use the table of the first round, or send rows that are new as a site of their own; "
+            "pass accept_disclosure=True (--accept-disclosure) if you may disclose these rows"
+        )
+    rows = grouped(rows, request, n_numbers(statistics_of(rows, plan)), accept_disclosure)
+    n_classes, n_domains, X = request.n_classes, len(rows.names), rows.X
+    cell = rows.classes * n_domains + rows.domains
+    cells = [*product(range(n_classes), range(n_domains))]
+    check_cell_memory(n_classes, [plan.width(nystrom) for nystrom in plan.maps], None, FEWER)
+    if plan.feature_map != "fourier" and not accept_disclosure:
+        _check_centres(plan, X)
+    total: CellSums | None = None
+    for start in range(0, len(X), BLOCK_ROWS):
+        block, dense = slice(start, start + BLOCK_ROWS), None
+        if plan.classes is None:
+            dense = rows.y[block, None]
+            if plan.target_map is not None:
+                dense = np.hstack([plan.target_map.features(dense), dense])
+        labels = CellRows(rows.classes[block], cell[block], range(n_classes), cells, dense)
+        Z = np.ascontiguousarray(plan.prepare.transform(X.iloc[block]))
+        parts = [sum_cells(shared, Z, labels).maps for shared in sharing_distances(plan.maps)]
+        sums = CellSums([of_map for part in parts for of_map in part])
+        total = sums if total is None else total.merge(sums)
+    counts = np.bincount(cell, minlength=len(cells)).reshape(n_classes, n_domains)
+    totals, freedom = plan.watch.summed_up(X, rows.domains, n_domains)
+    if not accept_disclosure:
+        for name in ("missing", "beyond", "unknown"):
+            part = plan.watch.parts(totals)[name]
+            part[:] = masked(part, counts.sum(axis=0)[:, None], rows.least)
+    arrays = {"counts": counts, "watch": totals, "freedom": freedom}
+    for i, of_map in enumerate([] if total is None else total.maps):
+        width = plan.width(plan.maps[i])
+        upper, by_cell = np.triu_indices(width), np.zeros((n_classes, n_domains, width))
+        second = np.zeros((n_classes, len(upper[0])))
+        for c, of_class in of_map.items():
+            second[c] = of_class.second[upper]
+            for place, (_, summed) in of_class.groups.items():
+                by_cell[place] = summed
+        by_class = plan.part("by_class")
+        arrays[f"second{i}"] = second if by_class else second.sum(axis=0, keepdims=True)
+        arrays[f"sums{i}"] = by_cell
+    sizes: dict[str, Any] = {"n": len(X), "n_domains": n_domains, "least": plan.smallest_cell}
+    sizes |= {"maps": request.maps, "width": request.width}
+    sizes["second"] = "a second moment for each class" if request.by_class else "one second moment"
+    sentences = [TEXTS["moments"], *TEXTS["accepted" if accept_disclosure else "bounded"]]
+    content = {
+        "domains": rows.names,
+        "left_out": rows.left_out,
+        "accepted": accept_disclosure,
+        "words": [sentence.format(**sizes) for sentence in sentences],
+    }
+    return SiteFile("moments", rows.site, plan.hash, content, arrays, tuple(rows.notes))
+
+
+def _check_centres(plan: Plan, X: Any) -> None:
+    """Refuse centres that few rows are close to: they would show whether these rows are there."""
+    centres, Z = plan.prepared_centres, np.asarray(plan.prepare.transform(X))
+    for entry in plan.part("maps"):
+        kernel, total, squares = Kernel(entry["kernel"], entry["gamma"]), 0.0, 0.0
+        for start in range(0, len(Z), 4096):
+            values = kernel.matrix(Z[start : start + 4096], centres)
+            total, squares = total + values.sum(axis=0), squares + (values**2).sum(axis=0)
+        close = np.square(total) / np.maximum(squares, np.finfo(float).tiny)
+        if close.min() < plan.smallest_cell:
+            raise DisclosureError(
+                f"the second round is not written: centre {int(close.argmin())} of the plan, with "
+                f"the {entry['kernel']} kernel of gamma {entry['gamma']:.3g}, is close to fewer "
+                f"than {plan.smallest_cell} rows, and its sum would show whether these rows are "
+                "there. Ask for a plan with smaller gammas, other centres, or Fourier features"
+            )
+
+
+def unpacked(file: SiteFile, i: int, labels: Any) -> list[NystromSums]:
+    """Sums of one map, by class; groups are of the plan's labels and of the site's domains.
+
+    Where there is one second moment about the means of classes, every row has the same part in it:
+    whatever counts rows alike is exact, and what weighs classes takes their spread for equal.
+    """
+    counts, sums, cells = file.arrays["counts"], file.arrays[f"sums{i}"], []
+    by_class, seconds = counts.sum(axis=1), [*_symmetric(file.arrays[f"second{i}"], sums.shape[2])]
+    for c, label in enumerate(labels or [None]):
+        n = int(by_class[c])
+        second = seconds[c] if len(seconds) > 1 else seconds[0] * (n / by_class.sum())
+        parts = zip(file.content["domains"], counts[c], sums[c], strict=True)
+        groups = {(label, domain): (int(k), total) for domain, k, total in parts if k}
+        cells.append(NystromSums(n, sums[c].sum(axis=0) / max(n, 1), second, groups))
+    return cells
+
+
+def _symmetric(packed: Array, width: int) -> Iterator[Array]:
+    """Whole matrices from their upper halves."""
+    for half in packed:
+        second = np.zeros((width, width))
+        second[np.triu_indices(width)] = half
+        yield second + np.triu(second, 1).T
+
+
+def check_moments(plan: Plan, file: SiteFile) -> None:
+    """Refuse moments that no rows of the plan can have."""
+    domains, arrays, least = file.content["domains"], file.arrays, plan.smallest_cell
+    if len(set(domains)) < len(domains):
+        raise ValueError("'domains' must be a list of different strings")
+    shape = (len(plan.classes or "-"), len(domains))
+    shapes: dict[str, tuple[int, ...]] = {"counts": shape, "freedom": shape[1:]}
+    shapes["watch"] = (len(domains), plan.watch.n_totals)
+    n_seconds = shape[0] if plan.part("by_class") else 1
+    for i, width in enumerate(map(plan.width, plan.maps)):
+        shapes |= {f"sums{i}": (*shape, width), f"second{i}": (n_seconds, width * (width + 1) // 2)}
+    check_arrays(file, shapes, "counts", MOST_ROWS)
+    counts, in_plan = arrays["counts"], int(plan.learnt.n_rows)
+    if (counts[counts > 0] < least).any() or not counts.any(axis=0).all():
+        raise ValueError(f"'counts' must be 0 or at least {least}, and not all 0 in a domain")
+    if (n := int(counts.sum())) > in_plan * (1 if file.site in plan.part("sites") else MOST_LATE):
+        raise ValueError(
+            f"'counts' has {n} rows, and all sites together had {in_plan} in the first round"
+        )
+    _check_watch(plan.watch.parts(arrays["watch"]), counts.sum(axis=0)[:, None], arrays["freedom"])
+    for i, nystrom in enumerate(plan.maps):
+        size = np.ones(plan.width(nystrom))  # the largest value that a row can have in each column
+        if nystrom.triangle is None:
+            size[: nystrom.n_features] = np.sqrt(2.0 / nystrom.n_features)
+        low, high = -size, size
+        if plan.classes is None:  # the last column is the target itself
+            ends = plan.part("target_range")
+            margin = MOST_BEYOND * (np.ptp(ends) + np.finfo(float).tiny)
+            low[-1], high[-1] = ends[0] - margin, ends[1] + margin
+        _check_map(file, i, low, high)
+
+
+def _check_watch(totals: dict[str, Array], n: Array, freedom: Array) -> None:
+    """Refuse summaries of domains, of n rows each, that no rows can have."""
+    if (totals["rows"] != n).any():
+        raise ValueError("'watch' has other numbers of rows than 'counts'")
+    for name in ("missing", "beyond", "unknown"):
+        if (totals[name] < 0).any() or (totals[name] > n).any() or (totals[name] % 1).any():
+            raise ValueError(f"'watch' has counts ({name}) that are negative, or beyond the rows")
+    level, spread, norms, kernel = (totals[k] for k in ("level", "spread", "norms", "kernel"))
+    most, points = n * (1 + ROUNDING), max(kernel.shape[1], 1)
+    if (np.abs(level) > CLIP * most).any() or (spread > CLIP**2 * most).any():
+        raise ValueError(f"'watch' has standardised values beyond {CLIP:g}")
+    if (level**2 > n * spread * (1 + 1e-6) + 1e-6).any():
+        raise ValueError("'watch' has squares that are smaller than their sums allow")
+    if (norms < 0).any() or (norms > most * (1 + 1e-6)).any():
+        raise ValueError("'watch' has squared norms of kernel features beyond 1 for each row")
+    if ((kernel**2).sum(axis=1, keepdims=True) > n * norms * (1 + 1e-6) + 1e-6).any():
+        raise ValueError("'watch' has kernel means that its norms do not allow")
+    if (freedom <= 0).any() or (freedom > points * (1 + 1e-6)).any():
+        raise ValueError(f"'freedom' must be positive, and at most {points}")
+
+
+def _check_map(file: SiteFile, i: int, low: Array, high: Array) -> None:
+    """Refuse sums and second moments of columns that no rows between these bounds can have."""
+    counts, sums, packed = (file.arrays[name] for name in ("counts", f"sums{i}", f"second{i}"))
+    counts = counts[:, :, None]
+    slack = ROUNDING * (counts + 1) * np.maximum(np.abs(low), np.abs(high))
+    if ((sums < counts * low - slack) | (sums > counts * high + slack)).any():
+        raise ValueError(f"'sums{i}' has means beyond what a row can have in this map")
+    # About their mean, squares are at most those of rows at the ends: (high - mean)(mean - low).
+    n = counts.sum(axis=1)
+    means = sums.sum(axis=1) / np.maximum(n, 1)
+    room = n * (high - means) * (means - low) + ROUNDING * n * (high - low) ** 2
+    for c, second in enumerate(_symmetric(packed, len(low))):
+        allowed = room[c] if len(packed) > 1 else room.sum(axis=0)
+        if (np.diagonal(second) > allowed).any():
+            raise ValueError(f"'second{i}' is larger than that of any rows in this map")
+        shift = ROUNDING * abs(np.trace(second)) + np.finfo(float).tiny
+        scale = np.sqrt(np.maximum(np.diagonal(second), 0.0) + shift)
+        try:
+            np.linalg.cholesky(second / np.outer(scale, scale) + 1e-7 * np.eye(len(second)))
+        except np.linalg.LinAlgError:
+            raise ValueError(f"'second{i}' is not the second moment of any rows") from None
